@@ -3,11 +3,10 @@
     python -m benchmarks.adapter_attacks [--seeds 100 101] [--rounds 20]
     python -m benchmarks.adapter_attacks --payloads --seeds 100 101 102
 
-Strategy III, directions, members' own references, the median over members. 30 of 100 clients
-attack. Of each model and attack: which share of the attackers' and of the honest trainers' updates
-entered the model, and the loss at the end. The base is a random GPT-2 of two layers. With
-`--payloads` adapters alone, without an attack and under those of `--attacks`: the loss with
-payloads of form float32, and what q8 changes.
+Strategy III. 30 of 100 clients attack. Of each model and attack: which share of the attackers'
+and of the honest trainers' updates entered the model, and the loss at the end. The base is a
+random GPT-2 of two layers. With `--payloads` adapters alone, without an attack and under those of
+`--attacks`: the loss with payloads of form float32, and what q8 changes.
 """
 
 from __future__ import annotations
@@ -108,9 +107,6 @@ def outcome(
 ) -> tuple[float, float, float]:
     """Return the accepted shares of attackers and of honest trainers, and the last loss."""
     chosen = [
-        "protocol.reference=own",
-        "protocol.clip=none",
-        "protocol.election=middle",
         "training.learning_rate=0.5",
         *settings,
         f"protocol.clients={CLIENTS}",

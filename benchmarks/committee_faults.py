@@ -1,11 +1,11 @@
 """Effects of faulty members: on the contract, the audit and the model, for each fault.
 
 `python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`, and writes
-it into `docs/measured`. All runs
-under the same rules are one run document: `smoke` with 14 clients and a committee of five, for one
-round. They differ in who is cast: two of the seven trainers are attackers that send the opposite
-of their update, and the primary of the first view, then members by their places, have the fault.
-The effect of a fault is the difference from the run of the same document without faults.
+it into `docs/measured`. All runs are one run document: `smoke` with 14 clients and a committee of
+five, for one round of strategy I. They differ in who is cast: two of the seven trainers are
+attackers that send the opposite of their update, and the primary of the first view, then members
+by their places, have the fault. The effect of a fault is the difference from the run of the same
+document without faults.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SETTINGS = (
 )
 ATTACKERS = 2
 ONE, MAJORITY = 1, 3
-"""Seats of five: one alone, and as many as it takes to bend a median."""
+"""Seats of five: one alone, and the most of them."""
 
 IN_SCORES = (
     MemberFault.FALSE_SCORES,
@@ -74,7 +74,6 @@ BESIDE = {MemberFault.WHITEWASHING: MemberFault.FALSE_SCORES}
 COLUMNS = (
     "fault",
     "seats",
-    "checked",
     "scores",
     "round",
     "banned",
@@ -83,17 +82,6 @@ COLUMNS = (
     "attackers accepted",
     "model off",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of a run: how scores are combined, and whether members check them."""
-
-    scoring: str
-    checked: bool
-
-
-SCORINGS = ("mean", "median")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +116,6 @@ MISDEEDS = (
     *(Misdeed(fault, ONE, BESIDE.get(fault)) for fault in MemberFault),
     *(Misdeed(fault, MAJORITY) for fault in IN_SCORES),
 )
-
-
-ROWS = tuple((misdeed, checked) for misdeed in MISDEEDS for checked in (True, False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,49 +170,31 @@ class FaultOutcome:
 
 
 class Trials:
-    """Runs under other rules and with other members, on one chain."""
+    """Runs with other members, on one chain."""
 
     def __init__(self, chain: EmbeddedChain, folder: Path) -> None:
         """Take a chain for all runs."""
         self._chain, self._folder = chain, folder
-        self._played: dict[tuple[Rules, Misdeed], FaultOutcome] = {}
+        self._played: dict[Misdeed, FaultOutcome] = {}
 
-    def honest(self, rules: Rules) -> FaultOutcome:
-        """Return the result of the run without faulty members."""
-        return self.outcome(rules, Misdeed())
-
-    def outcome(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
+    def outcome(self, misdeed: Misdeed) -> FaultOutcome:
         """Return the result of a run, which is played once."""
-        if (rules, misdeed) not in self._played:
-            self._played[rules, misdeed] = self.play(rules, misdeed)
-        return self._played[rules, misdeed]
+        if misdeed not in self._played:
+            self._played[misdeed] = self.play(misdeed)
+        return self._played[misdeed]
 
-    def line(self, misdeed: Misdeed, *, checked: bool) -> str:
-        """Return a row of the table, a cell that differs by scoring as "mean / median".
+    def line(self, misdeed: Misdeed) -> str:
+        """Return the row of a fault in the table."""
+        cells = _cells(self.outcome(misdeed), self.outcome(Misdeed()))
+        return _line((misdeed.name, f"{misdeed.seats} of 5", *cells))
 
-        Args:
-            misdeed: how many of the committee have which fault.
-            checked: whether members check scores.
-        """
-        cells = []
-        for scoring in SCORINGS:
-            rules = Rules(scoring, checked)
-            cells.append(_cells(self.outcome(rules, misdeed), self.honest(rules)))
-        shown = [
-            text if text == other else f"{text} / {other}"
-            for text, other in zip(*cells, strict=True)
-        ]
-        first = (misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no")
-        return _line((*first, *shown))
-
-    def play(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
+    def play(self, misdeed: Misdeed) -> FaultOutcome:
         """Return the result of a run with faulty members in the first committee.
 
         Args:
-            rules: of the run.
             misdeed: how many of its first committee have which fault.
         """
-        configuration, population, context = self._deployed(rules, misdeed)
+        configuration, population, context = self._deployed(misdeed)
         population = cast(population, context, misdeed)
         rows: list[RoundMetrics] = []
         with open_measure(configuration, population, context.parameters.active) as measure:
@@ -236,14 +203,10 @@ class Trials:
             model = np.array(simulation.model)
         return _outcome(context, population, rows[0], model)
 
-    def _deployed(
-        self, rules: Rules, misdeed: Misdeed
-    ) -> tuple[Configuration, Population, ActorContext]:
+    def _deployed(self, misdeed: Misdeed) -> tuple[Configuration, Population, ActorContext]:
         """Deploy a new run with honest clients."""
-        checked = "true" if rules.checked else "false"
-        named = (f"protocol.scoring={rules.scoring}", f"protocol.scores_checked={checked}")
-        name = f"{rules.scoring}-{checked}-{misdeed.fault or 'none'}-{misdeed.seats}"
-        asked, blobs = load("smoke", settings=(*SETTINGS, *named)), MemoryBlobs()
+        name = f"{misdeed.fault or 'none'}-{misdeed.seats}"
+        asked, blobs = load("smoke", settings=SETTINGS), MemoryBlobs()
         with prepared(self._folder, name, asked, self._chain, blobs) as deployed:
             configuration, population, manifest = deployed
         context = ActorContext(
@@ -279,12 +242,12 @@ def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Pop
     )
 
 
-def table(trials: Trials, cells: Iterable[tuple[Misdeed, bool]]) -> Iterator[str]:
+def table(trials: Trials, misdeeds: Iterable[Misdeed] = MISDEEDS) -> Iterator[str]:
     """Yield the lines of the table in Markdown, each once it is played."""
     yield _line(COLUMNS)
     yield _line(["---"] * len(COLUMNS))
-    for misdeed, checked in cells:
-        yield trials.line(misdeed, checked=checked)
+    for misdeed in misdeeds:
+        yield trials.line(misdeed)
 
 
 def main() -> None:
@@ -294,7 +257,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         EmbeddedChain.create(Path(folder) / "chain.sqlite") as chain,
     ):
-        for line in table(Trials(chain, Path(folder)), ROWS):
+        for line in table(Trials(chain, Path(folder))):
             print(line, flush=True)
             lines.append(line)
     document = {"command": "python -m benchmarks.committee_faults", "table": lines}

@@ -36,7 +36,6 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Election,
     RegisteredClient,
     Scores,
     SignedScores,
@@ -111,7 +110,6 @@ class GeneratedChain(OfflineChain):
             deadline_blocks=6,
             replies=majority(sizes.members),
             beacon=Beacon.NONE,
-            election=Election.MIDDLE,
             model=_digest("model", seed),
         )
         contract = Address(to_canonical(ADDRESS))
@@ -229,7 +227,7 @@ class GeneratedChain(OfflineChain):
         state, fixed = self.state, self.state.deployment
         trainers = [client for client in self._active() if client not in state.committee]
         ranking = rank((client, float(self._rng.random())) for client in trainers)
-        accepted, following = sets_of(fixed, ranking, 0)
+        derived = sets_of(fixed, ranking)
         digests = [self._new_digest() for _ in range(6)]
         if self.published is not None:
             digests[5] = self._published_record(self.published, trainers, digests[0])
@@ -237,13 +235,12 @@ class GeneratedChain(OfflineChain):
         return ledger_state.RoundDecided(
             state.round,
             ranking,
-            accepted,
-            following,
+            derived.accepted,
+            derived.elected(fixed.members, NO_DIGEST),
             digests[0],
             digests[1],
             digests[2],
             digests[3],
-            0,
             digests[4],
             digests[5],
             NO_DIGEST,

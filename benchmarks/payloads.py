@@ -48,19 +48,18 @@ WIDTH = 130
 
 _BYTES = ("trainer_bytes", "member_bytes", "stored_bytes")
 _OWN = Path(__file__).parent / "payload_models.py"
-_RULES = (
-    "protocol.reference=own",
-    "protocol.clip=none",
-    "protocol.election=middle",
-    "training.learning_rate=0.5",
-)
 MODELS = {
-    "softmax": ("robust", _RULES),
-    "mlp": ("robust", (*_RULES, f"model.name={_OWN}:Perceptron")),
-    "cnn": ("robust", (*_RULES, "model.name=cnn")),
+    "softmax": ("robust", ()),
+    "mlp": ("robust", (f"model.name={_OWN}:Perceptron",)),
+    "cnn": ("robust", ("model.name=cnn", "training.learning_rate=0.5")),
     "lstm": (
         "robust",
-        (*_RULES, f"model.name={_OWN}:RowReader", "training.local_steps=20", "protocol.rounds=25"),
+        (
+            f"model.name={_OWN}:RowReader",
+            "training.learning_rate=0.5",
+            "training.local_steps=20",
+            "protocol.rounds=25",
+        ),
     ),
     "leaf-cnn": (
         "paper-femnist",

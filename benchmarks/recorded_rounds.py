@@ -24,7 +24,6 @@ from ledger.protocol.types import (
     ClientId,
     Commitment,
     Digest,
-    Election,
     Phase,
     RegisteredClient,
     SignedCommitment,
@@ -78,7 +77,6 @@ class RecordedRounds:
             deadline_blocks=4,
             replies=majority(members),
             beacon=Beacon.NONE,
-            election=Election.MIDDLE,
             model=_digest("model", 0),
         )
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
@@ -170,7 +168,6 @@ class RecordedRounds:
             model=_digest("model", number),
             updates_root=_digest("updates", number),
             scores_root=_digest("scores", number),
-            threshold_bits=0,
             reveal=_digest("reveal", number),
             record=_digest("record", number),
             incidents=NO_DIGEST,
@@ -186,7 +183,7 @@ class RecordedRounds:
         state = self.state
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
-        sets = sets_of(state.deployment, decision.ranking, decision.threshold_bits)
+        sets = sets_of(state.deployment, decision.ranking)
         chosen = encoding.set_digest(sets[phase - 1])
         result = encoding.aggregation_result(decision.opening())
         vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)

@@ -3,7 +3,7 @@
 `python -m benchmarks.scoring` compares all 108 updates of a round with its 43 members', squared:
 ours on one and on two threads, the first version's torch blocks, the authors' double loop of
 `torch.norm`, the protocol's pair by pair, and reading the updates' files with a sha256 of each,
-which an audit cannot go without; then ours with the distance `direction` under each reference.
+which an audit cannot go without; then ours by direction.
 All ways take their turn, `--repeats` times; `--ways direction` takes those with that word in their
 name. The slow ones do it for a few of the members, and what they take is multiplied. A product of
 two matrices before and after shows whether the machine was shared meanwhile.
@@ -36,14 +36,11 @@ from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
-from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.rules.distance import (
+    DIRECTION,
     SQUARED,
-    DistanceContext,
-    ServerDirection,
     plain_distances,
 )
-from ledger.protocol.rules.registry import REFERENCES
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -51,8 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance import DistanceRule, Distances
-    from ledger.protocol.rules.reference import ReferenceRule
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
@@ -165,7 +161,7 @@ def errors(dimension: int = 200_000) -> list[dict[str, Any]]:
                 ("pair by pair", plain_distances),
                 ("naive float32", _naive),
             ):
-                computed = way(SQUARED, DistanceContext(), updates, tuple(updates))
+                computed = way(SQUARED, None, updates, tuple(updates))
                 off = np.abs(computed - exact)[exact > 0] / exact[exact > 0]
                 row[name] = f"{off.max():.1e}"
             rows.append(row)
@@ -189,9 +185,7 @@ def large(folder: Path) -> dict[str, Any]:
     mapped = {ClientId(i): np.memmap(file, np.float32, "r") for i, file in enumerate(files)}
     cores = usable_cores()
     anonymous = _anonymous_mib()
-    cost = _taken(
-        lambda: fast_distances(cores)(SQUARED, DistanceContext(), mapped, tuple(mapped)[:members])
-    )
+    cost = _taken(lambda: fast_distances(cores)(SQUARED, None, mapped, tuple(mapped)[:members]))
     return {
         "d": LARGE,
         "updates": count,
@@ -209,11 +203,10 @@ def first_distance() -> dict[str, float]:
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
-        "from ledger.protocol.rules.distance import DistanceContext;"
         "from ledger.protocol.rules.distance import SQUARED;"
         "u = {0: np.zeros(9, np.float32)}; t = time.process_time();"
-        "fast_distances()(SQUARED, DistanceContext(), u, [0]); first = time.process_time() - t;"
-        "t = time.process_time(); fast_distances()(SQUARED, DistanceContext(), u, [0]);"
+        "fast_distances()(SQUARED, None, u, [0]); first = time.process_time() - t;"
+        "t = time.process_time(); fast_distances()(SQUARED, None, u, [0]);"
         "print(first, time.process_time() - t)"
     )
     output = [
@@ -226,11 +219,11 @@ def first_distance() -> dict[str, float]:
 
 def _ours(threads: int) -> Callable[[ScoredRound], object]:
     distances = fast_distances(threads)
-    return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
+    return lambda one: distances(SQUARED, None, one.updates, one.members)
 
 
 def _by(distances: Distances) -> Callable[[ScoredRound], object]:
-    return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
+    return lambda one: distances(SQUARED, None, one.updates, one.members)
 
 
 def _first_version(one: ScoredRound) -> torch.Tensor:
@@ -246,7 +239,7 @@ def _first_version(one: ScoredRound) -> torch.Tensor:
 
 def _naive(
     _rule: DistanceRule,
-    _ground: DistanceContext,
+    _travel: Travel,
     updates: Mapping[ClientId, NDArray[np.float32]],
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:
@@ -260,18 +253,13 @@ def _read_and_hashed(one: ScoredRound) -> list[bytes]:
     return [hashlib.sha256(file.read_bytes()).digest() for file in one.files]
 
 
-def _directions(reference: ReferenceRule) -> Callable[[ScoredRound], object]:
-    """Return ours on one thread for distances of direction, in a round with a displacement."""
+def _directions() -> Callable[[ScoredRound], object]:
+    """Return ours on one thread for strategy 3, in a round with a displacement."""
     distances = fast_distances(1)
 
     def way(one: ScoredRound) -> object:
-        travel, weight = next(reversed(one.updates.values()))[::-1], reference.direction_weight
-        asked = tuple(one.updates) if reference.asks_all else tuple(one.members)
-        direction = None
-        if weight is not None:
-            direction = ServerDirection(np.ascontiguousarray(travel), asked, weight)
-        context = DistanceContext((), direction, reference.penalty, reference.compares_all)
-        return distances(DIRECTION, context, one.updates, one.members)
+        travel = np.ascontiguousarray(next(reversed(one.updates.values()))[::-1])
+        return distances(DIRECTION, travel, one.updates, one.members)
 
     return way
 
@@ -283,7 +271,7 @@ WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "naive float32 loop": _by(_naive),
     "read and hashed": _read_and_hashed,
     "pair by pair": _by(plain_distances),
-    **{f"direction, {name}, 1 thread": _directions(rule) for name, rule in REFERENCES.items()},
+    "direction, 1 thread": _directions(),
 }
 _FEW = {"naive float32 loop": 8, "pair by pair": 1}
 """How many of the members are timed; the time of each is the same. Not so with crowding."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest
+from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.evm_values import log_of_row
 from ledger.chain.embedded.file import log_table
 from ledger.chain.ports import OfflineChain
@@ -133,7 +133,6 @@ class StoredHistories(HistoryService):
         self._published = blobs
         fixed = ledger.deployment()
         manifest = Manifest(
-            format=MANIFEST_FORMAT,
             run="generated",
             configuration="",
             chain_id=chain.chain_id,

@@ -2,8 +2,8 @@
 
 Once all clients of a round are trained, its distances are determined, but they are requested only
 after the chain has closed the inputs. One thread computes them while the transactions are mined. A
-pair's distance has the same bytes with any other updates in the call, so members get the same
-result with and without it.
+squared distance has the same bytes with any other updates in the call, so members get the same
+result with and without it; directions are taken only of the same updates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
     from ledger.protocol.types import ClientId
 
 
@@ -30,14 +30,14 @@ class _EarlyMatrix:
 
     Attributes:
         rule: the distance.
-        context: of the round.
+        travel: w_s − w_t, shape (d,); None where the distances need none.
         updates: of the round.
         members: clients that may score.
         matrix: the result, which may be pending.
     """
 
     rule: DistanceRule
-    context: DistanceContext
+    travel: Travel
     updates: Updates
     members: tuple[ClientId, ...]
     matrix: Future[NDArray[np.float64]]
@@ -45,14 +45,14 @@ class _EarlyMatrix:
     def covers(
         self,
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> bool:
         """Return whether these distances are among the computed ones."""
-        if (rule, context) != (self.rule, self.context):
+        if rule != self.rule or travel is not self.travel:
             return False
-        if rule.needs_all and updates.keys() != self.updates.keys():
+        if rule.between is None and updates.keys() != self.updates.keys():
             return False
         return set(members) <= set(self.members) and all(
             client in self.updates and _are_one(update, self.updates[client])
@@ -71,7 +71,7 @@ class EarlyDistances:
     def begin(
         self,
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> None:
@@ -79,12 +79,12 @@ class EarlyDistances:
 
         Args:
             rule: the distance.
-            context: of the round.
+            travel: w_s − w_t, shape (d,); None where the distances need none.
             updates: all that may be usable, of one length; unchanged until `drop`.
             members: clients that may score.
         """
         self.drop()
-        arguments = rule, context, updates, tuple(members)
+        arguments = rule, travel, updates, tuple(members)
         self._early = _EarlyMatrix(*arguments, self._thread.submit(self._quietly, *arguments))
 
     def drop(self) -> None:
@@ -96,14 +96,14 @@ class EarlyDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         """Return the distances of all updates to the members', shape (members, updates)."""
         early = self._early
-        if early is None or not early.covers(rule, context, updates, members):
-            return self._distances(rule, context, updates, members)
+        if early is None or not early.covers(rule, travel, updates, members):
+            return self._distances(rule, travel, updates, members)
         column_of = {client: column for column, client in enumerate(sorted(early.updates))}
         rows = [early.members.index(member) for member in members]
         columns = [column_of[client] for client in sorted(updates)]
@@ -112,13 +112,13 @@ class EarlyDistances:
     def _quietly(
         self,
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         # Updates that are not finite are excluded later; their distances are never requested.
         with np.errstate(all="ignore"):
-            return self._distances(rule, context, updates, members)
+            return self._distances(rule, travel, updates, members)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:

@@ -41,6 +41,7 @@ class LocalTraining:
         local_steps: tau; None if epochs are counted.
         local_epochs: passes over the client's data; None if steps are counted.
         proximal: mu, above 0, at most what a float32 holds; None for no such term.
+        calibrated: whether the loss adds `tasks.class_shift` to the logits.
     """
 
     learning_rate: float
@@ -48,6 +49,7 @@ class LocalTraining:
     local_steps: int | None = None
     local_epochs: int | None = None
     proximal: float | None = None
+    calibrated: bool = False
 
     def __post_init__(self) -> None:
         """Validate the settings.

@@ -27,7 +27,7 @@ from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import Phase
 
@@ -327,10 +327,9 @@ class Simulation:
         travel = self._observer.travel(chain.round)
         sent, payloads = self._cast.updates(chain, self.model, travel)
         # An own distance is not asked about updates that will turn out not to be usable.
-        if self._cast.overlaps and chain.parameters.distance in DISTANCES:
+        if self._cast.overlaps and OwnRuleName.of(chain.parameters.distance) is None:
             seated = [member for member in sorted(chain.participants().members) if member in sent]
-            rule = DISTANCES[chain.parameters.distance]
-            self._distances.begin(rule, chain.distance_context(travel), sent, seated)
+            self._distances.begin(chain.parameters.distance_rule, travel, sent, seated)
         return payloads
 
 

@@ -166,9 +166,9 @@ def audit(
         since: the saved report of an earlier audit that passed, trusted for its rounds.
         jobs: processes that check rounds; over 1 a script needs the usual
             `if __name__ == "__main__":`.
-        rules: the run's own distance and scoring, if it has some: your copies of their files, or
-            the functions themselves. They are run, if their digests are those of the run document;
-            those of a run that this process has played are known.
+        rules: the run's own distance, if it has one: your copy of its file, or the function
+            itself. It is run, if its digest is that of the run document; that of a run that this
+            process has played is known.
         witness_policy: file with known logs and witnesses (c2sp.org/tlog-policy), which are asked
             what they have seen of the run; None to ask nobody.
         checkpoints: URLs, folders or files of logs' checkpoints, beside the policy's URLs.
@@ -245,7 +245,7 @@ def audit_target(
         earlier: the audit that it continues; None for none.
         jobs: number of processes.
         on_progress: called with the rounds that are done, and their number.
-        rules: files of the run's own distance and scoring, which are run.
+        rules: the file of the run's own distance, which is run.
         witnesses: whom to ask about the run before it is read; None for nobody.
 
     Raises:
@@ -259,7 +259,7 @@ def audit_target(
     known_head = None if head is None else digest_of_head(head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
     with target.reader() as chain:
-        ledger = target.ledger(chain)
+        ledger = target.ledger(chain, is_audited=True)
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
         checkpoints = None
         if witnesses is not None:

@@ -35,14 +35,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "cmfl-2": {"rules": "digits", "settings": ["protocol.strategy=2"]},
     "cmfl-3": {"rules": "digits", "settings": ["protocol.strategy=3"]},
     "robust": {"rules": "robust"},
-    "robust-travel": {
-        "rules": "robust",
-        "settings": [
-            "protocol.reference=travel",
-            "protocol.clip=none",
-            "protocol.election=middle",
-        ],
-    },
 }
 """Methods by name. An option `{"share": x}` counts x of a round's updates."""
 

@@ -251,7 +251,7 @@ class Run:
     Attributes:
         name: of the run; empty for a contract that was named by its address alone.
         target: where its chain, blobs and files are.
-        rules: files of its own distance and scoring, if this process has played it with some.
+        rules: file of its own distance, if this process has played it with one.
     """
 
     def __init__(self, target: Target, name: str, rules: tuple[str, ...] = ()) -> None:

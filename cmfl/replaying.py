@@ -321,7 +321,10 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
 
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
-        domain, deployment = deployed_domain(history.ledger), history.fixed
+        domain, deployment = (
+            deployed_domain(history.ledger, allow_unknown_creation=True),
+            history.fixed,
+        )
         data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
         document = deployed_document(data, deployment)
         own = _own_salts(document, request.keys)

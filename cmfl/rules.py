@@ -4,49 +4,43 @@ Updates are the rows of a matrix of shape (n, d); references are the updates of 
 members, shape (C, d). Lists of vectors and CPU tensors do as well. Numbers are taken as float32,
 which is what clients send; results are float64.
 
-    distances = cmfl.rules.direction(updates, references)    # (C, n)
-    scores = cmfl.rules.median(distances)                    # (n,), one per update, small is near
+    distances = cmfl.rules.squared(updates, references)      # (C, n)
+    scores = cmfl.rules.mean(distances)                      # (n,), one per update, small is near
     accepted = cmfl.rules.nearest(scores, 3)                 # rows of the updates, best first
 
-`accept` composes them as a committee does.
+`accept` composes them as a committee does. Strategies 1 and 2 have no defence against attackers
+among the members.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cmfl.inputs.arguments import NUMBER, WHOLE
-from ledger.protocol.encoding import float_bits
-from ledger.protocol.ranking import rank
-from ledger.protocol.rules.distance import DistanceContext, plain_distances
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from cmfl.inputs.arguments import WHOLE
+from ledger.protocol.ranking import mean_distances, rank
+from ledger.protocol.rules.direction import direction_distances
+from ledger.protocol.rules.distance import squared_distance
+from ledger.protocol.rules.selection import SELECTIONS
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 __all__ = [
     "accept",
-    "between_members",
     "direction",
-    "distances",
     "farthest",
-    "l2",
     "mean",
-    "median",
     "nearest",
-    "per_tensor",
-    "right_angle",
-    "spread",
     "squared",
     "within",
 ]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
+Distance = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""A user's own distance: from an update (d,) and references (C, d) to distances (C,)."""
 
 
 def squared(updates: ArrayLike, references: ArrayLike) -> Matrix:
@@ -59,77 +53,33 @@ def squared(updates: ArrayLike, references: ArrayLike) -> Matrix:
     Raises:
         ValueError: the shapes do not fit, or a number is not finite.
     """
-    return distances("squared", updates, references)
+    rows, members = _rows(updates, references)
+    table = [[squared_distance(row, member) for row in rows] for member in members]
+    return np.array(table, dtype=np.float64)
 
 
-def l2(updates: ArrayLike, references: ArrayLike) -> Matrix:
-    """Return ‖Δ_k − Δ_c‖, which the authors' code takes, shape (C, n); see `squared`."""
-    return distances("l2", updates, references)
+def direction(updates: ArrayLike, references: ArrayLike, travel: ArrayLike | None = None) -> Vector:
+    """Return strategy 3's distance of each update, shape (n,); it is equal for all members.
 
-
-def per_tensor(
-    updates: ArrayLike, references: ArrayLike, shapes: Sequence[tuple[int, ...]]
-) -> Matrix:
-    """Return the sum of the tensors' Euclidean distances, shape (C, n).
+    It is the median squared distance of an update's direction from those of the round's other
+    updates, members' among them, or from these and the model's travel. Crowds and updates of over
+    twice the median length are farther. An update of zeros is at distance 4.
 
     Args:
         updates: Δ_k, shape (n, d).
         references: Δ_c of each member, shape (C, d).
-        shapes: of the tensors that a vector joins, d numbers in all.
+        travel: w_s − w_t, the way of the model from the current round's start to an earlier one,
+            shape (d,); None in the first round.
 
     Raises:
         ValueError: the shapes do not fit, or a number is not finite.
     """
     rows, members = _rows(updates, references)
-    try:
-        layout = tuple((f"tensor {place}", tuple(shape)) for place, shape in enumerate(shapes))
-        size = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in layout)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"shapes = {shapes!r:.80}: must be a shape for each tensor") from error
-    if size != rows.shape[1]:
-        raise ValueError(f"the tensors have {size} numbers, and an update {rows.shape[1]}")
-    return _distances("per_tensor", rows, members, DistanceContext(layout=layout))
-
-
-def direction(updates: ArrayLike, references: ArrayLike) -> Matrix:
-    """Return the distance of directions, ‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, shape (C, n).
-
-    f_k is above 1 for an update of over twice the median length of updates and references. An
-    update or reference without a direction is at distance 4, that of opposite ones.
-
-    Args:
-        updates: Δ_k, shape (n, d).
-        references: Δ_c of each member, shape (C, d).
-
-    Raises:
-        ValueError: the shapes do not fit, or a number is not finite.
-    """
-    return distances("direction", updates, references)
-
-
-def distances(name: str, updates: ArrayLike, references: ArrayLike) -> Matrix:
-    """Return distances by the name of their rule, as `protocol.distance` has it, shape (C, n).
-
-    Raises:
-        ValueError: there is no such rule, the shapes do not fit, or a number is not finite.
-    """
-    rows, members = _rows(updates, references)
-    _require_known("distance", name, DISTANCES)
-    layout = (("update", (rows.shape[1],)),)
-    return _distances(name, rows, members, DistanceContext(layout=layout))
-
-
-def between_members(name: str, references: ArrayLike) -> list[Vector]:
-    """Return each member's distances to the others, as a threshold needs them.
-
-    Returns:
-        For each of the C members an array of shape (C − 1,), the others in their order.
-
-    Raises:
-        ValueError: there is no such rule, the shapes do not fit, or a number is not finite.
-    """
-    table = distances(name, references, references)
-    return [np.delete(row, place) for place, row in enumerate(table)]
+    way = None if travel is None else _matrix("travel", np.asarray([travel]))[0]
+    if way is not None and way.shape != rows[0].shape:
+        raise ValueError(f"travel: has {len(way)} numbers, and an update {rows.shape[1]}")
+    everybody = {ClientId(place): row for place, row in enumerate((*rows, *members))}
+    return direction_distances(everybody, way).distances[: len(rows)]
 
 
 def mean(distances: ArrayLike) -> Vector:
@@ -138,20 +88,11 @@ def mean(distances: ArrayLike) -> Vector:
     Raises:
         ValueError: there is no member.
     """
-    return SCORINGS["mean"].combine(_numbers("distances", distances))
-
-
-def median(distances: ArrayLike) -> Vector:
-    """Return the median over members, which a minority cannot move far: (C, n) becomes (n,).
-
-    Raises:
-        ValueError: there is no member.
-    """
-    return SCORINGS["median"].combine(_numbers("distances", distances))
+    return mean_distances(_numbers("distances", distances))
 
 
 def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
-    """Return the rows of the nearest updates, best first (strategy I).
+    """Return the rows of the nearest updates, best first (strategy 1).
 
     Args:
         scores: one for each update, shape (n,), finite and at least 0; small is near.
@@ -160,44 +101,25 @@ def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     Raises:
         ValueError: a score or the number is out of range.
     """
-    return _selected(1, scores, accepted, 0.0)
+    return _selected(1, scores, accepted)
 
 
 def farthest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
-    """Return the rows of the farthest updates, in ranking order (strategy II); see `nearest`."""
-    return _selected(2, scores, accepted, 0.0)
+    """Return the rows of the farthest updates, in ranking order (strategy 2); see `nearest`."""
+    return _selected(2, scores, accepted)
 
 
-def within(scores: ArrayLike, threshold: float, accepted: int = 1) -> NDArray[np.intp]:
-    """Return the rows of all updates within a threshold, best first (strategy III).
-
-    Args:
-        scores: one for each update, shape (n,), finite and at least 0.
-        threshold: the largest score that is accepted.
-        accepted: how many of the nearest are taken where none is within.
-
-    Raises:
-        ValueError: a score, the threshold or the number is out of range.
-    """
-    return _selected(3, scores, accepted, threshold)
-
-
-def right_angle() -> float:
-    """Return the threshold of the direction distance, just below 2: a cosine above 0."""
-    return _threshold("direction", [], "mean")
-
-
-def spread(member_distances: Sequence[ArrayLike], scoring: str = "mean") -> float:
-    """Return median(x) + 3 · median(|x − median(x)|), x_c a member's score among the others.
+def within(scores: ArrayLike, accepted: int = 1) -> NDArray[np.intp]:
+    """Return the rows of all updates at a distance below 2, best first (strategy 3).
 
     Args:
-        member_distances: of each member to the others, as `between_members` returns them.
-        scoring: "mean" or "median".
+        scores: one for each update, shape (n,), finite and at least 0, as `direction` returns them.
+        accepted: how many of the nearest are taken where none is below 2.
 
     Raises:
-        ValueError: there is no such scoring, or a member has no other.
+        ValueError: a score or the number is out of range.
     """
-    return _threshold("spread", member_distances, scoring)
+    return _selected(3, scores, accepted)
 
 
 def accept(
@@ -205,9 +127,8 @@ def accept(
     references: ArrayLike,
     *,
     strategy: int = 3,
-    distance: str = "direction",
-    scoring: str = "median",
-    threshold: str | None = None,
+    distance: str | Distance = "squared",
+    travel: ArrayLike | None = None,
     accepted: int = 1,
 ) -> NDArray[np.intp]:
     """Return the rows of the updates that an honest committee lets into the model, best first.
@@ -215,28 +136,31 @@ def accept(
     Args:
         updates: of the trainers, shape (n, d).
         references: the members' own, shape (C, d).
-        strategy: 1 nearest, 2 farthest, 3 within the threshold.
-        distance: "squared", "l2" or "direction".
-        scoring: "mean" or "median".
-        threshold: of strategy 3, "spread" or "direction"; None for the one of the distance.
-        accepted: how many strategies 1 and 2 take, and 3 where nothing is within.
+        strategy: 1 nearest, 2 farthest (both if no attackers are among the members), 3 within a
+            right angle of the round's peers.
+        distance: of strategies 1 and 2: "squared" or your own function.
+        travel: of the model, for strategy 3; see `direction`.
+        accepted: how many strategies 1 and 2 take, and 3 where nothing is below 2.
 
     Raises:
         ValueError: a name is unknown, the shapes do not fit, or a number is out of range.
     """
-    scores = _scoring(scoring).combine(distances(distance, updates, references))
-    _require_known("strategy", strategy, SELECTIONS)
-    if not SELECTIONS[strategy].needs_threshold:
-        return _selected(strategy, scores, accepted, 0.0)
-    name = threshold or ("direction" if distance == "direction" else "spread")
-    members = [] if name == "direction" else between_members(distance, references)
-    return within(scores, _threshold(name, members, scoring), accepted)
-
-
-def _require_known(kind: str, name: object, known: Iterable[object]) -> None:
-    names = [*known]
-    if name not in names:
-        raise ValueError(f"unknown {kind} {name!r:.80}; known are {', '.join(map(str, names))}")
+    if not (WHOLE.holds(strategy) and strategy in {1, 2, 3}):
+        raise ValueError(f"strategy = {strategy!r:.80}: must be 1, 2 or 3")
+    if strategy == 3:
+        if not isinstance(distance, str) or distance != "squared":
+            raise ValueError(
+                f"distance = {distance!r:.80}: goes with strategies 1 and 2 only; strategy 3 "
+                f"always measures directions"
+            )
+        return within(direction(updates, references, travel), accepted)
+    if isinstance(distance, str) and distance == "squared":
+        table = squared(updates, references)
+    elif callable(distance):
+        table = _own_distances(distance, updates, references)
+    else:
+        raise ValueError(f"distance = {distance!r:.80}: must be 'squared' or a function")
+    return _selected(strategy, mean(table), accepted)
 
 
 def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
@@ -247,7 +171,7 @@ def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
     return rows, members
 
 
-def _matrix(name: str, vectors: ArrayLike) -> NDArray[np.float32]:
+def _matrix(name: str, vectors: Any) -> NDArray[np.float32]:
     try:
         matrix = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -269,22 +193,18 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def _distances(
-    name: str,
-    rows: NDArray[np.float32],
-    members: NDArray[np.float32],
-    context: DistanceContext,
-) -> Matrix:
-    # As in a round: members are clients of their own, whose lengths count for the median.
-    everybody = {ClientId(place): row for place, row in enumerate((*rows, *members))}
-    seated = [ClientId(len(rows) + place) for place in range(len(members))]
-    table = plain_distances(DISTANCES[name], context, everybody, seated)
-    return table[:, : len(rows)]
+def _own_distances(function: Distance, updates: ArrayLike, references: ArrayLike) -> Matrix:
+    rows, members = (matrix.astype(np.float64) for matrix in _rows(updates, references))
+    columns = [_numbers("distances", function(row, members)) for row in rows]
+    if any(column.shape != (len(members),) for column in columns):
+        raise ValueError(f"distances: the function must return {len(members)} numbers")
+    table = np.array(columns).T
+    if not (np.isfinite(table).all() and (table >= 0).all()):
+        raise ValueError("distances: each must be finite and at least 0")
+    return table
 
 
-def _selected(
-    strategy: int, scores: ArrayLike, accepted: int, threshold: float
-) -> NDArray[np.intp]:
+def _selected(strategy: int, scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     values = _numbers("scores", scores)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores: must be one number for each update, not {values.shape}")
@@ -292,25 +212,6 @@ def _selected(
         raise ValueError("scores: each must be finite and at least 0")
     if not (WHOLE.holds(accepted) and 1 <= accepted <= len(values)):
         raise ValueError(f"accepted = {accepted!r}: must be 1 to {len(values)}, the updates")
-    if not (NUMBER.holds(threshold) and 0 <= threshold < np.inf):
-        raise ValueError(f"threshold = {threshold!r}: must be finite and at least 0")
     words = rank((ClientId(place), score) for place, score in enumerate(values.tolist()))
-    chosen = SELECTIONS[strategy].select(words, accepted, float_bits(threshold))
+    chosen = SELECTIONS[AcceptanceForm(strategy)](words, accepted)
     return np.array(chosen, dtype=np.intp)
-
-
-def _scoring(name: str) -> Any:
-    _require_known("scoring", name, SCORINGS)
-    return SCORINGS[name]
-
-
-def _threshold(name: str, member_distances: Sequence[ArrayLike], scoring: str) -> float:
-    known = {key: rule.find for key, rule in THRESHOLDS.items() if rule.find is not None}
-    _require_known("threshold", name, known)
-    try:
-        rows = [_numbers("member_distances", row) for row in member_distances]
-    except TypeError as error:
-        raise ValueError("member_distances: must be a list of arrays") from error
-    if name == "spread" and (not rows or any(not len(row) for row in rows)):
-        raise ValueError("member_distances: each member needs another one")
-    return known[name](rows, _scoring(scoring))

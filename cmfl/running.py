@@ -42,7 +42,6 @@ def run(
     data: Data | str | Path | Callable[..., object] | Mapping[str, object] | None = None,
     attack: str | Callable[..., object] | None = None,
     distance: str | Callable[..., object] | None = None,
-    scoring: str | Callable[..., object] | None = None,
     resume: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, object] | None = None,
@@ -67,10 +66,8 @@ def run(
         attack: what malicious clients do: a built-in name, `file.py:function`, or a function
             `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. By
             30 % of the clients, unless `malicious_rate` says otherwise.
-        distance: how members compare updates: a built-in name, `file.py:function`, or a function
-            `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
-        scoring: how the distances to C members become one number: a built-in name,
-            `file.py:function`, or a function `(distances) -> float` of shape (C,).
+        distance: how members compare updates in strategies 1 and 2: "squared", `file.py:function`,
+            or a function `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
         resume: take up the run of this name that was cut off, with its own settings. Name the code
             that it has besides this program's again (`model=Net`): no code runs because a home
             names it.
@@ -97,7 +94,7 @@ def run(
     require(FLAG, resume=resume)
     require_or_none(FLAG, progress=progress)
     require_or_none(TABLE, settings=settings)
-    parts = Parts(model, data, attack, distance, scoring)
+    parts = Parts(model, data, attack, distance)
     given = {**(settings or {}), **keywords}
     with opened_home(home) as folder:
         target = Target(folder, name)
@@ -175,7 +172,6 @@ def _recorded(
         "data.name": parts.data,
         "malice.attack": parts.attack,
         "protocol.distance": parts.distance,
-        "protocol.scoring": parts.scoring,
     }
     values = {
         key: reference(key, part, target.home) for key, part in named.items() if part is not None

@@ -204,7 +204,7 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
     assert place is not None, "a service without a named mailbox is asked itself"
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
-        domain = deployed_domain(history.ledger)
+        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         try:
             return training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
         except OSError as error:

@@ -10,7 +10,7 @@
 import ICommitteeLedger
 
 NAME: constant(String[11]) = "CMFL Ledger"
-VERSION: constant(String[1]) = "2"
+VERSION: constant(String[1]) = "3"
 
 DOMAIN_TYPE: constant(bytes32) = keccak256(
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,bytes32 salt)"

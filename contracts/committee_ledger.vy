@@ -35,7 +35,6 @@ BLOCK_MASK: constant(uint256) = 2**64 - 1
 ADDRESS_MASK: constant(uint256) = 2**160 - 1
 # Bit pattern of +infinity, 0x7FF0000000000000.
 INFINITY_BITS: constant(uint256) = 2047 * 2**52
-STRATEGY_WITHIN_THRESHOLD: constant(uint8) = 3
 
 REGISTERING: constant(uint8) = 0
 OPEN: constant(uint8) = 1
@@ -63,7 +62,6 @@ COMMIT_BLOCKS: immutable(uint64)
 DEADLINE_BLOCKS: immutable(uint64)
 REPLIES_NEEDED: immutable(uint256)
 BLOCK_BEACON: immutable(bool)
-ELECTS_BY_LOT: immutable(bool)
 FIRST_MODEL: immutable(bytes32)
 
 # stage, round, block in which it opened, whether anybody has committed in it: see _pack.
@@ -119,7 +117,6 @@ def __init__(fixed: ICommitteeLedger.Deployment):
     DEADLINE_BLOCKS = fixed.deadline_blocks
     REPLIES_NEEDED = fixed.replies
     BLOCK_BEACON = fixed.block_beacon
-    ELECTS_BY_LOT = fixed.elects_by_lot
     FIRST_MODEL = fixed.model
 
     self.registry_rest = fixed.registry
@@ -153,6 +150,9 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
     log ICommitteeLedger.ClientsRegistered(first=first, words=words)
 
     if count == CLIENTS:
+        # Other creation code can return this code and leave flags behind: they count for nothing.
+        for place: uint256 in range((CLIENTS + FLAGS - 1) // FLAGS, bound=FLAG_WORDS):
+            self.committed[place] = 0
         seed: bytes32 = keccak256(concat(CONFIG, self._beacon()))
         committee: DynArray[uint256, MAX_MEMBERS] = self._drawn_committee(seed)
         self.seed = seed
@@ -249,18 +249,13 @@ def decide(
     progress: uint256 = self._require_open(round)
     assert keccak256(abi_encode(committee)) == self.committee_digest, "committee_ledger: committee is not the elected one"
     self._require_ranking(progress, committee, ranking)
-    threshold: uint256 = convert(outcome.threshold_bits, uint256)
-    if STRATEGY == STRATEGY_WITHIN_THRESHOLD:
-        assert threshold < INFINITY_BITS, "committee_ledger: threshold is not finite"
-    else:
-        assert threshold == 0, "committee_ledger: threshold is given but the strategy uses none"
 
     first: uint256 = 0
     size: uint256 = 0
-    first, size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
+    first, size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM)
     accepted: uint256 = rankings._places(first, size)
     accepted_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, accepted)))
-    first, size = rankings._candidates(len(ranking), MEMBERS, ELECTS_BY_LOT, first, size)
+    first, size = rankings._candidates(len(ranking), MEMBERS, STRATEGY, size)
     elected: uint256 = rankings._places(first, size)
     candidates_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, elected)))
     result: bytes32 = keccak256(
@@ -269,7 +264,6 @@ def decide(
             outcome.updates_root,
             outcome.scores_root,
             keccak256(abi_encode(ranking)),
-            outcome.threshold_bits,
             outcome.reveal,
             outcome.record,
         )
@@ -323,7 +317,6 @@ def decide(
         model=outcome.model,
         updates_root=outcome.updates_root,
         scores_root=outcome.scores_root,
-        threshold_bits=outcome.threshold_bits,
         reveal=outcome.reveal,
         record=outcome.record,
         incidents=incidents,
@@ -433,7 +426,6 @@ def deployment() -> ICommitteeLedger.Deployment:
         deadline_blocks=DEADLINE_BLOCKS,
         replies=REPLIES_NEEDED,
         block_beacon=BLOCK_BEACON,
-        elects_by_lot=ELECTS_BY_LOT,
         model=FIRST_MODEL,
     )
 
@@ -486,6 +478,8 @@ def eip712Domain() -> (bytes1, String[11], String[1], uint256, address, bytes32,
 def _require_account():
     # Who verifies a round reads its votes in the call data of the transaction itself.
     assert msg.sender == tx.origin, "committee_ledger: transaction comes from a contract"
+    # An account that delegates (EIP-7702) can call from its own code, with other call data.
+    assert msg.sender.codesize == 0, "committee_ledger: transaction comes from a delegated account"
 
 
 @internal

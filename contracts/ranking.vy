@@ -11,7 +11,10 @@ MAX_TRAINERS: constant(uint256) = 256
 MILLION: constant(uint256) = 1_000_000
 
 STRATEGY_FARTHEST: constant(uint8) = 2
-STRATEGY_WITHIN_THRESHOLD: constant(uint8) = 3
+STRATEGY_BELOW_TWO: constant(uint8) = 3
+
+# Bit pattern of the float64 2.0, 0x4000000000000000.
+TWO_BITS: constant(uint256) = 2**62
 
 CLIENT_MASK: constant(uint256) = 2**32 - 1
 
@@ -22,7 +25,6 @@ def _accepted(
     ranking: DynArray[uint256, MAX_TRAINERS],
     strategy: uint8,
     aggregation_ppm: uint256,
-    threshold_bits: uint256,
 ) -> (uint256, uint256):
     """
     @return Place of the first client of S_a in the ranking, and their number.
@@ -30,30 +32,29 @@ def _accepted(
     size: uint256 = max(1, (2 * aggregation_ppm * len(ranking) + MILLION) // (2 * MILLION))
     if strategy == STRATEGY_FARTHEST:
         return len(ranking) - size, size
-    if strategy == STRATEGY_WITHIN_THRESHOLD:
-        within: uint256 = 0
+    if strategy == STRATEGY_BELOW_TWO:
+        below: uint256 = 0
         for word: uint256 in ranking:
-            if word >> 32 > threshold_bits:
+            if word >> 32 >= TWO_BITS:
                 break
-            within += 1
-        if within != 0:
-            return 0, within
+            below += 1
+        if below != 0:
+            return 0, below
     return 0, size
 
 
 @internal
 @pure
 def _candidates(
-    ranked: uint256, members: uint256, by_lot: bool, accepted: uint256, accepted_size: uint256
+    ranked: uint256, members: uint256, strategy: uint8, accepted_size: uint256
 ) -> (uint256, uint256):
     """
     @return Place of the first candidate for the next committee in the ranking, and their number.
     """
-    if not by_lot:
+    if strategy != STRATEGY_BELOW_TWO:
         return (ranked - members) // 2, members
-    # S_a begins the ranking or ends it; where it is too small, its neighbours stand too.
-    size: uint256 = max(accepted_size, members)
-    return min(accepted, ranked - size), size
+    # S_a begins the ranking; where it is too small, its neighbours stand too.
+    return 0, max(accepted_size, members)
 
 
 @internal

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tests.processes import Forks
 
 # Before anything imports NumPy or torch: threads that share a small product spin while they wait
-# for the next one, and take the cores from the tests beside. By those of OpenBLAS, runs of
-# `benchmarks.crowding` took 24 s of two cores instead of 5.
+# for the next one, and take the cores from the tests beside.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

@@ -66,7 +66,8 @@ class CoverageReader:
             ChainError: the chain cannot be read.
         """
         served = reading.deployment(address)
-        domain = deployed_domain(reading.chain.history(served).ledger)
+        ledger = reading.chain.history(served).ledger
+        domain = deployed_domain(ledger, allow_unknown_creation=True)
         if not self._lock.acquire(timeout=WAITING_SECONDS):
             raise ProblemError(BUSY, "another request is reading the mailbox")
         try:

@@ -30,7 +30,7 @@ from clients.training.port import Engine, TrainingJob
 from clients.training.resident_updates import ResidentUpdates
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import sha256
-from ledger.protocol.rules.distance import SQUARED, DistanceContext
+from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def scoring(plan: GpuPlan, device: str, _left: float) -> Row:
         ClientId(place): rng.standard_normal(dimension, dtype=np.float32)
         for place in range(members + trainers)
     }
-    arguments = SQUARED, DistanceContext(), updates, tuple(updates)[:members]
+    arguments = SQUARED, None, updates, tuple(updates)[:members]
     computed_by = {
         "resident s": torch_distances(device_named(device), _resident(updates, device)),
         "sent s": torch_distances(device_named(device)),

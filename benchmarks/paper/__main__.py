@@ -2,8 +2,7 @@
 
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
-    table    print the table of the kinder attacks
-    worst    print the tables of the worst attacks, some of which docs/presets.md has
+    worst    print the tables of the worst attacks that docs/presets.md has
     costs    print the processor time of runs under the attacks that play the rule
     pack     put loose rows and their run folders into one archive for each experiment
 
@@ -20,13 +19,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.attack_costs import cost_table
 from benchmarks.paper.paper_report import paper_report
-from benchmarks.paper.robustness_table import robustness_table
+from benchmarks.paper.published import ROWS, read_published
 from benchmarks.paper.theorem import figure
-from benchmarks.paper.worst_elsewhere import differences_table, elsewhere_table
-from benchmarks.paper.worst_table import TUNED, worst_table
-from benchmarks.paper.worst_targets import METHOD
+from benchmarks.paper.worst_table import SHARED, STRATEGY_3, TUNED, worst_table
 from clients.experiments.archive import pack
-from clients.experiments.catalogue import read_experiments
 from clients.experiments.plots import DRAWN_BY, draw
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
@@ -34,7 +30,6 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROWS = Path(__file__).parent / "rows"
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
 
@@ -55,31 +50,23 @@ def _report(arguments: argparse.Namespace) -> None:
     figures = sorted(arguments.figures.glob("*.svg"))
     folder = arguments.to.parent
     links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
-    DISK.write_whole(arguments.to, paper_report(read_experiments(arguments.rows), links).encode())
+    DISK.write_whole(arguments.to, paper_report(read_published(arguments.rows), links).encode())
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    paths = draw(read_experiments(arguments.rows), arguments.to, {**DRAWN_BY, "bound": figure.draw})
+    paths = draw(read_published(arguments.rows), arguments.to, {**DRAWN_BY, "bound": figure.draw})
     print(f"{len(paths)} files in {arguments.to}")
 
 
-def _table(arguments: argparse.Namespace) -> None:
-    print("\n".join(robustness_table(read_experiments(arguments.rows))))
-
-
 def _worst(arguments: argparse.Namespace) -> None:
-    rows = read_experiments(arguments.rows)
-    for table in (
-        worst_table(rows),
-        elsewhere_table(rows),
-        differences_table(rows, METHOD, "own"),
-        differences_table(rows, METHOD, "crowd-clipped"),
-    ):
-        print("\n".join(table), end="\n\n")
+    rows = read_published(arguments.rows)
+    for name in (STRATEGY_3, SHARED, TUNED):
+        if name in rows:
+            print("\n".join([f"{name}:", "", *worst_table(rows, name)]), end="\n\n")
 
 
 def _costs(arguments: argparse.Namespace) -> None:
-    print("\n".join(cost_table(read_experiments(arguments.rows, TUNED))))
+    print("\n".join(cost_table(read_published(arguments.rows, TUNED))))
 
 
 def _pack(arguments: argparse.Namespace) -> None:
@@ -93,7 +80,6 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     named = {
         "report": _report,
         "plot": _plot,
-        "table": _table,
         "worst": _worst,
         "costs": _costs,
         "pack": _pack,

@@ -21,7 +21,7 @@ PLAIN = "none"
 """The condition beside which attacks are measured."""
 
 ATTACKS = ("min-max", "adaptive", "target", "worst-back", "worst-drift")
-METHODS = ("FedAvg", "NNM-TrMean", "CMFL-I", "own", "crowd-clipped", "peers-lot")
+METHODS = ("FedAvg", "NNM-TrMean", "CMFL-I")
 
 
 def cost_table(rows: Mapping[str, ExperimentRows]) -> list[str]:

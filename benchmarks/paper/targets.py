@@ -1,7 +1,4 @@
-"""Targets of the rules that the preset `robust` had, on seeds that none was chosen on.
-
-These are no tests of a difference but limits on means, as they were set before the runs.
-"""
+"""Targets of strategy I: limits on means, which were set before the runs."""
 
 from __future__ import annotations
 
@@ -9,16 +6,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, format_difference
-from clients.experiments.report import format_estimate
-from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from clients.experiments.statistics import Estimate
 
 CLEAN = "clean"
-HALF_A_POINT, ONE_POINT = 0.005, 0.01
 LEAST = 0.8
 """Accuracy that three tenths of attackers have to leave."""
 RETAINED_SHARE = 0.98
@@ -26,49 +18,6 @@ RETAINED_SHARE = 0.98
 
 SLACK = 1e-9
 """What a mean may miss a limit by: rows have six decimals, and a sum of them some rounding."""
-
-DATA = ("robustness-digits", "robustness-attacks", "robustness-rates", "normal")
-"""The experiments on `digits` and `digits-by-writer` with softmax."""
-
-
-def targets_of(method: str) -> tuple[Claim, ...]:
-    """Return what a method is held to.
-
-    Args:
-        method: a name in the experiments of `DATA`.
-    """
-    return (
-        Claim(
-            method,
-            "Clean: within half a point of FedAvg with equal training (C + n).",
-            f"mean paired difference at least -{HALF_A_POINT}",
-            _clean(method, "FedAvg-active", lambda _: -HALF_A_POINT),
-        ),
-        Claim(
-            method,
-            "Clean: no worse than FedAvg over n.",
-            "mean paired difference at least minus one standard error",
-            _clean(method, "FedAvg-trainers", lambda one: -(one.error or 0.0)),
-        ),
-        Claim(
-            method,
-            "A tenth of attackers, every attack: within one point of the clean figure.",
-            f"mean paired difference to the clean cells at least -{ONE_POINT}",
-            _beside_clean(method),
-        ),
-        Claim(
-            method,
-            "Three tenths of attackers, every attack: a usable model.",
-            f"mean final accuracy at least {LEAST}",
-            _usable(method),
-        ),
-        Claim(
-            method,
-            "Three tenths of attackers, every attack: not below strategy I.",
-            f"mean paired difference to I at least -{ONE_POINT}, or minus two standard errors",
-            _not_below_first(method),
-        ),
-    )
 
 
 def weights_target(results: Results) -> list[ClaimFinding]:
@@ -145,69 +94,6 @@ def limited(
     """
     holds = None if one.error is None else one.mean >= limit - SLACK
     return ClaimFinding(str(place), holds, format_difference(one) if numbers is None else numbers)
-
-
-def _clean(
-    method: str, other: str, limit: Callable[[Estimate], float]
-) -> Callable[[Results], list[ClaimFinding]]:
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in _places(results, CLEAN):
-            difference = results.difference((place, method), (place, other), final)
-            if difference is not None:
-                listed.append(limited(place, difference, limit(difference)))
-        return listed
-
-    return findings
-
-
-def _beside_clean(method: str) -> Callable[[Results], list[ClaimFinding]]:
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in _places(results, "-10"):
-            calm = Scenario(place.experiment, CLEAN, place.axes)
-            difference = results.difference((place, method), (calm, method), final)
-            if difference is not None:
-                listed.append(limited(place, difference, -ONE_POINT))
-        return listed
-
-    return findings
-
-
-def _usable(method: str) -> Callable[[Results], list[ClaimFinding]]:
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in _places(results, "-30"):
-            finals = list(results.values(place, method, final).values())
-            if finals:
-                listed.append(
-                    limited(place, mean_and_error(finals), LEAST, format_estimate(finals, 4))
-                )
-        return listed
-
-    return findings
-
-
-def _not_below_first(method: str) -> Callable[[Results], list[ClaimFinding]]:
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in _places(results, "-30"):
-            difference = results.difference((place, method), (place, "CMFL-I"), final)
-            if difference is not None:
-                limit = -max(ONE_POINT, 2 * (difference.error or 0.0))
-                listed.append(limited(place, difference, limit))
-        return listed
-
-    return findings
-
-
-def _places(results: Results, ending: str) -> list[Scenario]:
-    return [
-        place
-        for number in (1, 2)
-        for place in results.places(number)
-        if place.experiment in DATA and place.condition.endswith(ending)
-    ]
 
 
 def _kept(results: Results, place: Scenario, method: str) -> float | None:

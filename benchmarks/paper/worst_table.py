@@ -1,8 +1,4 @@
-"""The table of the worst attacks in `docs/presets.md`: the accuracy that each rule keeps.
-
-From the rows of `cmfl experiment run robustness-worst`: all methods at one learning rate, and each
-at the rate that was chosen for it.
-"""
+"""The tables of the worst attacks in `docs/presets.md`: the accuracy that each rule keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clients.experiments.drawing.series import by_method, grouped
 from clients.experiments.report import DASH, captured_share, format_estimate, markdown
-from clients.experiments.statistics import mean_and_error
+from clients.experiments.statistics import mean_and_error, paired
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,37 +14,39 @@ if TYPE_CHECKING:
 
     from clients.experiments.rows import CellRow, ExperimentRows
 
-SHARED, TUNED = "robustness-worst-digits", "robustness-worst-tuned"
-CALM = "none"
+STRATEGY_3, SHARED, TUNED = (
+    "robustness-worst",
+    "robustness-worst-digits",
+    "robustness-worst-tuned",
+)
+CALM, FEDAVG = "none", "FedAvg"
 
 HEAD = (
-    "rule", "rate", "no attack", "worst attack by 30 %", "accuracy under it", "least of a run",
-    "largest share of a committee",
+    "rule", "rate", "no attack", "worst attack by 30 %", "accuracy under it",
+    "less FedAvg without attack", "least of a run", "largest share of a committee",
 )  # fmt: skip
 
 
-def worst_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
-    """Return the tables that there are as lines of Markdown, each under a sentence on its rates.
+def worst_table(rows: Mapping[str, ExperimentRows], experiment: str) -> list[str]:
+    """Return the table of an experiment as lines of Markdown.
 
     Args:
-        rows: of both experiments, or of the first alone, by name.
+        rows: of experiments, by name.
+        experiment: `STRATEGY_3`, `SHARED` or `TUNED`.
 
     Raises:
-        ConfigurationError: the first has no rows, or a method none without an attack.
+        ConfigurationError: it has no rows, or a method has none without an attack.
     """
-    if SHARED not in rows:
-        raise ConfigurationError(f"there are no rows of {SHARED}: make them by experiment run")
-    lines = []
-    for name, sentence in ((SHARED, "One learning rate:"), (TUNED, "Each rule at its own rate:")):
-        if name not in rows:
-            continue
-        methods = by_method(rows[name].cells)
-        table = markdown(HEAD, [_line(method, own) for method, own in methods.items()])
-        lines += [sentence, "", *table, ""]
-    return lines[:-1]
+    if experiment not in rows:
+        raise ConfigurationError(
+            f"there are no rows of {experiment}: make them by experiment run {experiment}"
+        )
+    methods = by_method(rows[experiment].cells)
+    calm = [cell for cell in methods.get(FEDAVG, ()) if cell.condition == CALM]
+    return markdown(HEAD, [_line(method, own, calm) for method, own in methods.items()])
 
 
-def _line(method: str, cells: Sequence[CellRow]) -> list[str]:
+def _line(method: str, cells: Sequence[CellRow], fedavg: Sequence[CellRow]) -> list[str]:
     finals = {
         condition: [cell.final for cell in own if cell.final is not None]
         for condition, own in grouped(cells, lambda cell: cell.condition).items()
@@ -63,12 +61,27 @@ def _line(method: str, cells: Sequence[CellRow]) -> list[str]:
         method,
         ", ".join(rates),
         format_estimate(finals[CALM]),
-        *([DASH] * 3 if worst is None else _under(worst, attacks)),
+        *([DASH] * 4 if worst is None else _under(worst, attacks, _less(cells, worst, fedavg))),
         f"{max(shares):.2f}" if shares else "no committee",
     ]
 
 
-def _under(worst: str, attacks: Mapping[str, Sequence[float]]) -> list[str]:
+def _under(worst: str, attacks: Mapping[str, Sequence[float]], difference: str) -> list[str]:
     """Return the worst attack by its mean, that mean, and the least run, whichever its attack."""
     least = min(min(finals) for finals in attacks.values())
-    return [worst, format_estimate(attacks[worst]), f"{least:.3f}"]
+    return [worst, format_estimate(attacks[worst]), difference, f"{least:.3f}"]
+
+
+def _less(cells: Sequence[CellRow], attack: str, fedavg: Sequence[CellRow]) -> str:
+    """Return the accuracy under an attack less that of FedAvg without attackers, seed by seed."""
+    own = {cell.seed: cell.final for cell in cells if cell.condition == attack}
+    pairs = [
+        (ours, cell.final)
+        for cell in fedavg
+        if (ours := own.get(cell.seed)) is not None and cell.final is not None
+    ]
+    if not pairs:
+        return DASH
+    difference = paired(*zip(*pairs, strict=True))
+    error = "" if difference.error is None else f" ± {difference.error:.3f}"
+    return f"{difference.mean:+.3f}{error}"

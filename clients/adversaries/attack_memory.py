@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.reference import displacement
+from ledger.protocol.rules.direction import displacement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -72,6 +72,24 @@ class Attackers:
         """True if the attack needs the history of the run."""
         is_idle = self.attack is None or not self.clients
         return not is_idle and attack_named(self.attack or "").needs_history
+
+    def declared_samples(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of samples that each client registers.
+
+        Args:
+            counts: number of training samples that each client has.
+
+        Raises:
+            ConfigurationError: an unknown attack, or a factor that it does not take.
+        """
+        attack = attack_named(self.attack) if self.attack is not None and self.clients else None
+        if attack is None or not attack.multiplies_samples:
+            return tuple(counts)
+        factor = attack.factor_for(self.parameters)
+        return tuple(
+            math.floor(factor * count + 0.5) if client in self.clients else count
+            for client, count in enumerate(counts)
+        )
 
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound

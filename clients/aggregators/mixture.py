@@ -140,7 +140,7 @@ class Mixture:
             with suppress(NoMachineCodeError):
                 updates = [np.ascontiguousarray(update) for update in self.updates]
                 squares = StreamedSquares(machine_code(), 1, updates, range(len(updates)))
-                return squares.squares(0, self.dimension)
+                return squares.squares()
         total = np.zeros((len(self), len(self)))
         for _, rows in self.blocks():
             for place, row in enumerate(rows[:-1]):

@@ -63,6 +63,7 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     longer = replace(
         training,
         proximal=None,
+        calibrated=False,
         local_steps=None if training.local_steps is None else ROUNDS * training.local_steps,
         local_epochs=None if training.local_epochs is None else ROUNDS * training.local_epochs,
     )

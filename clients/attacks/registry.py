@@ -17,7 +17,13 @@ from clients.attacks.updates.mimic import MIMIC
 from clients.attacks.updates.min_max import MIN_MAX
 from clients.attacks.updates.rule_aware.hidden import FRAME, NOISE
 from clients.attacks.updates.rule_aware.target import TARGET, TARGET_BLIND
-from clients.attacks.updates.rule_aware.worst import HALF, WORST_BACK, WORST_DRIFT, WORST_FULL
+from clients.attacks.updates.rule_aware.worst import (
+    HALF,
+    MANY_SAMPLES,
+    WORST_BACK,
+    WORST_DRIFT,
+    WORST_FULL,
+)
 from clients.attacks.updates.same_value import SAME_VALUE
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
@@ -49,6 +55,7 @@ ATTACKS: dict[str, UpdateAttack] = {
         WORST_BACK,
         WORST_DRIFT,
         WORST_FULL,
+        MANY_SAMPLES,
         HALF,
     )
 }

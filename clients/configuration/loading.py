@@ -12,14 +12,14 @@ from clients.attacks.registry import GROUP as ATTACK_GROUP
 from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
 from clients.configuration.parsing import parse, plain_values, with_settings
 from clients.configuration.run_configuration import key_and_value, require_same_code
-from clients.configuration.schema import MaliceSection
+from clients.configuration.schema import REMOVED_DISTANCES, MaliceSection
 from clients.datasets.registry import DATASETS
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
 from ledger.io.own_rules import GROUPS
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS
+from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,8 +33,7 @@ _BUILT_IN: dict[str, Collection[str]] = {
     "model.name": MODELS,
     "data.name": DATASETS,
     "malice.attack": {**ATTACKS, **DATA_ATTACKS},
-    "protocol.distance": DISTANCES,
-    "protocol.scoring": SCORINGS,
+    "protocol.distance": (SQUARED.name, *REMOVED_DISTANCES),  # `schema` refuses the removed ones
     "machine.ray_address": (),  # results of a Ray cluster are unpickled, which can run any code
 }
 """The values that run no code but this project's, for each setting that can name other code."""
@@ -42,7 +41,7 @@ _GROUPS = {
     "model.name": "",  # packages offer no model under a plain name
     "data.name": DATA_GROUP,
     "malice.attack": ATTACK_GROUP,
-    **{f"protocol.{kind}": group for kind, group in GROUPS.items()},
+    "protocol.distance": GROUPS["distance"],
 }
 """Entry points of packages, for each setting that can name code."""
 
@@ -79,7 +78,7 @@ def load_recorded(
             names: no code runs because a home names it.
         document: of the run, whose digests the named code must have before it runs; None if there
             is none.
-        only_inputs: leave out the attack and own rules, of which the caller has no use.
+        only_inputs: leave out the attack and the own distance, which the caller does not use.
 
     Raises:
         ConfigurationError: code that the settings do not name, or other code than the document's,
@@ -88,9 +87,8 @@ def load_recorded(
     values = plain_values(path=path)
     if only_inputs:
         values.pop("malice", None)
-        for key in ("distance", "scoring"):
-            if f"protocol.{key}" in code_named_in(values):
-                del values["protocol"][key]
+        if "protocol.distance" in code_named_in(values):
+            del values["protocol"]["distance"]
     given = {key_and_value(setting)[0] for setting in settings}
     for key, name in code_named_in(values).items():
         if key not in given:

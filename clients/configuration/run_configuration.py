@@ -12,10 +12,11 @@ from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.folder_digest import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
-from ledger.io.own_rules import GROUPS, KINDS, own_rules_of, use_rule
+from ledger.io.own_rules import GROUPS, own_rules_of, use_rule
 from ledger.io.user_code import is_reference, named_code, user_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.rules.own import OwnRuleName
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def configuration_from_document(
         data_path: location of the data files here, for a shared data set.
         settings: `section.key=value` of this machine: `machine`, `evaluation`,
             `data.options.glove`, `model.name` and paths among `model.options` if the model is a
-            user's own class, and `protocol.distance` and `protocol.scoring` if they are own ones.
+            user's own class, and `protocol.distance` if it is the owner's own function.
 
     Raises:
         ConfigurationError: a setting that is not this machine's, an impossible document, or one
@@ -109,9 +110,8 @@ def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
 
 def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
     """Return the settings by which a worker on this machine names a configuration's own code."""
-    protocol, model = configuration.protocol, configuration.model
-    named = [(f"protocol.{kind}", str(getattr(protocol, kind))) for kind in KINDS]
-    settings = [f"{key}={name}" for key, name in named if is_reference(name)]
+    distance, model = configuration.protocol.distance, configuration.model
+    settings = [f"protocol.distance={distance}"] if is_reference(distance) else []
     if model.name not in MODELS:
         settings += [f"model.name={model.name}"]
     files = file_options(model.name, model.options)
@@ -120,16 +120,16 @@ def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
 
 
 def rule_sources(configuration: Configuration) -> tuple[str, ...]:
-    """Return the files or packages of a configuration's own distance and scoring, for an audit.
+    """Return the file or package of a configuration's own distance, for an audit.
 
     Raises:
         ConfigurationError: a file cannot be read.
     """
-    named = [
-        named_code(f"protocol.{kind}", GROUPS[kind], getattr(configuration.protocol, kind))
-        for kind in KINDS
-    ]
-    return tuple(dict.fromkeys(code.place for code in named if code is not None))
+    distance = configuration.protocol.distance
+    if distance == SQUARED.name:
+        return ()
+    code = named_code("protocol.distance", GROUPS["distance"], distance)
+    return () if code is None else (code.place,)
 
 
 def _protocol(parameters: Parameters) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
     del values["dimension"]
     for share in _RATES:
         values[f"{share}_rate"] = values.pop(f"{share}_ppm") / _MILLION
-    return values | {name: str(values[name]) for name in ("quorum", "beacon", "election")}
+    return values | {name: str(values[name]) for name in ("quorum", "beacon")}
 
 
 def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:

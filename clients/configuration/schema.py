@@ -11,6 +11,7 @@ has the same configuration. What is measured is recorded where it ends the run (
 from __future__ import annotations
 
 import json
+import operator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +26,7 @@ from clients.models.model import Option
 from clients.training.ray_address import LOCAL
 from ledger.chain.embedded.genesis import fresh_chain_id
 from ledger.early_stop import EarlyStopRule
-from ledger.io.own_rules import KINDS, own_rule
+from ledger.io.own_rules import own_rule
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
@@ -37,9 +38,9 @@ from ledger.protocol.parameters import (
     parts_per_million,
 )
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, PayloadForm
-from ledger.protocol.rules import registry
+from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.types import Beacon, Quorum
 
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
@@ -64,10 +65,31 @@ def _one_value(value: object) -> object:
 _RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
 
-_LISTED: dict[str, dict[str, Any]] = {
-    "distance": {**registry.DISTANCES},
-    "scoring": {**registry.SCORINGS},
+ROBUST = 3
+"""The strategy that determines its distance."""
+
+REMOVED = {
+    "protocol.scoring": "a score is the mean of the distances",
+    "protocol.reference": "strategy 3 always compares with the round's peers",
+    "protocol.threshold": "strategy 3 always accepts the distances below 2",
+    "protocol.clip": "strategy 3 always clips to a quantile of the round's lengths",
+    "protocol.election": "strategy 3 always elects by lot, strategies 1 and 2 from the middle",
+    "protocol.scores_checked": "members always leave out false score vectors",
 }
+"""Settings that protocol 3 removed, each with its successor."""
+
+REMOVED_DISTANCES = {
+    "direction": "strategy 3 always measures directions",
+    "l2": 'strategies 1 and 2 measure "squared", or your own function as file.py:name',
+    "per_tensor": 'strategies 1 and 2 measure "squared", or your own function as file.py:name',
+}
+"""Values of `protocol.distance` that protocol 3 removed, each with its successor."""
+
+
+def removed_setting(name: str) -> str | None:
+    """Return why a setting is refused that protocol 3 removed; None for every other name."""
+    return f"{name}: removed in protocol 3; {REMOVED[name]}" if name in REMOVED else None
+
 
 _Scalar = Annotated[Option, BeforeValidator(_one_value)]
 
@@ -81,12 +103,9 @@ class Section(BaseModel):
 class ProtocolSection(Section):
     """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
 
-    Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference,
-    threshold and clip are those of `ledger.protocol.rules.registry`, payloads those of
-    `ledger.protocol.payload_forms`. A threshold that is not given is the
-    one made for the distance, where the strategy needs one ("direction" for distance =
-    "direction"), else the first that goes with any distance ("spread"), and "none" where the
-    strategy needs none.
+    Shares are decimals here and whole millionths there. The strategy determines distance, score,
+    selection, weights, clip and election. Strategies 1 and 2 are the paper's. They assume that the
+    members include no attackers: one member's wild update can replace the model.
     """
 
     clients: int
@@ -100,21 +119,13 @@ class ProtocolSection(Section):
     rounds: int = 40
     """T, how many rounds there are."""
     strategy: int = 1
-    """Which updates enter the model: 1 the nearest, 2 the farthest, 3 those within a threshold."""
-    scoring: str = "mean"
-    """How the distances to the members become one score, or a function of yours: file.py:name."""
-    distance: str = "squared"
-    """How a member measures the distance of an update, or a function of yours: file.py:name."""
-    reference: str = "own"
-    """What a member holds updates against."""
-    threshold: str | None = None
-    """Up to where strategy 3 accepts; the one made for the distance if not given."""
+    """Rules of a round: 1 or 2 if no attackers are among the members, 3 against attackers."""
+    distance: str = SQUARED.name
+    """Distance between updates in strategies 1 and 2, or a function of yours: file.py:name."""
     quorum: Annotated[Quorum, _BY_VALUE] = Quorum.PAPER
     """How many equal replies decide: those of the paper, or of a Byzantine quorum."""
     server_rate: float = 1.0
     """eta, the global learning rate, above 0."""
-    scores_checked: bool = True
-    """Members leave out score vectors that they find false."""
     beacon: Annotated[Beacon, _BY_VALUE] = Beacon.NONE
     """What else flows into the next seed: nothing, or a block's hash."""
     commit_blocks: int = COMMIT_BLOCKS
@@ -125,10 +136,6 @@ class ProtocolSection(Section):
     """How long view 0 lasts; every later one lasts twice as long."""
     payload: str = FLOAT32.name
     """How updates are published: in four bytes a number, or rounded to one."""
-    clip: str = "none"
-    """How far long accepted updates are shortened before they enter the model."""
-    election: Annotated[Election, _BY_VALUE] = Election.MIDDLE
-    """Who is on the next committee: the middle of the ranking, or a lot among the accepted."""
 
     @property
     def payload_form(self) -> PayloadForm:
@@ -141,24 +148,37 @@ class ProtocolSection(Section):
         Args:
             dimension: d, from the model.
 
-        Returns:
-            Shares in millionths, and the threshold that is meant where none is given.
-
         Raises:
             ParametersError: names the setting, its value and the rule.
-            ConfigurationError: an own distance or scoring cannot be loaded.
+            ConfigurationError: an own distance cannot be loaded.
         """
         values = self.model_dump()
-        for kind in KINDS:
-            if OwnRuleName.of(values[kind]) is None and values[kind] not in _LISTED[kind]:
-                values[kind] = own_rule(kind, values[kind]) or values[kind]
+        values["distance"] = self._distance()
         for parameter, rate in _RATES.items():
             values[parameter] = parts_per_million(rate, values.pop(rate))
-        threshold = self._usual() if self.threshold is None else self.threshold
         try:
-            return Parameters(**values | {"dimension": dimension, "threshold": threshold})
+            return Parameters(**values | {"dimension": dimension})
         except ParametersError as error:
             raise self._named(error) from error
+
+    def _distance(self) -> str:
+        """Return the distance's name in parameters; load the user's own function."""
+        if self.distance == SQUARED.name:
+            return self.distance
+        setting = "protocol.distance"
+        if self.distance in REMOVED_DISTANCES:
+            fault = f": removed in protocol 3; {REMOVED_DISTANCES[self.distance]}"
+            raise ParametersError(fault, setting, self.distance)
+        if self.strategy == ROBUST:
+            fault = ": goes with strategies 1 and 2 only; strategy 3 always measures directions"
+            raise ParametersError(fault, setting, self.distance)
+        if OwnRuleName.of(self.distance) is not None:  # of a run document, whose code is loaded
+            return self.distance
+        name = own_rule("distance", self.distance)
+        if name is None:
+            fault = f': is neither "{SQUARED.name}" nor your own function, file.py:name'
+            raise ParametersError(fault, setting, self.distance)
+        return name
 
     def _named(self, error: ParametersError) -> ParametersError:
         """Return an error about parameters under the setting's name, with its value."""
@@ -167,17 +187,6 @@ class ProtocolSection(Section):
             return error
         value = getattr(self, setting) if setting in _RATES.values() else error.value
         return ParametersError(error.rule, f"protocol.{setting}", value)
-
-    def _usual(self) -> str:
-        """Return the default threshold."""
-        selection = registry.SELECTIONS.get(self.strategy)
-        is_needed = selection is not None and selection.needs_threshold
-        fitting = [
-            rule
-            for rule in registry.THRESHOLDS.values()
-            if rule.is_certified == is_needed and rule.distance in {None, self.distance}
-        ]
-        return min(fitting, key=lambda rule: rule.distance is None).name
 
 
 class DataSection(Section):
@@ -233,6 +242,8 @@ class TrainingSection(Section):
     """Passes over the client's data in a round."""
     proximal: float | None = None
     """mu of FedProx, above 0: every step also pulls towards the global model."""
+    calibrated: Annotated[bool, Field(exclude_if=operator.not_)] = False
+    """The loss adds log(n + 0.1) to each class's logit; n counts the client's samples of it."""
     path: TrainingPath = "auto"
     """How the same steps are computed; auto is what fits the model."""
 
@@ -407,7 +418,7 @@ class Configuration(Section):
         followed = self.model_dump(
             mode="json",
             include={"seed": True, "protocol": True, "training": True},
-            exclude={"protocol": {"distance", "scoring"}, "training": {"path"}},
+            exclude={"protocol": {"distance"}, "training": {"path"}},
         )
         digest = sha256(json.dumps(followed, sort_keys=True).encode())
         return fresh_chain_id(int.from_bytes(digest))

@@ -29,25 +29,30 @@ from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
 from ledger.protocol.parameters import RANGES
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
-from ledger.protocol.rules import registry
+from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
     from clients.attacks.updates.update_attack import Factor
-    from ledger.protocol.rules.reference import ReferenceRule
+
+STRATEGIES = {
+    "1": "the paper's I, no attackers among the members: the first m of the ranking enter the "
+    "model, weighted by their samples; the middle of the ranking is the next committee",
+    "2": "the paper's II, no attackers among the members: the last m of the ranking enter the "
+    "model, weighted by their samples; the middle of the ranking is the next committee",
+    "3": "ours, against attackers: updates within a right angle of the round's peers enter the "
+    "model, clipped and with equal weights; a lot among them draws the next committee",
+}
+"""Sentence for each value of `protocol.strategy`."""
 
 NAMED: dict[str, Iterable[object]] = {
-    "protocol.strategy": registry.SELECTIONS,
-    "protocol.scoring": (*registry.SCORINGS, "file.py:name", "package:name"),
-    "protocol.distance": (*registry.DISTANCES, "file.py:name", "package:name"),
-    "protocol.reference": registry.REFERENCES,
-    "protocol.threshold": registry.THRESHOLDS,
+    "protocol.strategy": STRATEGIES,
+    "protocol.distance": (SQUARED.name, "file.py:name", "package:name"),
     "protocol.payload": PAYLOAD_FORMS,
-    "protocol.clip": registry.CLIPS,
     "data.name": (*DATASETS, "file.py:name", "package:name"),
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
@@ -229,31 +234,12 @@ def faults() -> list[NamedChoice]:
 
 def rules() -> list[NamedChoice]:
     """Return every rule of the protocol that a run may choose."""
+    distance = "the squared Euclidean distance, the paper's; strategy 3 measures directions instead"
     return [
-        *_rules("strategy", {key: rule.select for key, rule in registry.SELECTIONS.items()}),
-        *_rules("scoring", {key: rule.combine for key, rule in registry.SCORINGS.items()}),
-        *_rules("threshold", {key: rule.find for key, rule in registry.THRESHOLDS.items()}),
-        *(_said("distance", rule.name, rule.sentence) for rule in registry.DISTANCES.values()),
-        *(_said("reference", rule.name, _compared(rule)) for rule in registry.REFERENCES.values()),
-        *(_said("payload", form.name, form.sentence) for form in PAYLOAD_FORMS.values()),
-        *(_said("clip", rule.name, rule.sentence) for rule in registry.CLIPS.values()),
+        *(NamedChoice("protocol.strategy", name, text) for name, text in STRATEGIES.items()),
+        NamedChoice("protocol.distance", SQUARED.name, distance),
+        *(NamedChoice("protocol.payload", p.name, p.sentence) for p in PAYLOAD_FORMS.values()),
     ]
-
-
-def _compared(rule: ReferenceRule) -> str:
-    return f"the round's other updates, {rule.sentence}" if rule.compares_all else rule.sentence
-
-
-def _said(setting: str, name: str, sentence: str) -> NamedChoice:
-    return NamedChoice(f"protocol.{setting}", name, sentence or "the member's own update")
-
-
-def _rules(setting: str, by_name: Mapping[str, Any] | Mapping[int, Any]) -> Iterator[NamedChoice]:
-    for name, act in by_name.items():
-        sentence = (
-            "none is used" if act is None else _first_line(sys.modules[act.__module__].__doc__)
-        )
-        yield NamedChoice(f"protocol.{setting}", str(name), sentence)
 
 
 def _settings_of(

@@ -1,7 +1,7 @@
 """Bounds of the settings in which the rules of `docs/presets.md` were attacked and held.
 
 Outside of them the accuracy that those tables promise under an attack is not to be expected, as
-`cmfl experiment run robustness-worst` shows.
+`cmfl experiment run robustness-worst-settings` shows.
 """
 
 from __future__ import annotations

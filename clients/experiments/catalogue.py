@@ -30,7 +30,7 @@ from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from importlib.resources.abc import Traversable
 
     from clients.experiments.definition import Method
@@ -38,19 +38,6 @@ if TYPE_CHECKING:
 
 TOML = ".toml"
 STORED_IN = (".jsonl", SUFFIX)
-
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "robustness-worst": (
-        "robustness-worst-digits",
-        "robustness-worst-tuned",
-        "robustness-worst-malice",
-        "robustness-worst-settings",
-        "robustness-worst-writers",
-        "robustness-worst-cnn",
-        "robustness-worst-femnist",
-    )
-}
-"""Experiments that one name stands for, in the order in which they are run."""
 
 
 @cache
@@ -60,11 +47,6 @@ def names() -> tuple[str, ...]:
     return tuple(
         sorted(experiments, key=lambda name: order_of(name, definition_named(name).number))
     )
-
-
-def family_of(name: str) -> tuple[str, ...]:
-    """Return the experiments that a name stands for: a family's, or itself."""
-    return FAMILIES.get(name, (name,))
 
 
 def order_of(name: str, number: int | None) -> tuple[float, str]:
@@ -82,8 +64,7 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
 
     Args:
         folder: of the rows.
-        experiment: a name, a family's, or the path of a TOML file; all that have rows if not
-            given.
+        experiment: a name, or the path of a TOML file; all that have rows if not given.
 
     Raises:
         ConfigurationError: there are no rows, a line is no row, or the TOML is wrong.
@@ -99,7 +80,7 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
             if path.name.endswith(ending)
         }
     else:
-        stored = {name_of(name) for name in family_of(experiment)}
+        stored = {name_of(experiment)}
     rows = {}
     for name in sorted(stored):
         source = experiment if experiment is not None and experiment.endswith(TOML) else name
@@ -171,7 +152,7 @@ def _text(name: str) -> str:
         return read_text(Path(name), MAX_TOML_BYTES)
     definitions = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
     if name not in definitions or not _is_toml(definitions[name]):
-        listed = ", ".join((*names(), *FAMILIES))
+        listed = ", ".join(names())
         raise ConfigurationError(
             f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
         )

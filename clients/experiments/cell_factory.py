@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clients.experiments.definition import AxisPoint, Definition, Method, Quick, Tuning
 
 
-RULES = frozenset({"strategy", "scoring", "distance", "reference", "threshold", "clip", "election"})
+RULES = frozenset({"strategy", "distance"})
 """Settings of the protocol that a method's `rules` take from a preset."""
 
 

@@ -59,7 +59,7 @@ class Method(_Settings):
     Attributes:
         name: in rows, figures and tables.
         kind: how it is played.
-        rules: preset whose rules (strategy, scoring, distance and so on) it takes; CMFL's own.
+        rules: preset whose rules (strategy and distance) it takes; CMFL's own.
         settings: `section.key=value` of each, over the experiment's.
         aggregator: of a federated method, by its name in the registry.
         options: of the aggregator, or of a decentralised method. A table `{share = x}` in place of
@@ -161,7 +161,8 @@ class Definition(_Settings):
         figure: kind of its figure, or a list of kinds; those that suit its axes if not given.
         preset: of the configuration that all cells start from.
         settings: over the preset.
-        seeds: of every cell, the first of which is on a chain for CMFL.
+        seeds: of every cell.
+        audited: how many of the first seeds of CMFL's cells are on a chain and audited.
         methods: what is compared.
         conditions: under what; without any there is one, named for what attacks.
         axes: of a grid; without any there is one point.
@@ -177,6 +178,7 @@ class Definition(_Settings):
     figure: FigureKinds = ()
     preset: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
+    audited: Annotated[int, Field(ge=0)] = 1
     methods: Annotated[list[Method], Field(min_length=1)]
     conditions: list[ExperimentCondition] = []
     axes: list[Axis] = []

@@ -12,7 +12,7 @@ from clients.experiments.definition import Quick
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from clients.experiments.cells import Cell, Trial
@@ -135,7 +135,8 @@ def plan_experiment(
         raise ConfigurationError(f"experiment {name} tries over {MAX_CELLS} learning rates")
     first = [maker.cell(*point, every[0]) for point in points]
     # Seed by seed, so that what was cut short has whole seeds.
-    cells = [_seeded(cell, seed, every[0]) for seed in every for cell in first]
+    audited = every[: definition.audited]
+    cells = [_seeded(cell, seed, audited) for seed in every for cell in first]
     return ExperimentPlan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
 
 
@@ -163,12 +164,12 @@ def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]
     return named[:count]
 
 
-def _seeded(cell: Cell, seed: int, first: int) -> Cell:
-    """Return a cell with another seed; only the first seed of each is on a chain."""
+def _seeded(cell: Cell, seed: int, audited: Sequence[int]) -> Cell:
+    """Return a cell with another seed, on a chain only if that seed is audited."""
     configuration = cell.configuration.model_copy(update={"seed": seed})
     return replace(
         cell,
         seed=seed,
         configuration=configuration,
-        is_recorded=cell.is_recorded and seed == first,
+        is_recorded=cell.is_recorded and seed in audited,
     )

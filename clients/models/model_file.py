@@ -24,7 +24,7 @@ from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -123,6 +123,20 @@ def encode_run_model(
         head: of the ledger then.
     """
     return encode_model(vector, document.layout, run_facts(document, round_number, head))
+
+
+def mean_model(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return the mean of models, summed in order in float64 and rounded once to float32.
+
+    Args:
+        vectors: at least one, each of shape (d,).
+    """
+    models = iter(vectors)
+    total, count = next(models).astype(np.float64), 1
+    for vector in models:
+        total += vector
+        count += 1
+    return (total / count).astype(np.float32)
 
 
 def run_facts(document: RunDocument, round_number: int, head: Digest) -> dict[str, str]:

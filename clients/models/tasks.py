@@ -7,6 +7,10 @@
 | `regress` | (n, outputs) | (n, outputs) | squared error | none |
 
 A token whose target is `NO_TARGET` counts nowhere, so that sequences may differ in length.
+
+Calibrated training of `classify` and `token-classify` takes the loss on logits shifted by the
+client's own class counts: the logit adjustment of Menon, Jayasumana, Rawat, Jain, Veit, Kumar 2021,
+"Long-Tail Learning via Logit Adjustment". The model and its evaluation have no shift.
 """
 
 from __future__ import annotations
@@ -14,16 +18,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from torch.nn import functional
 
 from clients.datasets.federated_data import LANGUAGE, NO_TARGET, PER_TOKEN
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
-    from clients.datasets.federated_data import DataForm, Task
+    from clients.datasets.federated_data import DataForm, Labels, Task
 
-
+_PSEUDO_COUNT = 0.1
+"""Keeps the shift of a class without samples finite."""
 _LARGEST_EXPONENT = 700.0
 
 
@@ -41,8 +49,44 @@ class Score(NamedTuple):
     counted: int
 
 
-def training_loss(task: Task, scores: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean loss of a batch, over its samples or counted tokens."""
+def require_class_labels(task: Task) -> None:
+    """Refuse `training.calibrated` for a task without class labels.
+
+    Raises:
+        ConfigurationError: the targets are numbers, or tokens of a language.
+    """
+    if task == "regress" or task in LANGUAGE:
+        raise ConfigurationError(
+            f"training.calibrated = true: the task is {task}, and only classify and "
+            f"token-classify have class labels: leave the setting out"
+        )
+
+
+def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
+    """Return float32(log(n_y + 0.1)) of each class y, shape (classes,).
+
+    Args:
+        labels: of all training samples of one client, as it trains on them.
+        classes: number of classes.
+    """
+    counts = np.bincount(labels[labels != NO_TARGET], minlength=classes)
+    shift: NDArray[np.float32] = np.log(counts + _PSEUDO_COUNT).astype(np.float32)
+    return shift
+
+
+def training_loss(
+    task: Task, scores: Tensor, targets: Tensor, shift: Tensor | None = None
+) -> Tensor:
+    """Return the mean loss of a batch, over its samples or counted tokens.
+
+    Args:
+        task: what is learned.
+        scores: of the batch.
+        targets: of the batch.
+        shift: added to the logits of every sample, shape (classes,); None for none.
+    """
+    if shift is not None:
+        scores = scores + shift
     if task == "regress":
         return functional.mse_loss(scores, targets)
     if task in PER_TOKEN:

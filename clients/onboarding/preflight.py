@@ -29,6 +29,7 @@ from ledger.chain.contract.deployment import (
     require_code,
 )
 from ledger.chain.finality import FinalityCheckpoints
+from ledger.chain.ports import require_plain_sender
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.early_stop import SECTION
@@ -99,6 +100,7 @@ class PreflightTarget:
         settings: `section.key=value` of this machine.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_predictable_seeds: take part in a run whose seeds can be predicted.
+        allow_unknown_creation: accept a contract whose creation code is not checkable.
     """
 
     contract: str
@@ -109,6 +111,7 @@ class PreflightTarget:
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
     allow_predictable_seeds: bool = False
+    allow_unknown_creation: bool = False
 
 
 class _MissingError(Exception):
@@ -210,7 +213,9 @@ class PreflightChecks:
         deployment = _needed(self._ledger).deployment()
         data = store_at(self._asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
         self._document, self._encoded = deployed_document(data, deployment), data
-        self._domain = deployed_domain(_needed(self._ledger))
+        self._domain = deployed_domain(
+            _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
+        )
         parameters = self._document.parameters
         require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
         require_all_rounds(stops_early=SECTION in self._document.experiment)
@@ -268,6 +273,8 @@ class PreflightChecks:
     def _look_at_keys(self) -> tuple[CheckState, str]:
         document, ledger = _needed(self._document), _needed(self._ledger)
         signers = signers_by_client(document, self._open_keys())
+        for signer in signers.values():
+            require_plain_sender(_needed(self._node), checksum(signer.address))
         state, banned = _needed(self._state), {}
         if state.stage is not LedgerStage.REGISTERING:
             ban_rounds = {client: ledger.client(client).banned_in for client in sorted(signers)}

@@ -28,7 +28,13 @@ from ledger.protocol.registration import (
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
+from ledger.protocol.types import (
+    NO_DIGEST,
+    PROTOCOL_VERSION,
+    Address,
+    Digest,
+    RegisteredClient,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from ledger.protocol.signing import Signer
 
-VERSION = 2
 MAX_ENTRY_BYTES = 10_000
 MAX_REGISTRY_BYTES = 32 * 2**20
 _ENTRY = {"version", "run", "configuration", "client", "samples", "data", "signature"}
@@ -162,7 +167,7 @@ def encode_entry(entry: RegistryEntry) -> bytes:
     """Return the bytes of an entry's file."""
     registration = entry.registration
     named = {
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "run": registration.run,
         "configuration": _shown(registration.configuration),
     }
@@ -173,7 +178,7 @@ def encode_registry(registry: Registry) -> bytes:
     """Return the bytes of a registry's file."""
     return _encoded(
         {
-            "version": VERSION,
+            "version": PROTOCOL_VERSION,
             "run": registry.run,
             "configuration": _shown(registry.configuration),
             "registry": _shown(registry.digest),
@@ -227,9 +232,10 @@ def _read(path: Path, limit: int, keys: set[str], what: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigurationError(f"{path}: not JSON: {error!s:.200}") from error
     _require_keys(value, keys, f"{path}: no {what}")
-    if value["version"] != VERSION or type(value["version"]) is not int:
+    if value["version"] != PROTOCOL_VERSION or type(value["version"]) is not int:
         raise ConfigurationError(
-            f"{path}: {what} of version {str(value['version'])[:20]}, and version {VERSION} is read"
+            f"{path}: {what} has protocol version {value['version']!s:.20}; this program needs "
+            f"version {PROTOCOL_VERSION}"
         )
     return dict(value)
 

@@ -96,8 +96,6 @@ def replay_configuration(document: RunDocument, source: ReplaySource) -> Configu
     own, parameters = own_rules_of(document.parameters), document.parameters
     if "distance" in own:
         parameters = replace(parameters, distance="squared")
-    if "scoring" in own:
-        parameters = replace(parameters, scoring="mean")
     plain = replace(document, parameters=parameters)
     configuration = configuration_from_document(plain, source.path, source.settings)
     if source.poisoned and configuration.malice.attack not in DATA_ATTACKS:

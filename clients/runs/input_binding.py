@@ -11,7 +11,7 @@ from clients.datasets.data_binding import (
 )
 from clients.datasets.own import OWN
 from clients.models.model_binding import require_same
-from ledger.io.own_rules import KINDS, own_rules_of
+from ledger.io.own_rules import own_rules_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def require_bound_inputs(
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
         digests = simulated_digests(data, configuration.seed)
-        require_bound_samples(document, digests, data.sample_counts)
+        declared = [client.samples for client in document.registry]
+        require_bound_samples(document, digests, declared)
 
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
@@ -46,8 +47,8 @@ def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
         ConfigurationError: names both digests.
     """
     was_rules, rules = own_rules_of(document.parameters), own_rules_of(local.parameters)
-    for kind in KINDS:
-        if kind in was_rules and kind in rules and was_rules[kind] != rules[kind]:
+    for kind in was_rules.keys() & rules:
+        if was_rules[kind] != rules[kind]:
             raise ConfigurationError(
                 f"protocol.{kind}: the run's rule is {was_rules[kind].label} with sha256 "
                 f"{was_rules[kind].digest}, and this is {rules[kind].label} with "

@@ -21,6 +21,7 @@ from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
+from clients.models.tasks import require_class_labels
 from clients.random_streams import named_stream, simulated_signers
 from clients.training.lockstep.execution_plan import plan
 from ledger.io.own_rules import try_rules
@@ -51,7 +52,7 @@ class Population:
 
     Attributes:
         signers: the key of each client, by ascending address; none of owners from outside.
-        registry: address and samples of each client, index by index.
+        registry: address of each client, and the samples that it declares, index by index.
         data: samples for training, poisoned ones included.
         clean: unpoisoned samples, which models are evaluated on.
         model: the model of all.
@@ -136,21 +137,24 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     if owners is None:
         clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
         signers = simulated_signers(seed, clients)
-        registry = _simulated(signers, clean)
     else:
-        clean, signers, registry = data_of_owners(configuration, owners.clients), (), owners.clients
+        clean, signers = data_of_owners(configuration, owners.clients), ()
     model = model_named(configuration.model.name, clean.form, configuration.model.options)
     check_model(model, clean)
+    if configuration.training.calibrated:
+        require_class_labels(clean.form.task)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
     malicious = frozenset(ClientId(client) for client in attackers)
     data_attack = DATA_ATTACKS.get(malice.attack or "")
+    attack = None if data_attack else malice.attack
+    parameters = attack_parameters(malice)
     try_rules(configuration.parameters(model.dimension))
     if malice.attack is not None and attack_code(malice.attack) is not None:
         try_attack(attack_named(malice.attack), model.dimension)
     data = clean
     if data_attack is not None:
         with naming_setting("malice.attack"):
-            data = poisoned(clean, malicious, data_attack, attack_parameters(malice), seed)
+            data = poisoned(clean, malicious, data_attack, parameters, seed)
     honest = [client for client in range(clients) if client not in set(attackers)]
     with naming_setting("malice.members"):
         members = assign_faults(
@@ -164,6 +168,11 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
             {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
             named_stream(seed, "trainer faults"),
         )
+    registry = () if owners is None else owners.clients
+    if owners is None:
+        counts = Attackers(malicious, attack, parameters).declared_samples(clean.sample_counts)
+        addresses = (signer.address for signer in signers)
+        registry = tuple(map(RegisteredClient, addresses, counts))
     return Population(
         signers=signers,
         registry=registry,
@@ -173,9 +182,9 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
         data_digests=_data_digests(clean, configuration, owners),
         initial=model.initial(named_stream(seed, "model")),
         malicious=malicious,
-        attack=None if data_attack else malice.attack,
+        attack=attack,
         data_attack=data_attack,
-        attack_parameters=attack_parameters(malice),
+        attack_parameters=parameters,
         member_faults={ClientId(client): fault for client, fault in members.items()},
         trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
         device=configuration.machine.device,
@@ -234,10 +243,3 @@ def _data_digests(
     if clean.name == OWN.name:
         return (NO_DIGEST,) * clean.clients if owners is None else owners.data
     return simulated_digests(clean, configuration.seed)
-
-
-def _simulated(signers: tuple[KeySigner, ...], data: FederatedData) -> tuple[RegisteredClient, ...]:
-    return tuple(
-        RegisteredClient(signer.address, samples)
-        for signer, samples in zip(signers, data.sample_counts, strict=True)
-    )

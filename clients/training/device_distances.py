@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from clients.training.resident_updates import ResidentUpdates
     from ledger.distances.composed_rules import Matrix
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
     from ledger.protocol.types import ClientId
 
 BLOCK = 1 << 16
@@ -71,12 +71,12 @@ def torch_distances(device: torch.device, resident: ResidentUpdates | None = Non
 
     def compute(
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         try:
-            return distances(rule, context, updates, members)
+            return distances(rule, travel, updates, members)
         except RuntimeError as error:
             failure = card_failure(error)
             if failure is None:
@@ -87,12 +87,7 @@ def torch_distances(device: torch.device, resident: ResidentUpdates | None = Non
 
 
 class TorchSquares:
-    """Squared distances of one round's updates, on a device.
-
-    Attributes:
-        dimension: d.
-        members: rows of the members among the updates.
-    """
+    """Squared distances of one round's updates, on a device."""
 
     def __init__(
         self,
@@ -102,20 +97,20 @@ class TorchSquares:
         members: Sequence[int],
     ) -> None:
         """Store the updates Δ of every client, each of shape (d,), without copying."""
-        self.dimension = len(updates[0])
-        self.members = members
+        self._dimension = len(updates[0])
+        self._members = members
         self._device = device
         self._updates = updates
         self._blocks = UpdateBlocks(device, resident, updates)
 
-    def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
         """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
         divisors = None if norms is None else torch.tensor(norms, device=self._device)
-        shape = len(self.members), len(self._updates)
+        shape = len(self._members), len(self._updates)
         with reproducible(self._device), torch.no_grad():
-            members = torch.tensor(self.members, device=self._device)
+            members = torch.tensor(self._members, device=self._device)
             total = torch.zeros(shape, dtype=torch.float64, device=self._device)
-            for part in self._slices(start, stop):
+            for part in self._slices(0, self._dimension):
                 deltas = part if divisors is None else part.div_(divisors[:, None])
                 total += torch.cdist(deltas[members], deltas, compute_mode=_DIRECT).square_()
             return total.numpy(force=True)
@@ -124,7 +119,7 @@ class TorchSquares:
         """Return the Euclidean length of each update, shape (clients,)."""
         with reproducible(self._device), torch.no_grad():
             total = torch.zeros(len(self._updates), dtype=torch.float64, device=self._device)
-            for deltas in self._slices(0, self.dimension):
+            for deltas in self._slices(0, self._dimension):
                 total += deltas.square_().sum(1)
             return total.sqrt_().numpy(force=True)
 

@@ -20,7 +20,7 @@ import torch
 from clients.devices import device_named, reproducible
 from clients.local_sgd import batches
 from clients.models.model import load_vector, trainable
-from clients.models.tasks import training_loss
+from clients.models.tasks import class_shift, require_class_labels, training_loss
 from clients.training.update_writer import update_writer
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class PlainTrainer:
         resident: keeps the updates on a GPU as well; None to keep none there.
 
     Raises:
-        ConfigurationError: the device is not available.
+        ConfigurationError: the device is not available, or the training is calibrated and the
+            task has no class labels.
     """
 
     chunk = 1
@@ -144,8 +145,12 @@ class PlainTrainer:
         device: str,
         resident: ResidentUpdates | None = None,
     ) -> None:
+        if settings.calibrated:
+            require_class_labels(model.form.task)
         self._device = device_named(device)
         self._task = model.form.task
+        self._train, self._classes = train, model.form.classes
+        self._calibrated = settings.calibrated
         self._module = model.module().to(self._device).train()
         self._parameters = [tensor for _, tensor in trainable(self._module)]
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
@@ -182,9 +187,10 @@ class PlainTrainer:
     def _descend(
         self, job: TrainingJob, w_start: torch.Tensor, losses: list[torch.Tensor] | None
     ) -> None:
+        shift = self._shift(job) if self._calibrated else None
         for inputs, labels in self._batches.of(job):
             with torch.enable_grad():
-                loss = training_loss(self._task, self._module(inputs), labels)
+                loss = training_loss(self._task, self._module(inputs), labels, shift)
             if losses is not None:
                 losses.append(loss.detach())
             loss.backward()
@@ -197,6 +203,10 @@ class PlainTrainer:
                         tensor.sub_(tensor.grad, alpha=self._rate)
                         # Not zeroed: the next backward pass provides its own buffer.
                         tensor.grad = None
+
+    def _shift(self, job: TrainingJob) -> torch.Tensor:
+        shift = class_shift(self._train[job.client].y, self._classes)
+        return torch.tensor(shift, device=self._device)
 
     @torch.no_grad()
     def _write_difference(self, w_start: torch.Tensor, difference: torch.Tensor) -> None:

@@ -54,6 +54,17 @@ class Target:
     blobs_at: str | None = None
     remote: RemoteService | None = None
 
+    def __post_init__(self) -> None:
+        """Reject a home of another protocol version.
+
+        Raises:
+            ChainError: names a manifest of the home and its version.
+        """
+        if self.remote is None and (self.rpc_url is None or self.address is None):
+            from ledger.chain.contract.manifest import require_current_home
+
+            require_current_home(Home(self.home))
+
     @property
     def chain_file(self) -> Path:
         """The home's own chain."""
@@ -268,20 +279,36 @@ class Target:
 
         return complete_ledger(self.ledger(chain))
 
-    def ledger(self, chain: ChainReader) -> CommitteeLedger:
+    def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.
+
+        Args:
+            chain: the chain that holds it.
+            is_audited: whether to return a contract with foreign code or unknown creation too, for
+                an audit to report.
 
         Raises:
             ConfigurationError: the contract is ambiguous.
+            ForeignCodeError: code or creation are not those of this program's contract.
+            UncheckableCreationError: the creation code is not checkable.
         """
         from ledger.chain.contract.committee_ledger import CommitteeLedger
         from ledger.chain.contract.deployment import connect, require_code
         from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.ports import ForeignCodeError, UncheckableCreationError
 
-        if self.address is not None:
-            require_code(chain, self.address)
-            return CommitteeLedger(chain, self.address)
-        return connect(chain, read_run_manifest(self.run_paths()))
+        address, block = self.address, 0
+        try:
+            if address is not None:
+                require_code(chain, address)
+                return CommitteeLedger(chain, address)
+            manifest = read_run_manifest(self.run_paths())
+            address, block = manifest.address, manifest.block
+            return connect(chain, manifest)
+        except (ForeignCodeError, UncheckableCreationError):
+            if not is_audited or address is None:
+                raise
+            return CommitteeLedger(chain, address, block)
 
     @contextmanager
     def ledger_of(self, manifest: Manifest) -> Iterator[CommitteeLedger | None]:

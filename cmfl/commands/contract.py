@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cmfl.commands.console import AsJson, complain, print_json, print_line
-from cmfl.commands.exit_codes import FAILED
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import ContractOptions
 from cmfl.commands.streams import results
@@ -39,14 +39,16 @@ def abi() -> None:
 @app.command("verify")
 @expand_groups
 def verify(source: ContractOptions, json: AsJson = False) -> None:
-    """Compare a contract's code with that of this version, and say how to compile it yourself.
+    """Compare a contract's code and creation with this version, and print how to compile it.
 
     The sources are installed with this program. Plain vyper compiles them to the same bytes.
-    Exit code 1: the code, or one of the installed sources, differs.
+    Exit code 1: code, creation or an installed source differs. 3: the creation is not checkable.
     """
     from ledger.chain.contract.abi import artifact
-    from ledger.chain.contract.deployment import is_published
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.deployment import code_violation, is_published
     from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.chain.ports import UncheckableCreationError
     from ledger.protocol.errors import ChainError
 
     expected = artifact()
@@ -54,15 +56,25 @@ def verify(source: ContractOptions, json: AsJson = False) -> None:
     with target.reader() as chain:
         address = target.address or read_run_manifest(target.run_paths()).address
         code, chain_id = chain.code(address), chain.chain_id
-    if not code:
-        raise ChainError(f"there is no contract at {address} on chain {chain_id}")
-    is_equal, differing = is_published(code), _differing_sources(expected)
+        if not code:
+            raise ChainError(f"there is no contract at {address} on chain {chain_id}")
+        violation: str | None = "its code is not the artefact's"
+        unchecked: str | None = None
+        if is_published(code):
+            ledger = CommitteeLedger(chain, address)
+            try:
+                violation = code_violation(ledger, ledger.deployment(), ledger.domain())
+            except UncheckableCreationError as error:
+                violation, unchecked = None, str(error)
+    is_equal, differing = violation is None, _differing_sources(expected)
     if json:
         print_json(
             {
                 "chain_id": chain_id,
                 "address": address,
                 "is_published_code": is_equal,
+                "violation": violation,
+                "unchecked": unchecked,
                 "compiler": expected.compiler,
                 "sources": expected.sources,
                 "differing_sources": differing,
@@ -71,14 +83,18 @@ def verify(source: ContractOptions, json: AsJson = False) -> None:
             }
         )
     else:
-        _print(f"contract {address} on chain {chain_id}", expected, is_equal=is_equal)
+        _print(f"contract {address} on chain {chain_id}", expected, violation, unchecked)
     for name in differing:
         complain(f"{_folder() / name}: is not the source of the published code; reinstall cmfl")
-    raise typer.Exit(0 if is_equal and not differing else FAILED)
+    if violation or differing:
+        raise typer.Exit(FAILED)
+    raise typer.Exit(INCOMPLETE if unchecked else 0)
 
 
-def _print(which: str, expected: Artifact, *, is_equal: bool) -> None:
-    verdict = "has the published code" if is_equal else "does NOT have the published code"
+def _print(which: str, expected: Artifact, violation: str | None, unchecked: str | None) -> None:
+    verdict = f"does NOT have the published code: {violation}"
+    if violation is None:
+        verdict = f"has the published code; {unchecked}" if unchecked else "has the published code"
     print_line(f"{which} {verdict}", bold=True)
     print_line(f"compile it yourself, with {expected.compiler} and no options:")
     print_line(f"  pip install {expected.compiler.replace(' ', '==')}")

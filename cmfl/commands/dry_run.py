@@ -254,6 +254,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
 def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the plan with the node's estimate of the creation, and its prices."""
     from ledger.chain.contract.deployment import creation_data, deployment_for
+    from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
     from ledger.protocol.types import Beacon
@@ -261,6 +262,8 @@ def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Send
     settings, account = sender.settings(), sender.address()
     with _node(where, settings) as node:
         node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
+        if account is not None:
+            require_plain_sender(node, account)
         market = node.market()
         caps = settings.fee_caps
         offer = fees.new_fees(market.base_fee, market.tip, caps)

@@ -46,9 +46,7 @@ Name = Annotated[
 ]
 NameOrAll = Annotated[
     str,
-    typer.Argument(
-        help="An experiment, a family of some, a TOML file's path, or all; see experiment list."
-    ),
+    typer.Argument(help="An experiment, a TOML file's path, or all; see experiment list."),
 ]
 Out = Annotated[
     Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
@@ -71,7 +69,7 @@ DEFAULT_OUT = Path("experiments")
 def list_(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show the cells of this one, or the experiments of this family."),
+        typer.Argument(help="The experiment whose cells are listed."),
     ] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
@@ -81,8 +79,8 @@ def list_(
     csv: AsCsv = False,
 ) -> None:
     """List the experiments, or the cells of one with their results."""
-    if name is None or _is_group(name):
-        rows = list(_experiments(name or ALL))
+    if name is None or name == ALL:
+        rows = list(_experiments())
         if csv:
             print_csv(list(rows[0]), rows)
         elif json:
@@ -134,7 +132,7 @@ def run(
     from clients.experiments.execution.runner import require_data
     from ledger.io.processes import task_pool
 
-    names = _runnable(name, data) if _is_group(name) else [name]
+    names = _runnable(data) if name == ALL else [name]
     plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
     stores = [_store(plan, out) for plan in plans]
     for plan, store in zip(plans, stores, strict=True):
@@ -287,22 +285,10 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
     return out / "quick" if is_quick else out
 
 
-def _is_group(name: str) -> bool:
-    from clients.experiments.catalogue import FAMILIES
+def _experiments() -> Iterator[dict[str, Any]]:
+    from clients.experiments.catalogue import definition_named, names
 
-    return name == ALL or name in FAMILIES
-
-
-def _group(name: str) -> tuple[str, ...]:
-    from clients.experiments.catalogue import family_of, names
-
-    return names() if name == ALL else family_of(name)
-
-
-def _experiments(group: str) -> Iterator[dict[str, Any]]:
-    from clients.experiments.catalogue import definition_named
-
-    for name in _group(group):
+    for name in names():
         definition = definition_named(name)
         yield {
             "experiment": name,
@@ -315,17 +301,17 @@ def _experiments(group: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _runnable(group: str, data: Path | None) -> list[str]:
+def _runnable(data: Path | None) -> list[str]:
     """Return the experiments whose files are there, and say of the others that they are left out.
 
     Raises:
         ConfigurationError: none is left.
     """
-    from clients.experiments.catalogue import definition_named
+    from clients.experiments.catalogue import definition_named, names
     from clients.experiments.plan import missing_files
 
     runnable = []
-    for name in _group(group):
+    for name in names():
         missing = missing_files(definition_named(name), data)
         if missing:
             where = "--data is not given" if data is None else f"there is none in {data}"

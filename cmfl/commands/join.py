@@ -69,6 +69,7 @@ def join(
         tuple(options.setting or ()),
         options.confirmations,
         options.allow_predictable_seeds,
+        options.allow_unknown_creation,
     )
     probe = secrets.token_bytes(PROBE_BYTES)
     ready = PreflightChecks(target, open_node, open_keys, wall=time.time(), probe=probe)
@@ -89,6 +90,7 @@ def join(
 def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
+    from ledger.chain.contract.deployment import ALLOW_UNKNOWN_CREATION
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]
@@ -102,6 +104,7 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     ):
         words += [] if value is None else [option, value]
     words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
+    words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
     storage = (
         f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
         f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"

@@ -48,6 +48,12 @@ def export(
             "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
         ),
     ] = None,
+    average: Annotated[
+        int,
+        typer.Option(
+            "--average", min=1, max=1000, help="Mean of the last N models that rounds decided."
+        ),
+    ] = 1,
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
@@ -83,27 +89,34 @@ def export(
     Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
     the adapters of the model hf, for its base of the run's own configuration. A signed folder is
     checked by cmfl verify attestation, and by model_signing verify key of OpenSSF.
+
+    With --average the file holds a mean, which has no digest on the chain. Its metadata name the
+    digests of the models in the mean.
     """
-    from clients.models.model_file import encode_run_model, run_facts
+    from clients.models.model_file import encode_model, mean_model, run_facts
     from ledger.io.home import DISK
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
-    from ledger.protocol.encoding import vector_from_bytes
+    from ledger.protocol.encoding import sha256, to_hex, vector_bytes, vector_from_bytes
 
     _require_form(form, address)
     _require_folder(out, is_made=make_folder)
     if sign is not None:
-        _require_signable(out, sign)
+        _require_signable(out, sign, average)
     where = Target(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
         configuration = ledger.deployment().config
         number, model, head = _named(ledger, round_number)
+        models = [model] if average == 1 else _last_models(ledger, number, average)
     published = where.published()
     document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
     dimension = document.parameters.dimension
-    vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
-    facts = run_facts(document, number, head)
+    vector = mean_model(
+        vector_from_bytes(published.get(digest, 4 * dimension), dimension) for digest in models
+    )
+    named = {} if average == 1 else {"mean_of": " ".join(map(to_hex, models))}
+    facts = run_facts(document, number, head) | named
 
     def write(path: Path) -> None:
         if form == PEFT:
@@ -111,14 +124,18 @@ def export(
 
             write_adapter(vector, _inputs_of(where.run_paths(), document), document, path)
             return
-        data = encode_run_model(vector, document, number, head)
+        data = encode_model(vector, document.layout, facts)
         if sign is None:
             write_result(out, data)
         else:
             DISK.write_whole(path / "model.safetensors", data)
 
     _write_signed(out, sign, where, document, write) if sign else write(out)
-    size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
+    size = {
+        "parameters": dimension,
+        "tensors": len(document.layout),
+        "sha256": sha256(vector_bytes(vector)),
+    }
     if not is_standard_output(out):
         _print({"file": str(out), "says": facts, **size}, as_json=json)
 
@@ -196,11 +213,20 @@ def _require_form(form: str, address: str | None) -> None:
         )
 
 
-def _require_signable(out: Path, key: Path) -> None:
-    """Refuse a key that cannot sign, and a folder that has other files than will be signed."""
+def _require_signable(out: Path, key: Path, average: int) -> None:
+    """Refuse a mean, a key that cannot sign, and a folder that has other files.
+
+    Raises:
+        ConfigurationError: names the option or the folder.
+    """
     from cmfl.commands.new_folder import require_new
     from cmfl.provenance.signing import require_private_key
 
+    if average > 1:
+        raise ConfigurationError(
+            f"--average {average} with --sign: a signed model must be one that the chain names: "
+            "leave one of them out"
+        )
     require_private_key(key)
     require_new(out)
 
@@ -277,6 +303,24 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
     if decided is None:
         raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
     return round_number, decided.model, decided.head
+
+
+def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
+    """Return the last models that rounds decided up to a round, the oldest first.
+
+    Raises:
+        ConfigurationError: there are fewer.
+    """
+    from ledger.protocol.ledger_state import RoundDecided
+
+    events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]
+    models = [event.model for event in events if isinstance(event, RoundDecided)]
+    if len(models) < count:
+        raise ConfigurationError(
+            f"--average {count}: rounds decided {len(models)} models up to round {number}: name a "
+            "smaller number"
+        )
+    return models[-count:]
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -177,7 +177,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="digits (default), robust, ...: cmfl settings presets lists all.",
+        help="digits (default, no attackers among the members), robust (against attackers), ...: "
+        "cmfl settings presets lists all.",
         autocompletion=_presets,
     ),
 ]
@@ -288,7 +289,7 @@ Rules = Annotated[
     typer.Option(
         "--rules",
         metavar="FILE",
-        help="Your copy of the file with the run's own distance or scoring; may be repeated. "
+        help="Your copy of the file with the run's own distance; may be repeated. "
         "It is run, if its sha256 is the run document's.",
     ),
 ]

@@ -114,6 +114,13 @@ class ParticipantOptions:
         ),
     ] = None
     allow_predictable_seeds: AllowPredictableSeeds = False
+    allow_unknown_creation: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unknown-creation",
+            help="Accept a contract whose creation code is not checkable.",
+        ),
+    ] = False
 
     def shared(self) -> SharedPlaces:
         """Return what all participants share.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.sender import in_ether
-from ledger.chain.ports import NotServedError, TransactionTimeoutError
+from ledger.chain.ports import NotServedError, TransactionTimeoutError, require_plain_sender
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
 
     Raises:
         ConfigurationError: the sender is among them, or cannot pay all; nothing was sent.
+        SenderHasCodeError: the sender is a contract, or delegates its code; nothing was sent.
         PaymentsBrokenOffError: only some could be paid; names them.
         ChainError: the chain accepts no payment; none was made.
         InterruptedCommand: Ctrl-C after payments had been sent.
@@ -148,6 +149,7 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
 
+    require_plain_sender(chain, chain.sender)
     if chain.sender in accounts:
         raise ConfigurationError(f"{chain.sender} is the sender's own account")
     if isinstance(chain, EmbeddedChain):

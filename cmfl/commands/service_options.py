@@ -170,7 +170,7 @@ class ServiceOptions:
         typer.Option(
             "--rules",
             metavar="FILE",
-            help="Your copy of a file with a run's own distance or scoring; may be repeated. "
+            help="Your copy of a file with a run's own distance; may be repeated. "
             "Audits on request run it, if its sha256 is that of the run's document.",
             envvar="CMFL_API_RULES",
         ),

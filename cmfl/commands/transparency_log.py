@@ -86,11 +86,12 @@ def publish(
     from ledger.transparency import publishing
     from ledger.transparency.errors import LogConflictError
 
+    target = source.target()
     policy = None if witness_policy is None else policy_in(witness_policy)
     # The chain is read under the lock: else rounds that another process publishes meanwhile would
     # seem to be taken back.
     with sole_process(out, "log.lock", "--out"):
-        domain, entries = _entries_of(source.target(), is_final=True)
+        domain, entries = _entries_of(target, is_final=True)
         signer = _log_key(name, domain, keystore, password_file)
         try:
             publication = publishing.publish(entries, signer, out, policy, is_first=first)

@@ -98,6 +98,7 @@ def worker(
         data=options.data,
         settings=(f"machine.device={device}", *(options.setting or ())),
         confirmations=options.confirmations,
+        allow_unknown_creation=options.allow_unknown_creation,
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
@@ -171,10 +172,13 @@ def _run(
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
     """Return the node; the richest account of the worker pays for all of its clients."""
+    from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc.account_pool import AccountPoolChain
 
     chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
     try:
+        for account in chain.senders:
+            require_plain_sender(chain, account)
         balance = chain.balance()
     except ChainError:
         chain.close()

@@ -32,7 +32,6 @@ class Parts:
     data: Any = None
     attack: Any = None
     distance: Any = None
-    scoring: Any = None
 
 
 def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
@@ -49,7 +48,6 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
     for name, part in (
         ("malice.attack", parts.attack),
         ("protocol.distance", parts.distance),
-        ("protocol.scoring", parts.scoring),
     ):
         if part is not None:
             apply_keywords(values, {name: reference(name, part, folder)})

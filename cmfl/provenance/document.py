@@ -18,6 +18,7 @@ from cmfl.provenance.statement import STATEMENT, Predicate, statement
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,7 +178,14 @@ def read_document(path: Path) -> ProvenanceDocument:
             f"{file}: it is no in-toto statement of this project, no CycloneDX bill of materials, "
             f"and no {METADATA_FILE} of a crate"
         )
-    return ProvenanceDocument(kind, value, folder, envelope)
+    document = ProvenanceDocument(kind, value, folder, envelope)
+    version = document.claim("protocol")
+    if version is not None and str(version) != str(PROTOCOL_VERSION):
+        raise EncodingError(
+            f"{file} has protocol version {version!s:.20}; this program needs version "
+            f"{PROTOCOL_VERSION}"
+        )
+    return document
 
 
 def crate_differences(folder: Path, derived: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ _BOUND = {
     "frozen_state": "frozen tensors of the model",
     "data_root": "training samples of the clients",
 }
-"""Digests of the run document that are no sha256 of one file; docs/protocol.md defines them."""
+"""Digests of the run document that are not the sha256 of one file: see the page on environments."""
 
 PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)
 """The audit of a run about which a document is written."""

@@ -298,7 +298,7 @@ class _BlobWriter:
             return
         decision, payloads = action.decision, self._published.payloads
         sizes = self._context.parameters
-        accepted, _ = sets_of(sizes, decision.ranking, decision.threshold_bits)
+        accepted = sets_of(sizes, decision.ranking).accepted
         self._store(payloads[client] for client in accepted if client in payloads)
 
     def forget(self) -> None:

@@ -6,6 +6,7 @@ or runs twice on one journal, finds the earlier statement and can only repeat it
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import struct
 from contextlib import closing, contextmanager
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import Domain
+
+_log = logging.getLogger(__name__)
 
 BUSY_SECONDS = 30.0
 """How long a journal waits for another process that holds it."""
@@ -280,6 +283,7 @@ class ProtectedSigner:
         self.client = client
         self._signer = signer
         self._journal = journal
+        self._refused: set[bytes] = set()
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
         """Record this client's earlier statements, as others have them.
@@ -308,12 +312,15 @@ class ProtectedSigner:
     def vote(self, domain: Domain, vote: Vote) -> SignedVote | None:
         """Return the signed vote, None if another was cast in its slot."""
         if not self._record_vote(domain, vote):
+            what = f"{vote.kind} in phase {vote.phase}, view {vote.view},".lower()
+            self._report(vote_key(domain, self.client, vote), what, vote.round)
             return None
         return SignedVote(self.client, vote, sign(self._signer, domain, vote))
 
     def scores(self, domain: Domain, scores: Scores) -> SignedScores | None:
         """Return the signed claim, None if another vector was signed for its set."""
         if not self._say_scores(domain, scores):
+            self._report(scores_key(domain, scores), "score vector", scores.round)
             return None
         return SignedScores(scores, sign(self._signer, domain, scores))
 
@@ -327,6 +334,19 @@ class ProtectedSigner:
     def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
         """Return whether this client signed a message: anyone can put its name on an envelope."""
         return is_signed_by(self._signer.address, domain, message, signature)
+
+    def _report(self, place: bytes, what: str, round_number: int) -> None:
+        """Log once that the journal has a different statement for a place."""
+        if place in self._refused:
+            return
+        self._refused.add(place)
+        _log.warning(
+            "client %d does not sign another %s of round %d: its vote journal has one of this run, "
+            "or of an earlier chain with the same id, address and salt",
+            self.client,
+            what,
+            round_number,
+        )
 
     def _record_vote(self, domain: Domain, vote: Vote) -> bool:
         statement = vote.set_digest + vote.result

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
@@ -114,23 +114,18 @@ class CachedDistances:
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
         self._asked: tuple[object, ...] = ()
-        self._updates: list[NDArray[np.float32]] = []
+        self._arrays: list[NDArray[np.float32] | None] = []
         self._matrix: NDArray[np.float64] | None = None
 
     def __call__(
-        self,
-        rule: DistanceRule,
-        context: DistanceContext,
-        updates: Updates,
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members'."""
         clients = sorted(updates)
-        request = (rule.name, context, tuple(clients), tuple(members))
-        same = request == self._asked and all(
-            updates[client] is cached for client, cached in zip(clients, self._updates, strict=True)
-        )
+        request = (rule.name, tuple(clients), tuple(members))
+        arrays = [travel, *(updates[client] for client in clients)]
+        same = request == self._asked and all(map(is_, arrays, self._arrays))
         if not same or self._matrix is None:
-            self._matrix = self._distances(rule, context, updates, members)
-            self._asked, self._updates = request, [updates[client] for client in clients]
+            self._matrix = self._distances(rule, travel, updates, members)
+            self._asked, self._arrays = request, arrays
         return self._matrix

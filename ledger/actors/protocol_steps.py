@@ -214,7 +214,7 @@ class ProtocolSteps:
 def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
     """Return what a vote rests on: its record, payloads and vectors."""
     evidence = view.evidence
-    digests = dict.fromkeys(signed.scores.digest for signed in record.claims)
+    digests = dict.fromkeys(signed.scores.digest for signed in record.claims_with_vectors)
     vectors = (Payload(evidence.vectors[d], d) for d in digests if d in evidence.vectors)
     payloads = {client: evidence.payloads[client] for client in record.clients}
     for dropout in record.dropouts:

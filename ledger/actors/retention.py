@@ -280,7 +280,8 @@ def blobs_of_round(
 
 def _published(record: RoundRecord) -> list[NamedBlob]:
     payloads = record.named_payloads()
-    vectors = sorted((claim.scores.member, claim.scores.digest) for claim in record.claims)
+    read = record.claims_with_vectors
+    vectors = sorted((claim.scores.member, claim.scores.digest) for claim in read)
     return [
         *(NamedBlob(BlobUse.PAYLOAD, client, payloads[client]) for client in sorted(payloads)),
         *(NamedBlob(BlobUse.VECTOR, member, digest) for member, digest in vectors),

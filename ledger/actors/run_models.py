@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.rules.reference import displacement
+from ledger.protocol.rules.direction import WINDOW, displacement, window_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,8 @@ class RunModels:
         self._context = context
         self._published = published
         self._state = context.ledger.state if state is None else state
-        travel = context.parameters.direction_weight
-        self._most = 1 if travel is None or not remembers else travel.window + 1
+        has_travel = context.parameters.compares_directions
+        self._most = WINDOW + 1 if has_travel and remembers else 1
         self._held: dict[Digest, NDArray[np.float32]] = {}
         self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
 
@@ -78,12 +79,11 @@ class RunModels:
             BlobError: one of the two models is missing or damaged.
             EncodingError: one of them is no model of d parameters.
         """
-        rule = self._context.parameters.direction_weight
-        if rule is None or round_number == 1:
+        if not needs_displacement(self._context.parameters, round_number):
             return None
         now = self._state(block).model
         if self._travel is None or self._travel[:2] != (round_number, now):
-            before = model_of_round(self._context.ledger, rule.window_start(round_number))
+            before = model_of_round(self._context.ledger, window_start(round_number))
             older = self._held[before] if before in self._held else self._read(before)
             self._travel = round_number, now, displacement(older, self.newest(block))
         return self._travel[2]

@@ -24,7 +24,6 @@ from ledger.protocol.inputs import (
     Evidence,
     Inputs,
     Participants,
-    distance_context,
     participants_of,
     round_closing,
     window_end,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance import DistanceContext, Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import (
         ClientId,
         Digest,
@@ -99,16 +98,6 @@ class ChainView:
         """Return who takes part."""
         return participants_of(
             self.parameters, self.registry, self.round, self.seed, self.committee
-        )
-
-    def distance_context(self, travel: NDArray[np.float32] | None) -> DistanceContext:
-        """Return the context of the round's distances.
-
-        Args:
-            travel: w_s − w_t, shape (d,); None where the distances need none.
-        """
-        return distance_context(
-            self.parameters, self.layout, self.round, self.participants(), travel
         )
 
     def inputs(self) -> Inputs | None:

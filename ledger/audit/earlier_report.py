@@ -24,7 +24,7 @@ from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import CmflError
-from ledger.protocol.types import Digest
+from ledger.protocol.types import PROTOCOL_VERSION, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,8 +144,13 @@ def read_report(data: bytes) -> EarlierAudit:
             f"the earlier report has version {version}, and only one of version {REPORT_VERSION} "
             f"can be built on: audit the whole run"
         )
-    _require_passed(whole)
     facts = whole.fields("deployment")
+    if (protocol := facts.number("protocol")) != PROTOCOL_VERSION:
+        raise EarlierReportError(
+            f"the earlier report has protocol version {protocol}; this program needs version "
+            f"{PROTOCOL_VERSION}"
+        )
+    _require_passed(whole)
     if whole.value("built_on") is None:
         audits = 1
     else:

@@ -243,8 +243,9 @@ class _Audit:
                 self._log.counts["bytes"] += item.bytes_read
                 self._archive.named.update(item.named)
                 self._missing += item.missing
-            case Milestone(done, total):
-                self._log_results(self._unconfirmed.confirmed(self._complete_to))
+            case Milestone(done, total, is_confirmed):
+                if is_confirmed:
+                    self._log_results(self._unconfirmed.confirmed())
                 if self._options.progress is not None:
                     self._options.progress(self._log.progress(done, total))
                 self._options.go_on()

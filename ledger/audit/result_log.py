@@ -1,10 +1,11 @@
 """The results of an audit so far: held back until no log can be missing, then kept by step.
 
-A node that leaves one log out makes a right run look wrong: a decision without the commitments that
-it ranks, a head that does not follow. Every head commits to all that was recorded before it. So an
-end of a round or a ban whose head follows from the events so far confirms them; the contract's own
-state confirms the rest. A contradiction that is never confirmed proves nothing of the run, unless
-an event and its own transaction contradict one another: no other event enters that.
+A node that omits one log makes a right run look wrong: a decision without the commitments that it
+ranks, a head that does not follow. The head after a round commits to all logs before it. If it
+follows from the logs so far, it confirms each of them. It confirms no later log, not even of its
+own block. The head of a ban confirms nothing: it does not commit to the open round's commitments.
+The contract's state after a block confirms all logs up to this block. A contradiction that is never
+confirmed proves nothing, unless an event and its own transaction contradict each other.
 """
 
 from __future__ import annotations
@@ -234,9 +235,9 @@ class UnconfirmedResults:
         """Add the next result."""
         self._pending.append(result)
 
-    def confirmed(self, complete_to: int) -> Iterator[PendingResult]:
-        """Yield, and forget, the results that a head has confirmed by now."""
-        while self._pending and self._pending[0].block <= complete_to:
+    def confirmed(self) -> Iterator[PendingResult]:
+        """Yield, and forget, all results: the end of a round has confirmed the logs before it."""
+        while self._pending:
             yield self._pending.popleft()
 
     def rest(self, complete_to: int) -> Iterator[PendingResult]:

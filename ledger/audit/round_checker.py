@@ -100,10 +100,12 @@ class Milestone:
     Attributes:
         done: rounds that were read.
         total: rounds that have ended.
+        is_confirmed: whether no log before the end of this round is missing.
     """
 
     done: int
     total: int
+    is_confirmed: bool
 
 
 class EvidenceReader:

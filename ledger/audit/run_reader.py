@@ -86,7 +86,7 @@ class RunReader:
         open_commitments: commitments of the round that has not ended.
         deployment: what was deployed, and its state, as plain data.
         kept_head: position of the head that the auditor kept; None if it was not found.
-        complete_to: the block up to which no log is missing; of a file, none ever is.
+        complete_to: newest block up to which no log is missing; a file never lacks one.
     """
 
     def __init__(
@@ -185,7 +185,6 @@ class RunReader:
         self._left_off = replay.state.head
         self._note(KeptHeadPosition(self._stood_by, replay.state.head, 0))
         for item in replay.observe(head):
-            self.complete_to = max(self.complete_to, replay.complete_to)
             if item.block <= final:
                 self._settled = replay.reached()
             is_trusted = is_trusted and item.block <= self._earlier_block
@@ -195,7 +194,11 @@ class RunReader:
                 yield from reader.observe(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
-                yield Milestone(self.rounds, _ended(stands, self.rounds))
+                is_confirmed = self._node is None or replay.is_confirmed
+                if is_confirmed:
+                    # Another log of the same block may come after this one.
+                    self.complete_to = max(self.complete_to, item.block - 1)
+                yield Milestone(self.rounds, _ended(stands, self.rounds), is_confirmed)
                 continue
             if isinstance(item, ReplayedEvent) and isinstance(item.event, _MOVING_THE_HEAD):
                 event = item.event
@@ -221,7 +224,9 @@ class RunReader:
             self.complete_to = max(self.complete_to, number)
         else:
             error = IncompleteLogsError(self._node, f"up to block {number} {difference}")
+            # Either logs are missing or the state is false: both are the node's fault.
             yield Unavailable(number, LOGS_INCOMPLETE, detail=str(error))
+            return
         yield StateComparison(number, stands, reached.state, reached.believes_registry)
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
@@ -322,7 +327,6 @@ def _deployed(start: RunStart) -> dict[str, Any]:
         "deadline_blocks": d.deadline_blocks,
         "replies": d.replies,
         "beacon": str(d.beacon),
-        "election": str(d.election),
     }
 
 
@@ -344,9 +348,6 @@ def read_start(
         recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
         raise
-    except NotServedError as error:
-        yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
-        return
     except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
             yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
@@ -359,7 +360,7 @@ def read_start(
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
-        code = code_violation(ledger.chain.code(ledger.address), deployment, domain) or ""
+        code = code_violation(ledger, deployment, domain) or ""
     except ChainUnreachableError:
         raise
     except ChainDamagedError as error:
@@ -385,9 +386,9 @@ def read_start(
 
 
 def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
-    """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
+    """Return whether the node, and not the contract, made a view fail.
 
-    Neither view of the ledger's code reverts or answers nothing, whatever was recorded.
+    Neither view of the ledger's code reverts or gives a malformed answer, whatever was recorded.
 
     Args:
         ledger: the contract.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
 """One position of a log filter: a topic, alternatives, or None for any."""
+_DELEGATION = bytes.fromhex("ef0100")
 
 
 class ChainLockedError(ChainError):
@@ -42,6 +43,10 @@ class NotServedError(ChainError):
 
     An error of the node, a malformed answer, a missing object, a time-out, a pruned index or state.
     """
+
+
+class UncheckableCreationError(NotServedError):
+    """The creation code of a contract is not served, or another contract ran it."""
 
 
 class ChainUnreachableError(NotServedError):
@@ -130,6 +135,29 @@ class BlockDamagedError(ChainDamagedError):
         super().__init__(f"block {block_number}: {fact}")
 
 
+class ForeignCodeError(ChainError):
+    """The code at an address, or its creation, is not the one of this program's contract."""
+
+
+class SenderHasCodeError(ChainError):
+    """The account that is to send transactions has code, and the contract refuses them.
+
+    Attributes:
+        account: its address, EIP-55.
+    """
+
+    def __init__(self, account: str, code: bytes) -> None:
+        self.account = account
+        fact, remedy = "is a contract", "use an account without code"
+        if code.startswith(_DELEGATION) and len(code) == len(_DELEGATION) + 20:
+            fact = f"delegates to the code at 0x{code[-20:].hex()} (EIP-7702)"
+            remedy = "end the delegation, or use another account"
+        super().__init__(
+            f"account {account} {fact}: the ledger refuses transactions of accounts with code. "
+            f"Nothing was sent; {remedy}"
+        )
+
+
 class TransactionRefusedError(ChainError):
     """The chain did not accept the transaction."""
 
@@ -186,6 +214,7 @@ class Transaction:
     to: str | None
     input: bytes
     block_number: int
+    nonce: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +420,12 @@ class OfflineChain:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def require_plain_sender(chain: ChainReader, account: str) -> None:
+    """Reject a sender with code, before anything is paid: see `SenderHasCodeError`."""
+    if code := chain.code(account):
+        raise SenderHasCodeError(account, code)
 
 
 def matches_topics(log: Log, topics: Sequence[TopicFilter]) -> bool:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.distances.machine_code import MachineCode
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
     from ledger.protocol.types import ClientId
 
 
 def fast_distances(threads: int = 1) -> Distances:
     """Return a function that computes all distances of a round.
 
-    The bytes of a pair's distance depend neither on the number of threads nor, for pairwise rules,
-    on the other updates. Nothing is compiled or imported before the first call.
+    The bytes of a distance do not depend on the number of threads; those of a squared distance do
+    not depend on the other updates either. Nothing is compiled or imported before the first call.
 
     Returns:
         The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
@@ -43,13 +43,13 @@ def fast_distances(threads: int = 1) -> Distances:
         raise ValueError(f"distances on {threads} threads")
 
     def distances(
-        rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         try:
             compute = distances_with(machine_code(), threads)
         except NoMachineCodeError:
             compute = plain_distances
-        return compute(rule, context, updates, members)
+        return compute(rule, travel, updates, members)
 
     return distances
 

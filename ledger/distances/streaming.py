@@ -28,12 +28,7 @@ RANGE = 1 << 16
 
 
 class StreamedSquares:
-    """The squares of one round's updates; the bytes for a pair do not depend on the other updates.
-
-    Attributes:
-        dimension: d.
-        members: rows of the members among the updates.
-    """
+    """The squares of one round's updates; a pair's bytes do not depend on the other updates."""
 
     def __init__(
         self,
@@ -50,59 +45,44 @@ class StreamedSquares:
             updates: Δ of every client, each contiguous of shape (d,).
             members: rows of the members among them.
         """
-        self.dimension = len(updates[0])
-        self.members = members
+        self._dimension = len(updates[0])
+        self._members = members
         self._code = code
         self._threads = threads
         self._updates = updates  # kept alive as long as addresses of them are in use
         self._addresses = [update.ctypes.data for update in updates]
 
-    def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates to the members' over [start, stop).
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+        """Return the squared distances of all updates to the members'.
 
         Args:
-            start: first number.
-            stop: end of the range.
             norms: divisor of each update, shape (clients,); None for no division.
-
-        Returns:
-            Shape (members, clients).
-
-        Raises:
-            ValueError: the range exceeds the updates.
         """
-        if not 0 <= start <= stop <= self.dimension:
-            raise ValueError(f"numbers {start} to {stop} of updates of {self.dimension}")
-        members = set(self.members)
+        members = set(self._members)
         first = sorted(members)
         order = first + [row for row in range(len(self._updates)) if row not in members]
         addresses = [self._addresses[row] for row in order]
         divisors = None if norms is None else norms[order]
-        matrix = self._summed(addresses, len(first), (start, stop), divisors)
+        matrix = self._summed(addresses, len(first), divisors)
         # Of two members a pair is computed once: a − b and b − a have equal squares.
         among = np.triu(matrix[:, : len(first)])
         matrix[:, : len(first)] = among + np.triu(among, 1).T
-        return matrix[np.searchsorted(first, self.members)][:, np.argsort(order)]
+        return matrix[np.searchsorted(first, self._members)][:, np.argsort(order)]
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""
         nothing = [0] * self._code.tile
-        sums = self._summed(nothing + self._addresses, 1, (0, self.dimension), None)
+        sums = self._summed(nothing + self._addresses, 1, None)
         return np.sqrt(sums[0, self._code.tile :])
 
     def _summed(
-        self,
-        addresses: list[int],
-        members: int,
-        span: tuple[int, int],
-        norms: NDArray[np.float64] | None,
+        self, addresses: list[int], members: int, norms: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
         """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
 
         Args:
             addresses: of the updates.
             members: number of leading addresses that are compared with all.
-            span: start and stop.
             norms: divisor of each update; None for no division.
 
         Returns:
@@ -110,14 +90,14 @@ class StreamedSquares:
         """
         work = _Work(self._code, addresses, members, norms, self._threads)
         total = np.zeros((members, len(addresses)))
-        for part in _mapped(work, *span, self._threads):
+        for part in _mapped(work, self._dimension, self._threads):
             total += part
         return total
 
 
-def _mapped(work: _Work, start: int, stop: int, threads: int) -> Iterator[NDArray[np.float64]]:
+def _mapped(work: _Work, stop: int, threads: int) -> Iterator[NDArray[np.float64]]:
     """Yield the sums over each range, in the order of the ranges."""
-    ranges = [(first, min(first + RANGE, stop)) for first in range(start, stop, RANGE)]
+    ranges = [(first, min(first + RANGE, stop)) for first in range(0, stop, RANGE)]
     if threads == 1 or len(ranges) < 2:
         yield from (work(*range_) for range_ in ranges)
         return

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.encoding import float_from_bits, word_client, word_distance
+from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.ledger_state import SIGNED_TWICE
-from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, THRESHOLDS, rule_sentences
+from ledger.protocol.rules.direction import RIGHT_ANGLE
 from ledger.protocol.types import (
     DROPOUTS,
     INCIDENTS,
     PHASES,
     REFUSALS,
     AcceptanceForm,
-    Election,
     Phase,
     RefusalReason,
 )
@@ -167,20 +166,23 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."
     parameters = document.parameters
-    rule = SELECTIONS[parameters.strategy]
     distances = {word_client(word): word_distance(word) for word in event.ranking}
-    selection = rule.sentence(
-        accepted,
-        distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
-        float_from_bits(event.threshold_bits),
-        THRESHOLDS[parameters.threshold].sentence,
+    edge = distances[event.accepted[0 if parameters.form is AcceptanceForm.LAST else -1]]
+    if not parameters.compares_directions:
+        selection = (
+            f"the {accepted} nearest were accepted, up to distance {edge:.6g}."
+            if parameters.form is AcceptanceForm.FIRST
+            else f"the {accepted} farthest were accepted, from distance {edge:.6g} on."
+        )
+        return f"the mean of their {parameters.distance_sentence} to the members; {selection}"
+    along = " along the model's travel and" if event.round > 1 else ""
+    selection = f"the {accepted} below a right angle were accepted, clipped and weighed equally"
+    if edge >= RIGHT_ANGLE:
+        selection = f"none is below a right angle, so the {accepted} nearest were accepted"
+    return (
+        f"the mean of their {parameters.distance_sentence} to the round's other updates,{along} "
+        f"apart from crowds; {selection}."
     )
-    measured, score = rule_sentences(parameters.distance, parameters.scoring)
-    compared = REFERENCES[parameters.reference]
-    along = compared.sentence if event.round > 1 else compared.first_sentence
-    whom = "to the round's other updates" if compared.compares_all else "to the members"
-    reference = f"{whom}, {along}" if along else whom
-    return f"the {score} of their {measured} {reference}; {selection}"
 
 
 def _vote(
@@ -207,7 +209,7 @@ def _vote(
 
 def _election(event: RoundDecided, sizes: RoundSizes) -> str:
     elected, accepted = event.next_committee, len(event.accepted)
-    if sizes.election is Election.MIDDLE:
+    if not sizes.elects_by_lot:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
         ranks = [places[client] for client in elected]
         span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"

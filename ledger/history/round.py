@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.types import ClientId, Digest, Election, RegisteredClient
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 
 class RoundSizes(ParticipantCounts, WindowLength, Protocol):
@@ -45,8 +45,8 @@ class RoundSizes(ParticipantCounts, WindowLength, Protocol):
         """T, the last round."""
 
     @property
-    def election(self) -> Election:
-        """Way in which the next committee follows from the ranking."""
+    def elects_by_lot(self) -> bool:
+        """True if the next committee is drawn among S_a."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     DropoutReason,
-    Election,
     Phase,
     RefusalReason,
     Scores,
@@ -186,12 +185,7 @@ def unpack_deployment(data: bytes) -> Deployment:
 
     def read(value: list[Any]) -> Deployment:
         plain = Deployment(*value)
-        return replace(
-            plain,
-            form=AcceptanceForm(plain.form),
-            beacon=Beacon(plain.beacon),
-            election=Election(plain.election),
-        )
+        return replace(plain, form=AcceptanceForm(plain.form), beacon=Beacon(plain.beacon))
 
     return _unpack(data, read)
 
@@ -360,7 +354,6 @@ def _decision_fields(event: RoundDecided) -> list[object]:
         event.model,
         event.updates_root,
         event.scores_root,
-        event.threshold_bits,
         event.reveal,
         event.record,
         event.incidents,
@@ -390,7 +383,7 @@ def _round_abandoned(
 
 def _round_decided(*fields: Any) -> RoundDecided:
     number, ranking, accepted, committee, *digests = fields
-    base, model, updates, scores, threshold, reveal, record, incidents, *votes = digests
+    base, model, updates, scores, reveal, record, incidents, *votes = digests
     views, primaries, signers, seed, head = votes
     return RoundDecided(
         number,
@@ -401,7 +394,6 @@ def _round_decided(*fields: Any) -> RoundDecided:
         model,
         updates,
         scores,
-        threshold,
         reveal,
         record,
         incidents,

@@ -1,4 +1,4 @@
-"""Own distances and scorings: loaded from files or packages that a participant or auditor names.
+"""Own distances: loaded from files or packages that a participant or auditor names.
 
 A run document names a rule by label and digest. No code is run because a document names it: only
 what the caller names is loaded, and only if its digest is the document's.
@@ -12,14 +12,7 @@ import numpy as np
 
 from ledger.io.user_code import as_configuration_error, named_code, user_code
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.distance import DistanceContext
-from ledger.protocol.rules.own import OwnMeasure, OwnRuleName, own_distance, own_scoring
-from ledger.protocol.rules.registry import (
-    OWN_DISTANCES,
-    OWN_SCORINGS,
-    distance_named,
-    scoring_named,
-)
+from ledger.protocol.rules.own import OWN_DISTANCES, OwnDistance, OwnRuleName, own_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,9 +20,9 @@ if TYPE_CHECKING:
     from ledger.io.user_code import UserCode
     from ledger.protocol.parameters import Parameters
 
-RuleKind = Literal["distance", "scoring"]
-KINDS: tuple[RuleKind, ...] = ("distance", "scoring")
-GROUPS = {"distance": "cmfl.distances", "scoring": "cmfl.scorings"}
+RuleKind = Literal["distance"]
+KINDS: tuple[RuleKind, ...] = ("distance",)
+GROUPS = {"distance": "cmfl.distances"}
 """Entry points of packages that offer rules."""
 _TRIAL_REFERENCES = 3
 _TRIAL_MARGIN = 1e-9
@@ -157,44 +150,32 @@ def try_rules(parameters: Parameters) -> None:
         ConfigurationError: one fails, changes its input, returns something else than it must,
             differs when it is called again, or makes a distance of other references than its own.
     """
-    own, rng = own_rules_of(parameters), np.random.default_rng(0)
-    if "distance" in own:
-        rule = distance_named(parameters.distance)
-        measure = rule.among({}, DistanceContext())
-        assert isinstance(measure, OwnMeasure)
-        update = rng.standard_normal(parameters.dimension)
-        references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
-        for array in (update, references):
-            array.flags.writeable = False
-        together, again = (measure.all(update, references) for _ in range(2))
-        _require_same_twice("distance", own["distance"], together, again)
-        alone = [measure.all(update, reference[None])[0] for reference in references]
-        if not np.allclose(together, alone, rtol=_TRIAL_MARGIN, atol=_TRIAL_MARGIN):
-            raise ConfigurationError(
-                f"protocol.distance = {own['distance'].label!r}: a distance depends on the other "
-                f"references; must depend on the update and its own reference alone"
-            )
-    if "scoring" in own:
-        combine = scoring_named(parameters.scoring).combine
-        values = np.abs(rng.standard_normal((parameters.members, _TRIAL_REFERENCES)))
-        _require_same_twice("scoring", own["scoring"], combine(values), combine(values))
-
-
-def _require_same_twice(kind: str, name: OwnRuleName, first: Any, second: Any) -> None:
-    if first.tobytes() != second.tobytes():
+    name, rng = own_rules_of(parameters).get("distance"), np.random.default_rng(0)
+    if name is None:
+        return
+    measure, subject = parameters.distance_rule.between, f"protocol.distance = {name.label!r}"
+    assert isinstance(measure, OwnDistance)
+    update = rng.standard_normal(parameters.dimension)
+    references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
+    for array in (update, references):
+        array.flags.writeable = False
+    together, again = (measure.all(update, references) for _ in range(2))
+    if together.tobytes() != again.tobytes():
         raise ConfigurationError(
-            f"protocol.{kind} = {name.label!r}: is not the same twice; must follow from its "
-            f"arguments alone"
+            f"{subject}: is not the same twice; must follow from its arguments alone"
+        )
+    alone = [measure.all(update, reference[None])[0] for reference in references]
+    if not np.allclose(together, alone, rtol=_TRIAL_MARGIN, atol=_TRIAL_MARGIN):
+        raise ConfigurationError(
+            f"{subject}: a distance depends on the other references; must depend on the update "
+            f"and its own reference alone"
         )
 
 
 def _load(kind: RuleKind, name: OwnRuleName, code: UserCode) -> None:
     """Make a rule computable in this process."""
     function = _guarded(f"protocol.{kind} = {name.label!r}", code.load_function(f"protocol.{kind}"))
-    if kind == "distance":
-        OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
-    else:
-        OWN_SCORINGS.setdefault(str(name), own_scoring(name, function))
+    OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
 
 
 def _guarded(subject: str, function: Callable[..., Any]) -> Callable[..., Any]:

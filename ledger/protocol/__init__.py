@@ -10,13 +10,13 @@ paper                     function                                     contract 
 ========================  ===========================================  ===================  =================
 Eq. localUpdate2          clients.training.plain_trainer.PlainTrainer  -                    -
 Eq. computeScore, member  rules.distance.squared_distance              -                    -
-Eq. computeScore          rules.scoring.mean                           decide               RoundDecided
+Eq. computeScore          ranking.mean_distances                       decide               RoundDecided
 Eq. aggregation           rules.aggregation.aggregate                  decide               RoundDecided
 Eq. globalUpdate          rules.aggregation.aggregate                  decide               RoundDecided
 Ranking by score          ranking.rank                                 decide               RoundDecided
 Selection I               rules.selection.nearest                      decide               RoundDecided
 Selection II              rules.selection.farthest                     decide               RoundDecided
-Selection III (ours)      rules.selection.within_threshold             decide               RoundDecided
+Selection III (ours)      rules.selection.below_two                    decide               RoundDecided
 Election                  ranking.candidates                           decide               RoundDecided
 CCP 1, broadcast          algorithms.VotingMember.publish_scores       -                    -
 CCP 1, total scores       judgement.rank_trainers                      decide               RoundDecided

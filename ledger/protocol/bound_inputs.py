@@ -2,7 +2,7 @@
 
 The run document has three of them: `model_source`, `frozen_state` and `data_root`. With the same
 code, frozen tensors and samples an update can be repeated bit for bit; a participant with others
-is warned before the first round (docs/protocol.md, "Bound inputs").
+is warned before the first round (docs/protocol/environments.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes and digests of protocol version 2 (docs/protocol.md, "Encodings").
+"""Bytes and digests of protocol version 3 (docs/protocol.md, "Encodings").
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
@@ -158,7 +158,6 @@ class ResultPreimage:
         model: sha256 of the next model.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: sha256 of the round's record.
     """
@@ -167,7 +166,6 @@ class ResultPreimage:
     updates_root: Digest
     scores_root: Digest
     ranking_digest: Digest
-    threshold_bits: int
     reveal: Digest
     record: Digest
 
@@ -183,7 +181,6 @@ def aggregation_result(opening: ResultPreimage) -> Digest:
             opening.updates_root,
             opening.scores_root,
             opening.ranking_digest,
-            opening.threshold_bits,
             opening.reveal,
             opening.record,
         )

@@ -128,6 +128,12 @@ class NotSentByAccountError(ProtocolRefusal):
     fact = "transaction comes from a contract"
 
 
+class DelegatedAccountError(ProtocolRefusal):
+    """The ledger refuses: transaction comes from a delegated account."""
+
+    fact = "transaction comes from a delegated account"
+
+
 class NoRoundOpenError(ProtocolRefusal):
     """The ledger refuses: no round is open."""
 
@@ -234,18 +240,6 @@ class NoCommitmentError(ProtocolRefusal):
     """The ledger refuses: client has not committed."""
 
     fact = "client has not committed"
-
-
-class ThresholdUnusedError(ProtocolRefusal):
-    """The ledger refuses: threshold is given but the strategy uses none."""
-
-    fact = "threshold is given but the strategy uses none"
-
-
-class ThresholdNotFiniteError(ProtocolRefusal):
-    """The ledger refuses: threshold is not finite."""
-
-    fact = "threshold is not finite"
 
 
 class WrongAggregationSetError(ProtocolRefusal):

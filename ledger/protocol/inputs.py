@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.encoding import commitments_chain
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
-from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 
@@ -183,45 +182,10 @@ class Inputs:
         """True if the round's distances depend on the recent global displacement."""
         return needs_displacement(self.parameters, self.round)
 
-    def distance_context(self, displacement: NDArray[np.float32] | None) -> DistanceContext:
-        """Return the context of the round's distances; see the function `distance_context`."""
-        return distance_context(
-            self.parameters, self.layout, self.round, self.participants, displacement
-        )
-
 
 def needs_displacement(parameters: Parameters, round_number: int) -> bool:
-    """Say whether distances depend on the displacement; there is none before the second round."""
-    return parameters.direction_weight is not None and round_number > 1
-
-
-def distance_context(
-    parameters: Parameters,
-    layout: Layout,
-    round_number: int,
-    participants: Participants,
-    displacement: NDArray[np.float32] | None,
-) -> DistanceContext:
-    """Return the inputs of a round's distances apart from its updates.
-
-    Args:
-        parameters: of the run.
-        layout: of its model.
-        round_number: t.
-        participants: of the round.
-        displacement: w_s − w_t, shape (d,); None where it is unavailable, or not needed.
-
-    Raises:
-        ValueError: it is needed.
-    """
-    rule, weight = parameters.reference_rule, parameters.direction_weight
-    if weight is None or not needs_displacement(parameters, round_number):
-        return DistanceContext(layout, None, rule.penalty, rule.compares_all)
-    if displacement is None:
-        raise ValueError(f"the distances of round {round_number} need an unknown displacement")
-    asked = participants.active if rule.asks_all else tuple(sorted(participants.members))
-    direction = ServerDirection(displacement, asked, weight)
-    return DistanceContext(layout, direction, rule.penalty, rule.compares_all)
+    """Return whether distances depend on the displacement: strategy 3's from round 2 on."""
+    return parameters.compares_directions and round_number > 1
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ by stage where some of the evidence is gone.
     record -> claims      who is in it, commitments opened, signatures        `validate_claims`
            -> updates     each payload usable, or rightly left out            `validate_updates`
            -> scores      each vector true, or rightly refused                `validate_scores`
-           -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
+           -> ranking     distances to the committee, both sets               `rank_trainers`
            -> roots       over updates and vectors, and the reveal            `result_preimage`
            -> model       the aggregate of S_a                                `next_model`
 """
@@ -15,7 +15,7 @@ by stage where some of the evidence is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,12 +30,13 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.ranking import candidates, rank
+from ledger.protocol.ranking import candidates, elect, mean_distances, rank
 from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
+from ledger.protocol.rules.selection import SELECTIONS
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
-from ledger.protocol.types import DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import AcceptanceForm, DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election, SignedScores
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient, SignedScores
 
 
 class SelectionSizes(Protocol):
@@ -72,9 +73,21 @@ class SelectionSizes(Protocol):
     def members(self) -> int:
         """C."""
 
-    @property
-    def election(self) -> Election:
-        """Way in which the next committee follows."""
+
+class DerivedSets(NamedTuple):
+    """Sets that the contract derives from a ranking.
+
+    Attributes:
+        accepted: S_a, in ranking order.
+        candidates: clients from which the next committee is elected, in ranking order.
+    """
+
+    accepted: tuple[ClientId, ...]
+    candidates: tuple[ClientId, ...]
+
+    def elected(self, members: int, next_seed: Digest) -> tuple[ClientId, ...]:
+        """Return S_c of the next round: C of the candidates, drawn by seed_{t+1}."""
+        return elect(self.candidates, members, next_seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +96,11 @@ class Ranking:
 
     Attributes:
         words: ranking words of the trainers, best first.
-        threshold_bits: float64 bits of the certified threshold, 0 without one.
         accepted: S_a, in ranking order.
         candidates: those of whom the next committee is, in ranking order.
     """
 
     words: tuple[int, ...]
-    threshold_bits: int
     accepted: tuple[ClientId, ...]
     candidates: tuple[ClientId, ...]
 
@@ -122,14 +133,12 @@ class Judgement:
         return encoding.set_digest(chosen)
 
 
-def sets_of(
-    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
-) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+def sets_of(sizes: SelectionSizes, ranking: Sequence[int]) -> DerivedSets:
     """Return S_a and the candidates, as the contract derives them from C words or more."""
-    rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
-    accepted = rule.select(ranking, size, threshold_bits)
-    return accepted, candidates(ranking, accepted, sizes.members, sizes.election)
+    accepted = SELECTIONS[sizes.form](ranking, size)
+    by_lot = sizes.form is AcceptanceForm.BELOW_TWO
+    return DerivedSets(accepted, candidates(ranking, accepted, sizes.members, by_lot=by_lot))
 
 
 def judge(
@@ -292,23 +301,13 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
 
 
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
-    """Return ranking, threshold and both sets (Algorithm 1, line 6).
+    """Return the ranking and both sets (Algorithm 1, line 6).
 
     The vectors are those that count, ascending by member, all of the same trainers.
     """
-    scoring = scoring_named(parameters.scoring)
-    combined = scoring.combine(np.array([vector.distances for vector in vectors]))
+    combined = mean_distances(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
-    find = THRESHOLDS[parameters.threshold].find
-    threshold_bits = 0
-    if find is not None:
-        counted = {vector.member for vector in vectors}
-        rows = [
-            vector.member_distances[[member in counted for member in vector.members]]
-            for vector in vectors
-        ]
-        threshold_bits = encoding.float_bits(find(rows, scoring))
-    return Ranking(words, threshold_bits, *sets_of(parameters, words, threshold_bits))
+    return Ranking(words, *sets_of(parameters, words))
 
 
 def next_model(
@@ -317,24 +316,35 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates, shortened as the clip rule says.
+    """Return w_{t+1}, the aggregate of the accepted updates.
+
+    Strategy 3 shortens long updates, and all weigh the same; the others weigh by samples.
 
     Args:
         inputs: of the round.
         model: w_t, shape (d,).
         accepted: S_a.
-        updates: of the record's set, each of shape (d,); where the clip rule does not need all,
-            those of S_a are enough.
+        updates: of the record's set, each of shape (d,); those of S_a are enough for strategies 1
+            and 2.
     """
     chosen = {client: updates[client] for client in accepted}
-    factors = CLIPS[inputs.parameters.clip].factors
-    return aggregate(
-        model,
-        chosen,
-        {client: inputs.registry[client].samples for client in accepted},
-        inputs.parameters.server_rate,
-        None if factors is None else factors(chosen, updates),
-    )
+    rate = inputs.parameters.server_rate
+    weights = weights_of(inputs.parameters.form, inputs.registry, accepted)
+    clips = inputs.parameters.weighs_equally
+    factors = clip_factors(chosen, updates) if clips else None
+    return aggregate(model, chosen, weights, rate, factors)
+
+
+def weights_of(
+    form: AcceptanceForm, registry: Sequence[RegisteredClient], accepted: Sequence[ClientId]
+) -> dict[ClientId, int]:
+    """Return n_k of each accepted client, or 1 for strategy 3; shares are parts of the sum.
+
+    The number of samples is its owner's word, which strategy 3 does not take.
+    """
+    if form is AcceptanceForm.BELOW_TWO:
+        return dict.fromkeys(accepted, 1)
+    return {client: registry[client].samples for client in accepted}
 
 
 def result_preimage(
@@ -350,7 +360,6 @@ def result_preimage(
         ),
         scores_root=merkle.root(merkle.SCORES_LEAF, score_leaves(record)),
         ranking_digest=encoding.ranking_digest(ranking.words),
-        threshold_bits=ranking.threshold_bits,
         reveal=encoding.reveal_of(payloads, ranked),
         record=encoding.sha256(encode_record(record)),
     )

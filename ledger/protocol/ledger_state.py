@@ -19,7 +19,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
-    Election,
     RegisteredClient,
     Scores,
     Slot,
@@ -59,7 +58,6 @@ class Deployment:
         deadline_blocks: blocks after which an undecided round may be abandoned.
         replies: equal replies from others than the primary that decide.
         beacon: further input of the next seed.
-        election: how the next committee follows from the ranking.
         model: digest of w_1.
     """
 
@@ -75,8 +73,12 @@ class Deployment:
     deadline_blocks: int
     replies: int
     beacon: Beacon
-    election: Election
     model: Digest
+
+    @property
+    def elects_by_lot(self) -> bool:
+        """True if the next committee is drawn among S_a (strategy III)."""
+        return self.form is AcceptanceForm.BELOW_TWO
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,19 @@ class LedgerState:
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """Context of a transaction: its block, and whether an account sent it directly."""
+    """Context of a transaction: its block, and how it reached the ledger.
+
+    Attributes:
+        number: of the block.
+        parent_hash: hash of the block before it.
+        sent_by_account: False if a contract passed the transaction on.
+        is_delegated: True if the sender has code (EIP-7702).
+    """
 
     number: int
     parent_hash: Digest
     sent_by_account: bool = True
+    is_delegated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,6 @@ class SubmittedDecision:
         model: digest of w_{t+1}.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        threshold_bits: of strategy III, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: digest of the round's record.
         incidents: digest of the incidents document, 32 zero bytes without one; unsigned.
@@ -163,7 +172,6 @@ class SubmittedDecision:
     model: Digest
     updates_root: Digest
     scores_root: Digest
-    threshold_bits: int
     reveal: Digest
     record: Digest
     incidents: Digest
@@ -293,7 +301,6 @@ class RoundDecided:
     model: Digest
     updates_root: Digest
     scores_root: Digest
-    threshold_bits: int
     reveal: Digest
     record: Digest
     incidents: Digest

@@ -35,7 +35,7 @@ _DECIDE = ("decide", "RoundDecided")
 PAPER_MAP = (
     PaperMapRow("Eq. localUpdate2", "localUpdate2", "clients.training.plain_trainer.PlainTrainer"),
     PaperMapRow("Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared_distance"),
-    PaperMapRow("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean", *_DECIDE),
+    PaperMapRow("Eq. computeScore", "computeScore", f"{_P}ranking.mean_distances", *_DECIDE),
     PaperMapRow("Eq. aggregation", "aggregation", f"{_RULES}aggregation.aggregate", *_DECIDE),
     PaperMapRow("Eq. globalUpdate", "globalUpdate", f"{_RULES}aggregation.aggregate", *_DECIDE),
     PaperMapRow("Ranking by score", "selection", f"{_P}ranking.rank", *_DECIDE),
@@ -44,7 +44,7 @@ PAPER_MAP = (
     PaperMapRow(
         "Selection III (ours)",
         "",
-        f"{_RULES}selection.within_threshold",
+        f"{_RULES}selection.below_two",
         *_DECIDE,
     ),
     PaperMapRow("Election", "election", f"{_P}ranking.candidates", *_DECIDE),

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
-from ledger.protocol.rules import registry
-from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule
+from ledger.protocol.rules.own import OwnRuleName, distance_named, distance_sentence
+from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
-    from ledger.protocol.rules.selection import SelectionRule
-    from ledger.protocol.types import AcceptanceForm
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
@@ -41,8 +38,8 @@ DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
 """Defaults."""
 
-_OWN = ("distance", "scoring")
-"""Rules that a user's own function may be, named with the digest of its code."""
+STRATEGIES = {1: "I", 2: "II", 3: "III"}
+"""The paper's two, and ours, with their names; a strategy determines every rule."""
 
 RANGES = {
     "clients": (1, MAX_CLIENTS),
@@ -70,22 +67,16 @@ class Parameters:
         aggregation_ppm: α, share of the ranked trainers that strategies I and II accept.
         rounds: T, the last round.
         dimension: d, number of the model's parameters.
-        strategy: number of the selection rule.
-        scoring: name of the rule by which distances to the members become one; an own one's is
+        strategy: 1, 2 or 3; determines distance, score, selection, weights, clip and election.
+        distance: of strategies 1 and 2: "squared", or the name of a user's own function,
             `file.py:function@sha256:DIGEST`.
-        distance: name of the rule by which a member scores an update, likewise.
-        reference: name of the rule for what a member holds updates against.
-        threshold: name of the rule behind strategy III's threshold, "none" for I and II.
         quorum: how many equal replies decide.
         server_rate: η, the global learning rate.
-        scores_checked: members leave out score vectors that they find false.
         beacon: what else flows into the next seed.
         commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
         payload: name of the form in which updates are published.
-        clip: name of the rule by which long accepted updates are shortened.
-        election: how the next committee follows from the ranking.
     """
 
     clients: int
@@ -95,20 +86,14 @@ class Parameters:
     rounds: int
     dimension: int
     strategy: int = 1
-    scoring: str = "mean"
-    distance: str = "squared"
-    reference: str = "own"
-    threshold: str = "none"
+    distance: str = SQUARED.name
     quorum: Quorum = Quorum.PAPER
     server_rate: float = 1.0
-    scores_checked: bool = True
     beacon: Beacon = Beacon.NONE
     commit_blocks: int = COMMIT_BLOCKS
     deadline_blocks: int = DEADLINE_BLOCKS
     view_seconds: int = VIEW_SECONDS
     payload: str = "float32"
-    clip: str = "none"
-    election: Election = Election.MIDDLE
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.
@@ -146,19 +131,33 @@ class Parameters:
         return replies_needed(self.members, self.quorum)
 
     @property
-    def selection(self) -> SelectionRule:
-        """The rule behind the strategy's number."""
-        return registry.SELECTIONS[self.strategy]
+    def distance_rule(self) -> DistanceRule:
+        """The rule by which members score.
+
+        Raises:
+            OwnRuleMissingError: it is a user's own function, and its code is not loaded.
+        """
+        return DIRECTION if self.compares_directions else distance_named(self.distance)
 
     @property
-    def direction_weight(self) -> DirectionWeight | None:
-        """Weight of the server direction in the members' references; None if it has none."""
-        return self.reference_rule.direction_weight
+    def distance_sentence(self) -> str:
+        """How the distances are called in a sentence; no function is needed."""
+        return DIRECTION.sentence if self.compares_directions else distance_sentence(self.distance)
 
     @property
-    def reference_rule(self) -> ReferenceRule:
-        """The rule behind the reference's name."""
-        return registry.REFERENCES[self.reference]
+    def compares_directions(self) -> bool:
+        """True for strategy 3, whose distances depend on all of a round's updates."""
+        return self.form is AcceptanceForm.BELOW_TWO
+
+    @property
+    def weighs_equally(self) -> bool:
+        """True for strategy 3, whose accepted updates are clipped, and weigh the same."""
+        return self.compares_directions
+
+    @property
+    def elects_by_lot(self) -> bool:
+        """True for strategy 3: the next committee is drawn among the accepted."""
+        return self.compares_directions
 
     @property
     def payload_form(self) -> PayloadForm:
@@ -168,7 +167,7 @@ class Parameters:
     @property
     def form(self) -> AcceptanceForm:
         """Form from which the contract derives S_a."""
-        return self.selection.form
+        return AcceptanceForm(self.strategy)
 
     def _require_ranges(self) -> None:
         # One block to decide in after the window, before the one that may abandon.
@@ -182,30 +181,20 @@ class Parameters:
 
     def _require_rules(self) -> None:
         for name, value, listed in (
-            ("strategy", self.strategy, registry.SELECTIONS),
-            ("scoring", self.scoring, registry.SCORINGS),
-            ("distance", self.distance, registry.DISTANCES),
-            ("reference", self.reference, registry.REFERENCES),
-            ("threshold", self.threshold, registry.THRESHOLDS),
+            ("strategy", self.strategy, STRATEGIES),
             ("payload", self.payload, PAYLOAD_FORMS),
-            ("clip", self.clip, registry.CLIPS),
         ):
-            is_own = name in _OWN and OwnRuleName.of(str(value)) is not None
-            if value not in listed and not is_own:
+            if value not in listed:
                 choices = ", ".join(str(choice) for choice in listed)
                 raise ParametersError(f" is none of {choices}", name, value)
-        threshold = registry.THRESHOLDS[self.threshold]
-        if self.selection.needs_threshold != threshold.is_certified:
-            need = "needs a" if self.selection.needs_threshold else "has no"
-            fault = f": strategy {self.strategy} {need} threshold"
-            raise ParametersError(fault, "threshold", self.threshold)
-        for name, rule in (
-            ("threshold", threshold),
-            ("reference", self.reference_rule),
-        ):
-            if rule.distance not in {None, self.distance}:
-                fault = f" goes with distance = {rule.distance}, not with {self.distance}"
-                raise ParametersError(fault, name, rule.name)
+        if self.distance == SQUARED.name:
+            return
+        if self.compares_directions:
+            fault = " cannot be set with strategy 3, which compares directions; omit it"
+            raise ParametersError(fault, "distance", self.distance)
+        if OwnRuleName.of(self.distance) is None:
+            fault = f" is neither {SQUARED.name} nor a function, file.py:function@sha256:DIGEST"
+            raise ParametersError(fault, "distance", self.distance)
 
     def _require_sizes(self) -> None:
         least = f"; {MINIMUM_FEDERATION}" if self.active < MIN_ACTIVE else ""

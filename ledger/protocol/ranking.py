@@ -7,13 +7,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ledger.protocol.encoding import keccak256, ranking_word, u32, word_client
-from ledger.protocol.types import Election
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from ledger.protocol.types import ClientId, Digest
+
+
+def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each trainer's mean distance (Eq. computeScore), with the same bits everywhere.
+
+    The paper ranks by P_k = C / Σ_c D_k^c. Ranking by P, best first, is ranking by the mean
+    distance, nearest first; distances are used here because they exist for D = 0 too.
+
+    Args:
+        distances: shape (members, trainers), members ascending; summed row by row.
+
+    Raises:
+        ValueError: there is no member.
+    """
+    if not len(distances):
+        raise ValueError("no member's distances are given")
+    total = np.zeros(distances.shape[1:])
+    for row in distances:
+        total = total + row
+    return total / len(distances)
 
 
 def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
@@ -27,7 +50,7 @@ def score(distance: float) -> float:
 
 
 def candidates(
-    ranking: Sequence[int], accepted: Sequence[ClientId], members: int, election: Election
+    ranking: Sequence[int], accepted: Sequence[ClientId], members: int, *, by_lot: bool
 ) -> tuple[ClientId, ...]:
     """Return those of whom the next committee is, in ranking order, which the members vote on.
 
@@ -38,9 +61,9 @@ def candidates(
 
     Args:
         ranking: ranking words, best first.
-        accepted: S_a, the begin or the end of the ranking.
+        accepted: S_a; with a lot, it begins the ranking.
         members: C.
-        election: how the committee is elected.
+        by_lot: whether the committee is drawn among S_a.
 
     Raises:
         ValueError: fewer clients are ranked than a committee needs.
@@ -48,12 +71,10 @@ def candidates(
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
     ranked = tuple(map(word_client, ranking))
-    if election is Election.MIDDLE:
-        first, size = (len(ranked) - members) // 2, members
-    else:
-        size = max(len(accepted), members)
-        first = min(ranked.index(accepted[0]), len(ranked) - size)
-    return ranked[first : first + size]
+    if by_lot:
+        return ranked[: max(len(accepted), members)]
+    first = (len(ranked) - members) // 2
+    return ranked[first : first + members]
 
 
 def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tuple[ClientId, ...]:

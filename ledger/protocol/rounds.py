@@ -30,12 +30,10 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.ranking import elect
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
-    AcceptanceForm,
     Beacon,
     ClientId,
     Digest,
@@ -207,10 +205,9 @@ def decide(
     if decision.committee != state.committee:
         raise errors.WrongCommitteeError
     _require_ranking(state, ranking, block)
-    _require_threshold(state.deployment.form, decision.threshold_bits)
-    accepted, candidates = sets_of(state.deployment, ranking, decision.threshold_bits)
+    derived = sets_of(state.deployment, ranking)
     result = encoding.aggregation_result(decision.opening())
-    sets = (encoding.set_digest(accepted), encoding.set_digest(candidates))
+    sets = (encoding.set_digest(derived.accepted), encoding.set_digest(derived.candidates))
     inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
         raise errors.WrongAggregationSetError
@@ -222,19 +219,18 @@ def decide(
     signers = (certificates[0].signers, certificates[1].signers)
     votes = encoding.votes_digest(views, signers, decision.incidents)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
-    next_committee = elect(candidates, state.deployment.members, seed)
+    next_committee = derived.elected(state.deployment.members, seed)
     chosen = encoding.set_digest(next_committee)
     head = encoding.head_after_decision(_before(state), sets[0], chosen, result, votes)
     event = RoundDecided(
         round=round_number,
         ranking=ranking,
-        accepted=accepted,
+        accepted=derived.accepted,
         next_committee=next_committee,
         base=decision.base,
         model=decision.model,
         updates_root=decision.updates_root,
         scores_root=decision.scores_root,
-        threshold_bits=decision.threshold_bits,
         reveal=decision.reveal,
         record=decision.record,
         incidents=decision.incidents,
@@ -320,9 +316,11 @@ def report_equivocation(
 
 
 def _require_account(block: BlockContext) -> None:
-    """Refuse a transaction that a contract passes on: votes are read from call data."""
+    """Refuse a transaction from a contract or a delegated account: votes are in call data."""
     if not block.sent_by_account:
         raise errors.NotSentByAccountError
+    if block.is_delegated:
+        raise errors.DelegatedAccountError
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
@@ -359,14 +357,6 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockCon
     # The words ascend, so the last distance bounds them all.
     if previous >> 32 >= encoding.INFINITY_BITS:
         raise errors.DistanceNotFiniteError
-
-
-def _require_threshold(form: AcceptanceForm, threshold_bits: int) -> None:
-    if form is not AcceptanceForm.WITHIN_THRESHOLD:
-        if threshold_bits:
-            raise errors.ThresholdUnusedError
-    elif threshold_bits >= encoding.INFINITY_BITS:
-        raise errors.ThresholdNotFiniteError
 
 
 def _require_certificate(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import distance_named
+from ledger.protocol.rules.direction import direction_distances
+from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, plain_distances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,20 +50,22 @@ class DistanceTable:
         Raises:
             ValueError: they do, and it is not given.
         """
-        self._rule = distance_named(inputs.parameters.distance)
-        self._context = inputs.distance_context(displacement)
+        if inputs.needs_displacement and displacement is None:
+            raise ValueError(f"the distances of round {inputs.round} need an unknown displacement")
+        self._rule = inputs.parameters.distance_rule
+        self._travel = displacement if inputs.needs_displacement else None
         self._updates = updates
         self._distances = distances
         self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
-        self._measure = self._rule.among(updates, self._context)
+        self._margins: NDArray[np.float64] | None = None
         self._matrix: NDArray[np.float64] | None = None
 
     def between(self, client: ClientId, member: ClientId) -> float:
         """Return the distance of a client's update from a member's."""
         if self._matrix is None:
-            self._matrix = self._distances(self._rule, self._context, self._updates, self._members)
+            self._matrix = self._distances(self._rule, self._travel, self._updates, self._members)
         return float(self._matrix[self._rows[member], self._columns[client]])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
@@ -71,12 +73,24 @@ class DistanceTable:
         truth = self.between(client, member)
         if claim == truth:
             return False
-        tolerance = self._measure.tolerance(self._updates[client], truth)
+        tolerance = RELATIVE_TOLERANCE * truth + self._absolute_margin(client)
         return abs(claim - truth) >= margins * tolerance
 
     def can_score(self, member: ClientId) -> bool:
-        """Say whether the member has a usable update with distances that tell anything."""
-        return member in self._rows and self._measure.can_score(self._updates[member])
+        """Return whether the member has a usable update that it can score by.
+
+        Zeros have no direction, so strategy III does not count the vector of their owner.
+        """
+        if member not in self._rows:
+            return False
+        return self._rule.between is not None or bool(self._updates[member].any())
+
+    def _absolute_margin(self, client: ClientId) -> float:
+        if self._rule.between is not None:
+            return self._rule.absolute_tolerance
+        if self._margins is None:
+            self._margins = direction_distances(self._updates, self._travel).margins
+        return float(self._margins[self._columns[client]])
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ from ledger.protocol.types import (
 
 GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 NAME = "CMFL Ledger"
-VERSION = "2"
+VERSION = "3"
 
 _VOTE_FIELDS = "uint64 round,uint8 phase,uint32 view,bytes32 base,bytes32 set,bytes32 result"
 TYPES = {

@@ -1,8 +1,8 @@
 """Repeated training: the environment that an update needs, the verdict, and the witness of it.
 
 An update is a function of the chain's model, the round's seed, the recorded settings, the owner's
-data, and of the environment in which floating-point sums are formed (docs/protocol.md, "Bound
-inputs and training replay").
+data, and of the environment in which floating-point sums are formed
+(docs/protocol/environments.md).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
     """
     types = dict.fromkeys(_TEXTS, str) | {"threads": int}
     fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
-    value = versioned_fields(fields, types)
+    value = versioned_fields("training environment", fields, types)
     texts = {name: value[name] for name in _TEXTS}
     for name, text in texts.items():
         if not (1 <= len(text) <= MAX_ENVIRONMENT_TEXT and text.isascii() and text.isprintable()):

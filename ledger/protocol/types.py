@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NewType
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """In every document and in the EIP-712 domain (docs/protocol.md)."""
 
 ClientId = NewType("ClientId", int)
@@ -33,7 +33,7 @@ class AcceptanceForm(IntEnum):
 
     FIRST = 1
     LAST = 2
-    WITHIN_THRESHOLD = 3
+    BELOW_TWO = 3
 
 
 class Quorum(StrEnum):
@@ -48,13 +48,6 @@ class Beacon(StrEnum):
 
     NONE = "none"
     BLOCK = "block"
-
-
-class Election(StrEnum):
-    """Way to elect: the middle of the ranking (the paper's), or by lot among the accepted."""
-
-    MIDDLE = "middle"
-    LOT = "lot"
 
 
 class VoteKind(StrEnum):

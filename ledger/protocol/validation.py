@@ -216,7 +216,7 @@ def find_score_fault(
         return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
     if simple is not None:
         return ScoreFault(simple)
-    if vector is None or table is None or not inputs.parameters.scores_checked:
+    if vector is None or table is None:
         return None
     for client, published in vector.claims().items():
         if table.is_off(client, claim.member, published, margins):
@@ -281,7 +281,7 @@ def _refused_violations(
         return violations
     vector = parse_vector(evidence.vectors[scores.digest])
     fault = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
-    if table is None and _needs_updates(inputs, entry.reason, fault):
+    if table is None and _needs_updates(entry.reason, fault):
         return []
     holds = fault is not None and fault.reason is entry.reason
     if holds and entry.reason is RefusalReason.FALSE_DISTANCE:
@@ -298,10 +298,10 @@ def _refused_violations(
     return [Violation(ViolationCode.REFUSAL_UNFOUNDED, (scores.member,), entry.reason)]
 
 
-def _needs_updates(inputs: Inputs, reason: RefusalReason, fault: ScoreFault | None) -> bool:
-    """Say whether a reason could hold by updates that one does not have."""
+def _needs_updates(reason: RefusalReason, fault: ScoreFault | None) -> bool:
+    """Return whether a reason could hold by updates that one does not have."""
     if reason is RefusalReason.FALSE_DISTANCE:
-        return fault is None and inputs.parameters.scores_checked
+        return fault is None
     if reason is RefusalReason.NO_USABLE_UPDATE:
         return fault is None or fault.reason > reason
     return False

@@ -43,8 +43,7 @@ from tests.support.keys import DOMAIN
 
 VARIANTS = (
     PARAMETERS,
-    replace(PARAMETERS, scoring="mean"),
-    replace(PARAMETERS, strategy=3, distance="direction", threshold="direction"),
+    replace(PARAMETERS, strategy=3),
 )
 MOST_ADVERSARIES = 2
 """With one more seat than these, somebody honest is among those who replied to anything."""

@@ -83,7 +83,6 @@ PARAMETERS = Parameters(
     aggregation_ppm=500_000,
     rounds=3,
     dimension=8,
-    scoring="median",
     commit_blocks=4,
     deadline_blocks=60,
     view_seconds=8,

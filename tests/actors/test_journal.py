@@ -15,6 +15,7 @@ from ledger.actors import journal
 from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
+    ProtectedSigner,
     count_statements,
     first_certificate_key,
     scores_key,
@@ -22,6 +23,7 @@ from ledger.actors.journal import (
 )
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
+from tests.audit.runs import SIGNERS, Run
 from tests.disks import FILLING, fill, small_disk
 from tests.patience import PATIENCE_SECONDS
 from tests.support.keys import DOMAIN
@@ -287,3 +289,44 @@ def test_vote_contents_and_vector_bytes_share_one_slot() -> None:
     for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
         assert vote_key(DOMAIN, ClientId(4), other) == vote_key(DOMAIN, ClientId(4), VOTE)
     assert scores_key(DOMAIN, replace(SCORES, digest=OTHER)) == scores_key(DOMAIN, SCORES)
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[tuple[Run, Run]]:
+    """A run, and the same run on a chain that began again, with the same commitments."""
+    first, again = (Run.on_revm(tmp_path / name) for name in ("first", "again"))
+    with first.chain, again.chain:
+        for run in (first, again):
+            run.prepare()
+        yield first, again
+
+
+def test_one_journal_binds_a_key_though_the_chain_began_again(
+    lives: tuple[Run, Run], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, again = lives
+    domain = first.manifest.domain()
+    assert again.manifest.domain() == domain, "chain id, address and salt are the same"
+    base = first.inputs.closing.base
+    assert again.inputs.closing.base == base, "and so is the slot"
+    member = first.committee[0]
+    vote = Vote(VoteKind.REPLY, 1, Phase.AGGREGATION, 0, base, ONE, ONE)
+    scores = Scores(1, member, base, ONE, ONE)
+    with opened(tmp_path / "journal.sqlite") as kept:
+        signer = ProtectedSigner(member, SIGNERS[member], kept)
+        said = signer.vote(domain, vote), signer.scores(domain, scores)
+        kept.sync()
+    assert None not in said
+    with opened(tmp_path / "journal.sqlite") as kept:
+        signer = ProtectedSigner(member, SIGNERS[member], kept)
+        for _ in range(2):
+            assert signer.vote(again.manifest.domain(), replace(vote, result=OTHER)) is None
+            assert signer.scores(again.manifest.domain(), replace(scores, digest=OTHER)) is None
+        assert (signer.vote(domain, vote), signer.scores(domain, scores)) == said
+    client = f"client {member} does not sign another"
+    why = (
+        "of round 1: its vote journal has one of this run, or of an earlier chain with the same "
+        "id, address and salt"
+    )
+    wanted = [f"{client} reply in phase 1, view 0, {why}", f"{client} score vector {why}"]
+    assert [record.getMessage() for record in caplog.records] == wanted

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.actors.view import RoundView
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule
+    from ledger.protocol.rules.distance import DistanceRule, Travel
     from ledger.protocol.types import ClientId
 
 
@@ -53,12 +53,12 @@ class CountedDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        context: DistanceContext,
+        travel: Travel,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         self.count += 1
-        return plain_distances(rule, context, updates, members)
+        return plain_distances(rule, travel, updates, members)
 
 
 def test_judges_a_record_once(view: RoundView) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from ledger.actors import run_models
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import Observer
@@ -19,8 +20,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
-from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
+from ledger.protocol.rules import direction
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed
@@ -32,17 +32,15 @@ if TYPE_CHECKING:
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import Digest
 
-SHORT = ReferenceRule(
-    "short", DirectionWeight(window=2, slope=150.0, cap=3.0), "direction", "on a way"
-)
+SHORT = 2
 
 
 @pytest.fixture
 def along(monkeypatch: pytest.MonkeyPatch) -> Deployed:
-    """A run of five rounds on the memory ledger whose references follow the way of two."""
-    monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
-    rules = {"distance": "direction", "reference": "short", "strategy": 3, "threshold": "direction"}
-    return in_memory(replace(PARAMETERS, rounds=5, **rules))  # type: ignore[arg-type]
+    """A run of five rounds on the memory ledger whose distances follow the way of two."""
+    monkeypatch.setattr(direction, "WINDOW", SHORT)
+    monkeypatch.setattr(run_models, "WINDOW", SHORT)
+    return in_memory(replace(PARAMETERS, rounds=5, strategy=3))
 
 
 def in_memory(parameters: Parameters) -> Deployed:

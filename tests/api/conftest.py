@@ -38,7 +38,6 @@ SETTINGS = (
     "protocol.commit_blocks=1",
     "protocol.deadline_blocks=3",
     "protocol.strategy=3",
-    "protocol.scoring=median",
     "malice.members.silent=2",
     "malice.members.equivocating=1",
     "malice.members.false-scores=1",

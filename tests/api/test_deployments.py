@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 ROBUST = (
     "protocol.rounds=1",
     "protocol.strategy=3",
-    "protocol.scoring=median",
-    "protocol.distance=direction",
-    "protocol.threshold=direction",
     "protocol.quorum=bft",
     "protocol.view_seconds=7",
     "protocol.commit_blocks=2",
@@ -51,13 +48,12 @@ def test_the_contracts_own_facts_are_told(
     contract = told["contract"]
     assert contract == {
         "aggregation_ppm": fixed.aggregation_ppm,
-        "form": {"code": int(fixed.form), "name": "within_threshold"},
+        "form": {"code": int(fixed.form), "name": "below_two"},
         "rounds": ROUNDS,
         "commit_blocks": 1,
         "deadline_blocks": 3,
         "replies": fixed.replies,
         "beacon": "none",
-        "election": "middle",
         "registry": f"0x{fixed.registry.hex()}",
         "initial_model": f"0x{fixed.model.hex()}",
     }
@@ -76,13 +72,9 @@ def test_rules_are_told_by_the_names_of_the_run_document(
         "aggregation_ppm": p.aggregation_ppm,
         "dimension": p.dimension,
         "strategy": {"number": 3, "name": "III"},
-        "scoring": "median",
-        "distance": "squared",
-        "reference": "own",
-        "threshold": "spread",
+        "distance": "direction",
         "quorum": "paper",
         "server_rate": 1.0,
-        "scores_checked": True,
         "view_seconds": 10,
     }
 
@@ -93,22 +85,17 @@ def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
     with serving(Settings(home=home)) as client:
         root = root_of(client, address)
         told = read(client, root)
-    names = ("scoring", "distance", "threshold", "quorum", "view_seconds")
-    assert [told["parameters"][name] for name in names] == [
-        *("median", "direction", "direction", "bft"),
-        7,
-    ]
+    names = ("distance", "quorum", "view_seconds")
+    assert [told["parameters"][name] for name in names] == ["direction", "bft", 7]
     assert (told["contract"]["commit_blocks"], told["contract"]["deadline_blocks"]) == (2, 9)
 
 
 def test_the_form_of_payloads_is_named_where_it_is_not_float32(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    address = make_run(
-        home, "first", ("protocol.rounds=1", "protocol.payload=q8", "protocol.clip=median")
-    )
+    address = make_run(home, "first", ("protocol.rounds=1", "protocol.payload=q8"))
     with serving(Settings(home=home)) as client:
         parameters = read(client, root_of(client, address))["parameters"]
-        assert (parameters["payload"], parameters["clip"]) == ("q8", "median")
+        assert parameters["payload"] == "q8"
 
 
 def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_decision_through_a_contract_account_shows_no_votes(
 ) -> None:
     number = rounds_that_are(client, root, "decided")[0]
     assert read(client, f"{root}/rounds/{number}/votes")["certificates"]
-    # Nothing here can send such a transaction (EIP-7702); the contract takes it.
+    # The contract takes no such transaction (EIP-7702); a node can name one.
     monkeypatch.setattr(CommitteeLedger, "call_of", lambda *_: None)
     with serving(Settings(home=home)) as other:  # which keeps no answer from before
         told = refused(other.get(f"{root}/rounds/{number}/votes"), 404, "votes-not-found")

@@ -31,9 +31,8 @@ from ledger.history.responses import (
     training,
 )
 from ledger.index import responses as index
+from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
-from ledger.protocol.rules import registry
-from ledger.protocol.rules.clipping import NONE
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
 from tests.api.examples import example
@@ -242,19 +241,12 @@ def test_codes_and_names_are_those_of_the_protocol(
 def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
     schemas_told = document["components"]["schemas"]
     run, strategy = (schemas_told[n]["properties"] for n in ("RunParameters", "SelectionStrategy"))
-    assert strategy["number"]["enum"] == list(registry.SELECTIONS)
-    assert strategy["name"]["enum"] == [rule.name for rule in registry.SELECTIONS.values()]
-    for name, listed in (("scoring", registry.SCORINGS), ("distance", registry.DISTANCES)):
-        # A user's own rule is none of them, so that these are no enumeration.
-        assert run[name]["description"].startswith(", ".join(listed))
-    for name, known in (
-        ("reference", registry.REFERENCES),
-        ("threshold", registry.THRESHOLDS),
-    ):
-        assert run[name]["enum"] == list(known)
+    assert strategy["number"]["enum"] == list(STRATEGIES)
+    assert strategy["name"]["enum"] == list(STRATEGIES.values())
+    # A user's own distance is none of them, so that these are no enumeration.
+    assert run["distance"]["description"].startswith("squared, direction")
     assert [FLOAT32.name, *run["payload"]["enum"]] == list(PAYLOAD_FORMS)
-    assert [NONE.name, *run["clip"]["enum"]] == list(registry.CLIPS)
-    assert not {"payload", "clip"}.intersection(schemas_told["RunParameters"]["required"])
+    assert "payload" not in schemas_told["RunParameters"]["required"]
 
 
 def test_whatever_is_not_verified_is_said_not_to_be(document: dict[str, Any]) -> None:
@@ -301,7 +293,7 @@ def test_an_example_needs_every_field_to_have_one() -> None:
 def test_no_number_can_be_infinite_or_nan() -> None:
     for value in (float("inf"), float("nan")):
         with pytest.raises(ValueError, match="finite number"):
-            ANSWERS["Threshold"].validate_python(example(rounds.Threshold) | {"value": value})
+            ANSWERS["Weight"].validate_python(example(rounds.Weight) | {"value": value})
 
 
 def test_other_origins_get_no_permission(client: httpx.Client) -> None:

@@ -21,6 +21,7 @@ from api.sockets import listening_socket
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import PROTOCOL_VERSION
 from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
 from tests.chain.embedded.test_read_only import obedient
 from tests.patience import PATIENCE_SECONDS
@@ -153,7 +154,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"block": 7}, "created the contract, not 7"),
         ({"transaction": "0x" + "00" * 32}, "no mined transaction 0x0000"),
         ({"transaction": "zz"}, "is not a hash"),
-        ({"format": 9}, "format 9 is not 3"),
+        ({"version": 9}, f"protocol version 9; this program needs version {PROTOCOL_VERSION}"),
         ({"block": "1"}, "block is not of type int"),
         ({"more": 1}, "does not have the fields"),
         ({"run": "other"}, "is the manifest of run 'other', not of 'first'"),

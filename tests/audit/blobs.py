@@ -9,6 +9,7 @@ from ledger.audit.report import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import RefusalReason
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
@@ -51,5 +52,10 @@ def kinds(run: Run) -> dict[BlobKind | str, list[Digest]]:
         BlobKind.PAYLOAD: [u.payload for record in records for u in record.updates],
         "malformed payload": [d.payload for r in records for d in r.dropouts if d.payload],
         BlobKind.VECTOR: [s.scores.digest for record in records for s in record.scores],
-        "refused score vector": [r.signed.scores.digest for rec in records for r in rec.refused],
+        "refused score vector": [
+            entry.signed.scores.digest
+            for record in records
+            for entry in record.refused
+            if entry.reason is not RefusalReason.TWO_VECTORS
+        ],
     }

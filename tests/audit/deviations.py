@@ -19,7 +19,6 @@ from ledger.protocol.documents.record import (
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import (
     commitment_of,
-    float_bits,
     ranking_digest,
     reveal_of,
     sha256,
@@ -56,8 +55,7 @@ def bystander(run: Run) -> ClientId:
 
 def ranked_anew(judged: Judgement, words: tuple[int, ...], run: Run) -> Judgement:
     """Return a judgement over another ranking, with all that the contract derives from it."""
-    bits = judged.opening.threshold_bits
-    accepted, elected = sets_of(run.parameters, words, bits)
+    accepted, elected = sets_of(run.parameters, words)
     payloads = {c: sha256(run.payload(c)) for c in map(word_client, words)}
     leaves = update_leaves(words, accepted, payloads)
     opening = replace(
@@ -66,7 +64,7 @@ def ranked_anew(judged: Judgement, words: tuple[int, ...], run: Run) -> Judgemen
         ranking_digest=ranking_digest(words),
         reveal=reveal_of(payloads, payloads),
     )
-    return replace(judged, ranking=Ranking(words, bits, accepted, elected), opening=opening)
+    return replace(judged, ranking=Ranking(words, accepted, elected), opening=opening)
 
 
 def wrong_model(judged: Judgement, _run: Run) -> Judgement:
@@ -100,12 +98,6 @@ def other(name: str) -> Callable[[Judgement, Run], Judgement]:
     """Return the departure that binds another value under this name of the opening."""
     changed: dict[str, Any] = {name: sha256(b"another")}
     return lambda judged, _run: replace(judged, opening=replace(judged.opening, **changed))
-
-
-def wrong_threshold(judged: Judgement, run: Run) -> Judgement:
-    bits = float_bits(1e6)
-    changed = replace(judged, opening=replace(judged.opening, threshold_bits=bits))
-    return ranked_anew(changed, judged.ranking.words, run)
 
 
 def swapped_trainer(participants: Participants, run: Run) -> Participants:

@@ -112,9 +112,10 @@ class RevmHistory(RevmChain):
         head = self.head()
         self._sent.append((head.number, to, data, gas))
         self._hashes.append(encoding.keccak256(head.hash + data))
+        nonce = self._evm.basic(self.sender).nonce
         receipt = super().send(to, data, gas, value=value)
         own = receipt.transaction_hash
-        sent = Transaction(own, self.sender, to, data, receipt.block_number)
+        sent = Transaction(own, self.sender, to, data, receipt.block_number, nonce)
         self._mined[own] = (sent, receipt)
         return receipt
 

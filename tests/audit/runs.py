@@ -49,6 +49,7 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
+from ledger.protocol.rules.direction import window_start
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
@@ -245,8 +246,9 @@ class OpenRun:
 
     def travel(self) -> NDArray[np.float32] | None:
         """Return the way of the model to the open round, None where the rules have none."""
-        rule = self.parameters.direction_weight
-        return None if rule is None else self.began[rule.window_start(self.round)] - self.model
+        if not self.parameters.compares_directions:
+            return None
+        return self.began[window_start(self.round)] - self.model
 
     def update(self, client: ClientId) -> NDArray[np.float32]:
         rng = np.random.default_rng([self.round, client])

@@ -24,7 +24,6 @@ from ledger.audit.checks.completeness import (
     UPDATE_MALFORMED,
     UPDATE_USABLE,
 )
-from ledger.audit.checks.deployment_parameters import SCORES_UNCHECKED
 from ledger.audit.checks.distances import (
     CLAIM_NOT_SIGNED,
     FALSE_SCORES,
@@ -42,7 +41,6 @@ from ledger.audit.checks.ranking import (
     RANKED_DIFFER,
     REVEAL_DIFFERS,
     SCORES_ROOT_DIFFERS,
-    THRESHOLD_DIFFERS,
     UPDATES_ROOT_DIFFERS,
 )
 from ledger.audit.checks.sampling import NOT_SAMPLED
@@ -63,8 +61,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Participants
 
 Who = Callable[[Run], ClientId | None]
-DIRECTION = {"strategy": 3, "scoring": "median", "distance": "direction", "threshold": "direction"}
-SPREAD = {"strategy": 3, "threshold": "spread"}
+DIRECTION = {"strategy": 3}
 
 
 def nobody(_run: Run) -> None:
@@ -166,9 +163,6 @@ CASES = {
     "true scores refused as one of two": refused(RefusalReason.TWO_VECTORS),
     "a trainer that the seed did not sample": Case(
         Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, dev.bystander
-    ),
-    "another threshold": Case(
-        Deviation(judgement=dev.wrong_threshold), RANKING, THRESHOLD_DIFFERS, settings=SPREAD
     ),
     "another updates root": Case(
         Deviation(judgement=dev.other("updates_root")), RANKING, UPDATES_ROOT_DIFFERS
@@ -417,20 +411,3 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
     contradiction = report.step(AuditStep.MODEL).contradiction
     assert contradiction is not None, readable(report)
     assert contradiction.fact == MODEL_NOT_FINITE
-
-
-def test_false_scores_are_named_even_if_members_do_not_check(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, scores_checked=False))
-    with run.chain:
-        run.play()
-        clean = audit(run.ledger, run.blobs)
-        liar = dev.first_member(run)
-        run.play(Deviation(vectors=dev.scaled(2.0)))
-        report = audit(run.ledger, run.blobs)
-    assert clean.outcome is AuditOutcome.PASSED, readable(clean)
-    remark = one(clean, SCORES_UNCHECKED)
-    assert (remark.round, remark.clients) == (None, ())
-    assert any("the run: scores unchecked" in line for line in readable(clean))
-    contradiction = report.step(AuditStep.DISTANCES).contradiction
-    assert contradiction is not None, readable(report)
-    assert contradiction.clients[:1] == (liar,)

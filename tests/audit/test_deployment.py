@@ -18,7 +18,7 @@ from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
 from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.types import AcceptanceForm, Beacon, Digest, Election, RegisteredClient
+from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import INITIAL, PARAMETERS, document_of
@@ -47,7 +47,6 @@ def created(chain: EmbeddedChain, deployment: Deployment) -> LedgerWriter:
         ("replies", 4),
         ("trainers", 6),
         ("beacon", Beacon.BLOCK),
-        ("election", Election.LOT),
         ("model", Digest(bytes(32))),
     ],
 )

@@ -1,4 +1,4 @@
-"""Runs whose references follow the travel: what an audit makes of true, false and missing parts."""
+"""Runs whose distances follow the travel: what an audit makes of true, false and missing parts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients
-from ledger.protocol.rules import registry
+from ledger.protocol.rules import direction
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.protocol.types import RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
@@ -39,35 +38,25 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
     from tests.audit.runs import Payloads, Vectors
 
-SHORT = ReferenceRule(
-    "short", DirectionWeight(window=2, slope=150.0, cap=3.0), "direction", "on a way"
-)
-"""With a window that a run of five rounds goes beyond."""
-RULES = {
-    "distance": "direction",
-    "reference": "short",
-    "scoring": "median",
-    "strategy": 3,
-    "threshold": "direction",
-}
+SHORT = 2
+"""A window that a run of five rounds goes beyond."""
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
-    found = Run.on_revm(tmp_path, replace(PARAMETERS, **RULES))  # type: ignore[arg-type]
+    monkeypatch.setattr(direction, "WINDOW", SHORT)
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with found.chain:
         yield found
 
 
-def by_own_updates(vectors: Vectors, run: Run) -> Vectors:
-    """Let one member hold the others against its own update alone, as if there were no travel."""
+def as_in_round_one(vectors: Vectors, run: Run) -> Vectors:
+    """Let one member score as if there were no travel."""
     liar = min(run.participants.members)
-    own = replace(run.inputs, parameters=replace(run.parameters, reference="own"))
-    clients = usable_clients(run.inputs, run.evidence)
-    vector = score_updates(own, run.evidence, clients, liar)
+    first = replace(run.inputs, round=1)
+    vector = score_updates(first, run.evidence, usable_clients(run.inputs, run.evidence), liar)
     assert vector is not None
-    return vectors | {liar: vector}
+    return vectors | {liar: replace(vector, round=run.round)}
 
 
 def zeros_score(vectors: Vectors, run: Run) -> Vectors:
@@ -100,7 +89,7 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run)
     run.play()
     run.play(Deviation(payloads=first_sends_zeros))
     run.abandon()
-    run.play(Deviation(vectors=by_own_updates))
+    run.play(Deviation(vectors=as_in_round_one))
     run.play()
     compiled, plain = (
         audit(run.ledger, run.blobs, AuditOptions(distances=distances))
@@ -121,7 +110,7 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run)
 def test_a_counted_false_distance_along_the_displacement_is_a_contradiction(run: Run) -> None:
     run.play()
     liar = min(run.participants.members)
-    run.play(Deviation(vectors=by_own_updates, record=dev.lies_count))
+    run.play(Deviation(vectors=as_in_round_one, record=dev.lies_count))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
     contradiction = report.step(AuditStep.DISTANCES).contradiction
@@ -160,7 +149,7 @@ def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None
 
 def test_without_the_models_a_refused_false_distance_is_unproven(run: Run) -> None:
     run.play()
-    run.play(Deviation(vectors=by_own_updates))
+    run.play(Deviation(vectors=as_in_round_one))
     assert audit(run.ledger, run.blobs).outcome is AuditOutcome.PASSED
     report = without(run, run.document.initial_model)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
@@ -179,12 +168,8 @@ def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Ru
         assert len(found) == proven, readable(report)
 
 
-def test_an_invalid_first_model_leaves_no_displacement_to_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
-    parameters = replace(PARAMETERS, **RULES)  # type: ignore[arg-type]
-    run = Run.on_revm(tmp_path, parameters, b"no model")
+def test_an_invalid_first_model_leaves_no_displacement_to_check(tmp_path: Path) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3), b"no model")
     with run.chain:
         run.play()
         run.play()

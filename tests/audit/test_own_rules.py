@@ -1,4 +1,4 @@
-"""The audit of a run with a distance and a scoring of its owner's own."""
+"""The audit of a run with a distance of its owner's own."""
 
 from __future__ import annotations
 
@@ -31,9 +31,6 @@ import numpy as np
 
 def far(update, references):
     return np.abs(references - update).sum(axis=1)
-
-def most(values):
-    return float(values.max())
 """
 UNKNOWN = StepOutcome.NOT_CHECKABLE
 
@@ -68,8 +65,7 @@ def played(folder: Path, *settings: str) -> OwnRun:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> OwnRun:
-    distance, scoring = "protocol.distance={rule}:far", "protocol.scoring={rule}:most"
-    return played(tmp_path_factory.mktemp("own"), distance, scoring, "protocol.strategy=3")
+    return played(tmp_path_factory.mktemp("own"), "protocol.distance={rule}:far")
 
 
 def unchecked(report: AuditReport) -> set[AuditStep]:
@@ -87,16 +83,10 @@ def test_with_the_file_every_step_passes(own: OwnRun, processes: int) -> None:
 def test_without_the_file_its_steps_are_not_checkable(own: OwnRun) -> None:
     report = own.audited()
     assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    assert unchecked(report) == {AuditStep.DISTANCES}
     step = next(step for step in report.steps if step.number is AuditStep.DISTANCES)
     assert {str(missing.need) for missing in step.missing} == {"own rule"}
     assert "rule.py:far (sha256 " in step.missing[0].sentence
-
-
-def test_an_own_distance_leaves_only_its_own_step_open(tmp_path: Path) -> None:
-    own = played(tmp_path, "protocol.distance={rule}:far")
-    assert unchecked(own.audited()) == {AuditStep.DISTANCES}
-    assert own.audited(own.rule).outcome is AuditOutcome.PASSED
 
 
 def test_another_file_is_refused_with_both_digests(own: OwnRun, tmp_path: Path) -> None:
@@ -155,7 +145,7 @@ def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path:
     assert run_audit(trusting, lambda _: None).outcome is AuditOutcome.PASSED
     report = run_audit(replace(task, rules=(str(plain),)), lambda _: None)
     assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    assert unchecked(report) == {AuditStep.DISTANCES}
     missing = next(step.missing for step in report.steps if step.missing)
     assert "name your own copy with --rules FILE" in missing[0].sentence
 
@@ -170,8 +160,7 @@ def test_no_rule_is_taken_for_a_run_without_own_ones(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("forked_children")
 def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
-    settings = ("protocol.distance={rule}:far", "protocol.scoring={rule}:most")
-    spread = played(tmp_path, *settings, "protocol.strategy=3", "machine.workers=2")
+    spread = played(tmp_path, "protocol.distance={rule}:far", "machine.workers=2")
     assert spread.audited(spread.rule).outcome is AuditOutcome.PASSED
     assert chosen(spread) == chosen(own)
 
@@ -189,9 +178,7 @@ def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:
 def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
     own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
     try:
-        named = settings_of(
-            f"protocol.distance={own.rule}:far", f"protocol.scoring={own.rule}:most"
-        )
+        named = settings_of(f"protocol.distance={own.rule}:far")
         refused = refusal("run", "--home", own.home, "--resume", *named)
     finally:
         own.rule.write_text(RULE, "utf-8")

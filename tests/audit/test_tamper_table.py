@@ -356,7 +356,7 @@ def test_a_changed_field_of_the_manifest(closed: ClosedRun, name: str) -> None:
 
 def test_the_manifest_s_other_fields_are_its_folder_s(closed: ClosedRun) -> None:
     """Whoever reads a run folder checks them: `read_run_manifest`."""
-    others = {"format", "run", "configuration"}
+    others = {"version", "run", "configuration"}
     assert {field.name for field in fields(closed.run.manifest)} == set(MANIFEST) | others
 
 

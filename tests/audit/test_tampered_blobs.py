@@ -23,6 +23,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
+from ledger.protocol.types import RefusalReason
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
@@ -205,8 +206,7 @@ def test_without_the_members_payload_its_distances_are_not_called_false(tmp_path
 
 def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Path) -> None:
     """One distance of direction depends on all updates, by their median length."""
-    settings = {"strategy": 3, "scoring": "median", "distance": "direction"}
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, threshold="direction", **settings))  # type: ignore[arg-type]
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, run.outcome().accepted[-1]): None}
@@ -233,20 +233,27 @@ def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path)
 def test_a_missing_vector_leaves_what_follows_from_it_open(honest: Run) -> None:
     vector = kinds(honest)[BlobKind.VECTOR][0]
     report = with_blob(honest, vector, None)
-    assert lacking(report) == {
-        AuditStep.BLOBS,
-        AuditStep.DISTANCES,
-        AuditStep.MEANS,
-        AuditStep.RANKING,
-    }
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MEANS}
 
 
 def test_a_missing_refused_vector_leaves_only_its_refusal_open(honest: Run) -> None:
-    alone, *pair = refused_vectors(honest)
+    [alone] = kinds(honest)["refused score vector"]
     report = with_blob(honest, alone, None)
     assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES}, readable(report)
-    for digest in pair:  # two signatures prove what the two vectors need not
-        assert lacking(with_blob(honest, digest, None)) == {AuditStep.BLOBS}
+
+
+@pytest.mark.parametrize("data", [None, b"another"])
+def test_no_audit_reads_the_two_vectors_of_one_member(honest: Run, data: bytes | None) -> None:
+    truth = audit(honest.ledger, honest.blobs)
+    records = [decode_record(honest.blobs.get(one)) for one in kinds(honest)[BlobKind.RECORD]]
+    refused = [entry for record in records for entry in record.refused]
+    pair = [entry for entry in refused if entry.reason is RefusalReason.TWO_VECTORS]
+    changed = {entry.signed.scores.digest: data for entry in pair}
+    assert len(changed) == 2
+    report = audit(honest.ledger, ChangedBlobs(honest.blobs, changed))
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    assert report.findings == truth.findings
+    assert report.counts == truth.counts
 
 
 def test_a_missing_malformed_payload_leaves_only_its_dropout_open(honest: Run) -> None:
@@ -291,13 +298,6 @@ def test_a_later_model_of_another_size_is_named(tmp_path: Path) -> None:
         report = audit(run.ledger, run.blobs)
     assert failing(report) == {AuditStep.MODEL}, readable(report)
     assert report.step(AuditStep.MODEL).contradictions == 2
-
-
-def refused_vectors(run: Run) -> list[Digest]:
-    """Return the vector that is refused as false, and the two of one member."""
-    found = kinds(run)["refused score vector"]
-    assert len(found) == 3
-    return found
 
 
 def payload_of(run: Run, round_number: int, client: ClientId) -> Digest:

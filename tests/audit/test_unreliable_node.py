@@ -362,10 +362,11 @@ def test_each_unserved_call_leaves_something_open(branches: Branches, call: str)
     assert "the node says: it takes too long" in str(readable(report))
 
 
-def test_transactions_that_the_node_has_dropped_leave_only_signatures_open(
+def test_transactions_that_the_node_has_dropped_leave_creation_and_signatures_open(
     branches: Branches,
 ) -> None:
     report = branches.audited(branches.node(lost=1.0))
     open_steps = {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
-    assert (report.outcome, open_steps) == (AuditOutcome.INCOMPLETE, {AuditStep.CERTIFICATES})
+    expected = {AuditStep.DEPLOYMENT, AuditStep.CERTIFICATES}
+    assert (report.outcome, open_steps) == (AuditOutcome.INCOMPLETE, expected)
     assert "the node has no transaction of this hash" in str(readable(report))

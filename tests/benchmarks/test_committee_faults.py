@@ -10,9 +10,8 @@ import pytest
 from benchmarks.committee_faults import (
     COLUMNS,
     MAJORITY,
-    ROWS,
+    MISDEEDS,
     Misdeed,
-    Rules,
     Trials,
     table,
 )
@@ -29,12 +28,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "committee-faults.md"
 COLLUDING, FAVOURING = MemberFault.COLLUDING, MemberFault.FAVOURING
-CHOSEN = (
-    (Misdeed(FAVOURING, 1), True),
-    (Misdeed(COLLUDING, 1), False),
-    (Misdeed(COLLUDING, MAJORITY), True),
-    (Misdeed(COLLUDING, MAJORITY), False),
-)
+CHOSEN = (Misdeed(FAVOURING, 1), Misdeed(COLLUDING, MAJORITY))
 """What is played in every test run; `make faults` plays all."""
 
 
@@ -52,66 +46,36 @@ def lines_of_page() -> list[list[str]]:
     lines = PAGE.read_text("utf-8").splitlines()
     start = next(n for n, line in enumerate(lines) if cells_of(line) == list(COLUMNS))
     rows = [cells_of(line) for line in lines[start + 2 :] if line.startswith("| ")]
-    return rows[: len(ROWS)]
-
-
-def numbers(cell: str) -> list[float]:
-    return [float(part) for part in cell.split(" / ")]
+    return rows[: len(MISDEEDS)]
 
 
 def test_the_page_has_each_fault_alone_and_as_a_majority() -> None:
-    expected = [
-        [misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no"]
-        for misdeed, checked in ROWS
-    ]
-    assert [row[:3] for row in lines_of_page()] == expected
-    alone = {misdeed.fault for misdeed, _ in ROWS if misdeed.seats == 1}
+    expected = [[misdeed.name, f"{misdeed.seats} of 5"] for misdeed in MISDEEDS]
+    assert [row[:2] for row in lines_of_page()] == expected
+    alone = {misdeed.fault for misdeed in MISDEEDS if misdeed.seats == 1}
     assert alone == set(MemberFault)
 
 
 def test_the_page_says_what_is_played(trials: Trials) -> None:
-    played = ROWS if times(0, 1) else CHOSEN
-    found = {tuple(row[:3]): row for row in lines_of_page()}
+    played = MISDEEDS if times(0, 1) else CHOSEN
+    found = {tuple(row[:2]): row for row in lines_of_page()}
     for line in list(table(trials, played))[2:]:
         print(line)  # noqa: T201 - shown by pytest -s
         cells = cells_of(line)
-        told = found[tuple(cells[:3])]
+        told = found[tuple(cells[:2])]
         assert cells[:-1] == told[:-1]
         # Training repeats its bits on one kind of processor; distances are told to one digit.
-        assert numbers(cells[-1]) == pytest.approx(numbers(told[-1]), abs=0.11)
+        assert float(cells[-1]) == pytest.approx(float(told[-1]), abs=0.11)
 
 
-@pytest.mark.parametrize("scoring", ["mean", "median"])
 def test_checked_scores_stop_favouring_and_abandoned_rounds_change_nothing(
-    trials: Trials, scoring: str
+    trials: Trials,
 ) -> None:
-    rules = Rules(scoring, checked=True)
-    one = trials.outcome(rules, Misdeed(FAVOURING, 1))
+    one = trials.outcome(Misdeed(FAVOURING, 1))
     assert (one.counted, one.refused, one.report.outcome) == (4, 1, AuditOutcome.PASSED)
     assert one.named() == one.faulty
     assert one.kinds() == [FALSE_SCORES.code]
-    three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
+    three = trials.outcome(Misdeed(COLLUDING, MAJORITY))
     assert not three.row.decided
     assert three.model.tobytes() == three.first.tobytes()
     assert three.report.outcome is AuditOutcome.PASSED
-
-
-@pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
-def test_unchecked_a_colluder_decides_the_mean_and_is_named(
-    trials: Trials, scoring: str, falls: bool
-) -> None:
-    rules = Rules(scoring, checked=False)
-    one = trials.outcome(rules, Misdeed(COLLUDING, 1))
-    assert (one.counted, one.refused) == (5, 0)
-    assert (one.row.malicious_accepted == 2) == falls
-    assert (one.distance(trials.honest(rules)) > 0.1) == falls
-    assert one.report.outcome is AuditOutcome.FAILED
-    assert one.named() == one.faulty
-
-
-def test_unchecked_a_colluding_majority_decides_a_median_too(trials: Trials) -> None:
-    rules = Rules("median", checked=False)
-    assert trials.honest(rules).row.malicious_accepted == 0
-    three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
-    assert three.row.malicious_accepted == 2
-    assert three.report.outcome is AuditOutcome.FAILED

@@ -27,7 +27,7 @@ def scheduled_head(player: Player, *settings: str) -> bytes:
     [
         (),
         FIVE_MEMBERS,
-        ("protocol.strategy=3", "protocol.distance=direction", "protocol.scoring=median"),
+        ("protocol.strategy=3",),
         (*FIVE_MEMBERS, "malice.members.silent=1", "malice.members.wrong-proposal=2"),
         (*FIVE_MEMBERS, "malice.members.false-scores=3", "malice.trainers.not-finite=1"),
         (*FIVE_MEMBERS, "malice.trainers.silent=1", "malice.trainers.wrong-length=1"),

@@ -37,11 +37,6 @@ def city_block(update: Any, references: Any) -> Any:
     return abs(references - update).sum(axis=1)
 
 
-def largest(values: Any) -> float:
-    """Return the distance from the member that is farthest."""
-    return float(values.max())
-
-
 def plain_mean(updates: Any) -> Any:
     """Return the unweighted mean."""
     return updates.mean(axis=0)

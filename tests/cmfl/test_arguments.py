@@ -262,15 +262,11 @@ def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -
     [
         (cmfl.rules.squared, ("x", [[1.0]])),
         (cmfl.rules.squared, (None, [[1.0]])),
-        (cmfl.rules.distances, (5, [[1.0]], [[1.0]])),
-        (cmfl.rules.per_tensor, ([[1.0]], [[1.0]], 5)),
+        (cmfl.rules.direction, ([[1.0]], [[1.0]], 5)),
         (cmfl.rules.mean, ("x",)),
-        (cmfl.rules.median, (None,)),
         (cmfl.rules.nearest, ("x", 1)),
         (cmfl.rules.nearest, ([1.0, 2.0], "x")),
         (cmfl.rules.within, ([1.0, 2.0], "x")),
-        (cmfl.rules.spread, (5,)),
-        (cmfl.rules.spread, ([[1.0]], 5)),
         (cmfl.aggregators.median, ("x",)),
         (cmfl.aggregators.median, (None,)),
         (cmfl.aggregators.krum, ([[1.0]], "x")),
@@ -284,6 +280,7 @@ def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -
         (_called(cmfl.rules.accept, strategy="x"), ([[1.0]], [[1.0]])),
         (_called(cmfl.rules.accept, accepted="x", strategy=1), ([[1.0]], [[1.0]])),
         (_called(cmfl.rules.accept, distance=[]), ([[1.0]], [[1.0]])),
+        (_called(cmfl.rules.accept, distance=[], strategy=1), ([[1.0]], [[1.0]])),
     ],
 )
 def test_what_is_no_array_or_number_is_a_value_error(

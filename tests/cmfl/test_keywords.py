@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.configuration.schema import REMOVED
 from cmfl.inputs.keywords import apply_keywords, full_name
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
@@ -49,7 +50,7 @@ def test_a_name_of_several_settings_is_refused_with_all_of_them() -> None:
 
 
 def test_values_become_those_of_toml_and_none_takes_back() -> None:
-    values: dict[str, Any] = {"protocol": {"threshold": "spread"}}
+    values: dict[str, Any] = {"protocol": {"quorum": "bft"}}
     apply_keywords(
         values,
         {
@@ -58,7 +59,7 @@ def test_values_become_those_of_toml_and_none_takes_back() -> None:
             "beacon": Beacon.BLOCK,
             "data.path": Path("x"),
             "protocol": {"rounds": 4},
-            "threshold": None,
+            "quorum": None,
             "malice.members": {"silent": np.int32(1)},
         },
     )
@@ -69,6 +70,15 @@ def test_values_become_those_of_toml_and_none_takes_back() -> None:
         "data": {"path": "x"},
     }
     assert type(values["seed"]) is int
+
+
+@pytest.mark.parametrize("removed", REMOVED)
+def test_a_removed_setting_names_its_successor(removed: str) -> None:
+    section, _, key = removed.partition(".")
+    ways: list[dict[str, object]] = [{key: "x"}, {removed: "x"}, {section: {key: "x"}}]
+    for keywords in ways:
+        with pytest.raises(ConfigurationError, match=f"^{removed}: removed in protocol 3; "):
+            apply_keywords({}, keywords)
 
 
 def test_a_section_takes_a_table_alone() -> None:

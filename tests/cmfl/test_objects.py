@@ -11,7 +11,7 @@ import pytest
 
 import cmfl
 from tests.cmfl.conftest import FACE
-from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_mean, three_classes
+from tests.cmfl.own_parts import Net, city_block, plain_mean, reversed_mean, three_classes
 from tests.processes import Forks
 
 pytestmark = FACE
@@ -82,8 +82,8 @@ def test_a_run_takes_model_data_and_attack_as_objects(tmp_path: Path, data: cmfl
     assert wider.settings["model.options.width"] == 9
 
 
-def test_a_run_takes_rules_as_objects_and_its_audit_needs_them(tmp_path: Path) -> None:
-    run = cmfl.run("smoke", home=tmp_path / "h", rounds=2, distance=city_block, scoring=largest)
+def test_a_run_takes_a_distance_as_an_object_and_its_audit_needs_it(tmp_path: Path) -> None:
+    run = cmfl.run("smoke", home=tmp_path / "h", rounds=2, distance=city_block)
     assert cmfl.audit(run).passed
     # Of a home that somebody sent, no code is run.
     opened = cmfl.open(tmp_path / "h")
@@ -163,7 +163,7 @@ def test_data_are_checked_when_they_are_made() -> None:
 
 def test_a_comparison_takes_objects_and_references(data: cmfl.Data) -> None:
     here = _OWN_PARTS
-    mine = {"name": "mine", "strategy": 3, "distance": city_block, "scoring": f"{here}:largest"}
+    mine = {"name": "mine", "strategy": 2, "distance": f"{here}:city_block"}
     compared = cmfl.compare(
         ["fedavg", plain_mean, f"{here}:plain_mean", mine],
         attacks=[reversed_mean, f"{here}:reversed_mean"],
@@ -192,7 +192,6 @@ def test_a_sweep_takes_objects_as_values_and_attack() -> None:
         "smoke",
         over={"distance": [city_block, "squared"]},
         attack=reversed_mean,
-        scoring=largest,
         malicious_rate=0.2,
         seeds=[1],
         rounds=1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,43 +18,57 @@ MEMBERS = RNG.normal(1.0, 0.1, size=(4, 8))
 UPDATES = np.vstack([HONEST, -HONEST[:2]])
 
 
+def city_block(update: Any, references: Any) -> Any:
+    """Return the sum of absolute differences from each reference."""
+    return np.abs(references - update).sum(axis=1)
+
+
 def test_distances_have_a_row_for_each_member() -> None:
     table = cmfl.rules.squared([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]])
     assert table.tolist() == [[0.0, 25.0]]
-    assert cmfl.rules.l2([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist() == [[0.0, 5.0]]
-    tensors = cmfl.rules.per_tensor([[3.0, 4.0, 2.0]], [[0.0, 0.0, 0.0]], [(2,), (1, 1)])
-    assert tensors.tolist() == [[7.0]]
 
 
-def test_directions_are_compared_and_long_updates_punished() -> None:
-    table = cmfl.rules.direction([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], [[1.0, 0.0]])
-    assert table.tolist() == [[0.0, 2.0, 4.0]]
-    long = cmfl.rules.direction([[0.0, 4.0], [1.0, 0.0]], [[1.0, 0.0]])
-    assert long.tolist() == [[8.0, 0.0]]  # 2, times (4 / 2)² for four times the median length
+def test_directions_are_compared_with_those_of_all_other_updates() -> None:
+    # Each of the two has the other and the member as peers: medians of two numbers.
+    across = cmfl.rules.direction([[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]])
+    assert across.tolist() == [1.0, 2.0]
+    with_zeros = cmfl.rules.direction([[0.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]])
+    assert with_zeros[0] == 4.0
+
+
+def test_a_travel_moves_strategy_3_towards_it() -> None:
+    without = cmfl.rules.direction(UPDATES, MEMBERS)
+    along = cmfl.rules.direction(UPDATES, MEMBERS, travel=np.ones(8))
+    assert (along[:6] < without[:6] + 0.1).all()
+    assert (along[6:] > 3).all()
 
 
 def test_a_committee_refuses_reversed_updates() -> None:
     accepted = cmfl.rules.accept(UPDATES, MEMBERS)
     assert sorted(accepted.tolist()) == [0, 1, 2, 3, 4, 5]
-    nearest = cmfl.rules.accept(UPDATES, MEMBERS, strategy=1, distance="squared", accepted=3)
-    scores = cmfl.rules.median(cmfl.rules.squared(UPDATES, MEMBERS))
+    nearest = cmfl.rules.accept(UPDATES, MEMBERS, strategy=1, accepted=3)
+    scores = cmfl.rules.mean(cmfl.rules.squared(UPDATES, MEMBERS))
     assert nearest.tolist() == np.argsort(scores)[:3].tolist()
     far = cmfl.rules.accept(UPDATES, MEMBERS, strategy=2, accepted=2)
     assert sorted(far.tolist()) == [6, 7]
 
 
+def test_your_own_distance_ranks_in_strategies_1_and_2() -> None:
+    near = cmfl.rules.accept(UPDATES, MEMBERS, strategy=1, distance=city_block, accepted=3)
+    means = [np.abs(MEMBERS - update).sum(axis=1).mean() for update in UPDATES]
+    assert near.tolist() == np.argsort(means)[:3].tolist()
+    far = cmfl.rules.accept(UPDATES, MEMBERS, strategy=2, distance=city_block, accepted=2)
+    assert sorted(far.tolist()) == [6, 7]
+
+
 def test_the_steps_of_a_committee_are_there_one_by_one() -> None:
-    scores = cmfl.rules.mean(cmfl.rules.squared(UPDATES, MEMBERS))
-    limit = cmfl.rules.spread(cmfl.rules.between_members("squared", MEMBERS))
-    within = cmfl.rules.within(scores, limit)
-    assert (
-        within.tolist()
-        == cmfl.rules.accept(UPDATES, MEMBERS, distance="squared", scoring="mean").tolist()
-    )
-    assert set(within.tolist()) == {place for place, s in enumerate(scores) if s <= limit}
+    scores = cmfl.rules.direction(UPDATES, MEMBERS)
+    within = cmfl.rules.within(scores)
+    assert within.tolist() == cmfl.rules.accept(UPDATES, MEMBERS).tolist()
+    assert set(within.tolist()) == {place for place, s in enumerate(scores) if s < 2}
+    assert cmfl.rules.within([2.0, 3.0, 2.5], accepted=2).tolist() == [0, 2]
     assert cmfl.rules.nearest([3.0, 1.0, 1.0], 2).tolist() == [1, 2]
     assert cmfl.rules.farthest([3.0, 1.0, 2.0], 2).tolist() == [2, 0]
-    assert cmfl.rules.right_angle() == np.nextafter(2.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +78,25 @@ def test_the_steps_of_a_committee_are_there_one_by_one() -> None:
         (lambda: cmfl.rules.squared([1.0], [[1.0]]), "updates: must be a matrix"),
         (lambda: cmfl.rules.squared([[1.0], [1.0, 2.0]], [[1.0]]), "updates: the vectors differ"),
         (lambda: cmfl.rules.squared([[np.nan]], [[1.0]]), "updates: a number is not finite"),
-        (lambda: cmfl.rules.distances("cosine", [[1.0]], [[1.0]]), "unknown distance 'cosine'"),
-        (lambda: cmfl.rules.per_tensor([[1.0]], [[1.0]], [(2,)]), "the tensors have 2 numbers"),
+        (lambda: cmfl.rules.direction([[1.0]], [[1.0]], [1.0, 2.0]), "travel: has 2 numbers"),
         (lambda: cmfl.rules.nearest([1.0], 2), "accepted = 2: must be 1 to 1"),
         (lambda: cmfl.rules.nearest([-1.0], 1), "scores: each must be finite"),
         (lambda: cmfl.rules.nearest([[1.0]], 1), "scores: must be one number"),
-        (lambda: cmfl.rules.within([1.0], -1.0), "threshold = -1.0: must be finite"),
-        (lambda: cmfl.rules.spread([]), "member_distances: each member needs another"),
-        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=4), "unknown strategy 4"),
-        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], scoring="x"), "unknown scoring 'x'"),
-        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], threshold="x"), "unknown threshold 'x'"),
+        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=4), "strategy = 4: must be 1, 2"),
+        (
+            lambda: cmfl.rules.accept([[1.0]], [[1.0]], distance=city_block),
+            "strategies 1 and 2 only",
+        ),
+        (
+            lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=1, distance="cosine"),
+            "distance = 'cosine': must be 'squared'",
+        ),
+        (
+            lambda: cmfl.rules.accept(
+                [[1.0]], [[1.0]], strategy=1, distance=lambda _update, references: -references[0]
+            ),
+            "distances: each must be finite",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(call: Callable[[], object], sentence: str) -> None:

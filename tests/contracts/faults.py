@@ -7,6 +7,7 @@ Here: commitments, reports, ends of rounds, and what comes after a ban. Wrong de
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
@@ -15,7 +16,7 @@ from ledger.protocol.ledger_state import EquivocationReport, StatementKind
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase
 from tests.contracts import support
-from tests.contracts.twins import digest_of
+from tests.contracts.twins import Twins, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.ledger_state import SignedStatement
     from ledger.protocol.types import SignedCommitment
-    from tests.contracts.twins import Outcome, Proposal, Twins
+    from tests.contracts.twins import Outcome, Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,16 +342,32 @@ OTHER_FAULTS = (
     ),
 )
 
-RELAYED_FAULTS = tuple(
-    Fault(f"{sentence} through a contract", errors.NotSentByAccountError, act)
-    for sentence, act in (
-        ("clients", lambda t: t.relayed(lambda r: r.register((1 << 64 | 1,), NO_DIGEST))),
-        ("a commitment", lambda t: t.relayed(_committing(_honest_commitment))),
-        ("a decision", lambda t: t.relayed(lambda r: r.decide(honest(r)))),
-        ("an end", lambda t: t.relayed(lambda r: r.abandon(r.state.round))),
-        ("a report", lambda t: t.relayed(_honest_report)),
-    )
+EACH_TRANSACTION: tuple[tuple[str, Callable[[Twins], Outcome]], ...] = (
+    ("clients", lambda t: t.register((1 << 64 | 1,), NO_DIGEST)),
+    ("a commitment", _committing(_honest_commitment)),
+    ("a decision", lambda t: t.decide(honest(t))),
+    ("an end", lambda t: t.abandon(t.state.round)),
+    ("a report", _honest_report),
 )
+
+RELAYED_FAULTS = tuple(
+    Fault(
+        f"{sentence} through a contract",
+        errors.NotSentByAccountError,
+        partial(Twins.relayed, act=act),
+    )
+    for sentence, act in EACH_TRANSACTION
+)
+
+DELEGATED_FAULTS = tuple(
+    Fault(
+        f"{sentence} from a delegated account",
+        errors.DelegatedAccountError,
+        partial(Twins.delegated, act=act),
+    )
+    for sentence, act in EACH_TRANSACTION
+)
+"""These need an embedded chain."""
 
 FAULTS = COMMITMENT_FAULTS + REPORT_FAULTS + OTHER_FAULTS + RELAYED_FAULTS
 

@@ -11,7 +11,6 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import (
     NO_DIGEST,
-    AcceptanceForm,
     ClientId,
     Commitment,
     Digest,
@@ -90,14 +89,9 @@ def ranking_of(clients: Iterable[ClientId], distances: Iterable[float] = ()) -> 
     return rank(zip(order, given, strict=True))
 
 
-def decision_of(
-    twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None = None
-) -> ledger_state.SubmittedDecision:
-    """Return what a committee decides from a ranking; strategy III has the threshold 2.0."""
+def decision_of(twins: Twins, ranking: tuple[int, ...]) -> ledger_state.SubmittedDecision:
+    """Return what a committee decides from a ranking."""
     state = twins.state
-    if threshold_bits is None:
-        certified = state.deployment.form is AcceptanceForm.WITHIN_THRESHOLD
-        threshold_bits = encoding.float_bits(2.0) if certified else 0
     return ledger_state.SubmittedDecision(
         committee=state.committee,
         ranking=ranking,
@@ -105,7 +99,6 @@ def decision_of(
         model=digest_of("model", state.round),
         updates_root=digest_of("updates", state.round),
         scores_root=digest_of("scores", state.round),
-        threshold_bits=threshold_bits,
         reveal=digest_of("reveal", state.round),
         record=digest_of("record", state.round),
         incidents=digest_of("incidents", state.round),
@@ -119,7 +112,7 @@ def request(
     deployment, ranking = twins.state.deployment, decision.ranking
     chosen = NO_DIGEST
     if len(ranking) >= deployment.members:
-        sets = sets_of(deployment, ranking, decision.threshold_bits)
+        sets = sets_of(deployment, ranking)
         chosen = encoding.set_digest(sets[phase - 1])
     result = encoding.aggregation_result(decision.opening())
     number = twins.state.round
@@ -156,9 +149,9 @@ def able_view(twins: Twins, phase: Phase) -> int:
     return open_round(twins).first_view(phase)
 
 
-def proposal(twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None = None) -> Proposal:
+def proposal(twins: Twins, ranking: tuple[int, ...]) -> Proposal:
     """Return the honest decision on a ranking, with both certificates."""
-    return certified(twins, decision_of(twins, ranking, threshold_bits))
+    return certified(twins, decision_of(twins, ranking))
 
 
 def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposal:

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
+from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.ledger_state import LedgerStage, StatementKind
+from ledger.protocol.ledger_state import LedgerStage, StatementKind, registry_batches
 from ledger.protocol.types import ClientId, Commitment
-from tests.contracts import faults, support
-from tests.contracts.twins import Outcome, Shape, Twins
+from tests.chain.test_port_contract import ANVIL_KEY, anvil
+from tests.chain.web3_provider import transport_to
+from tests.contracts import faults, planting, support
+from tests.contracts.relay import DELEGATION, DelegatedLedger, RelayedLedger, delegation
+from tests.contracts.twins import Outcome, Shape, Twins, registry_of, signers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
@@ -239,3 +246,51 @@ def test_a_ban_after_the_end_belongs_to_the_last_round(chain: ChainWriter) -> No
         report = support.equivocation(twins, ClientId(client), round=said_in)
         assert isinstance(twins.report(report), tuple)
         assert twins.ledger.client(ClientId(client)).banned_in == 2
+
+
+@pytest.mark.parametrize("clients", [13, 225])
+def test_planted_flags_lock_no_client_out(embedded_chain: EmbeddedChain, clients: int) -> None:
+    # The deployer's own creation code leaves the same code, and says that all have committed.
+    shape = replace(SHAPE, clients=clients)
+    words = [encoding.registry_word(client) for client in registry_of(clients)]
+    registry, batches = registry_batches(words)
+    deployment = shape.deployment(registry)
+    flags = range(planting.FLAG_WORDS, planting.FLAG_WORDS + -(-clients // 224))
+    planted = dict.fromkeys(flags, 1 << 224 | (1 << 224) - 1)
+    creation = planting.planting_creation(embedded_chain, deployment, planted)
+    twins = Twins(embedded_chain, deployment, signers(clients), creation=creation)
+    assert embedded_chain.code(twins.ledger.address).startswith(abi.artifact().runtime)
+    for batch, rest in batches:
+        assert isinstance(twins.register(batch, rest), tuple)
+    twins.compare_clients()
+    active = support.active_of(twins.state)
+    assert taken(support.commit_all(twins, active)) == active
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+
+
+def test_votes_are_never_hidden_in_a_transaction_of_a_delegated_account(
+    embedded_chain: EmbeddedChain,
+) -> None:
+    # The account sends to itself: sender and origin are one, and its call data are not read.
+    twins = Twins.opened(embedded_chain, SHAPE)
+    call = CommitCall(1, (support.commitment(twins, support.trainers_of(twins.state)[0]),))
+    ledger = DelegatedLedger(embedded_chain, twins.ledger)
+    for to in (ledger.owner, ledger.address):
+        with pytest.raises(errors.DelegatedAccountError):
+            ledger.send_to(to, call, 2_000_000)
+    assert isinstance(twins.commit(call.round, call.signed), tuple)
+
+
+@pytest.mark.network
+def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> None:
+    for node in anvil(tmp_path):
+        assert isinstance(node, RpcChain)
+        twins = Twins.opened(node, SHAPE)
+        relay = RelayedLedger(node, twins.ledger).relay
+        assert relay is not None
+        raw = delegation(node.chain_id, ANVIL_KEY, node.next_nonce(), relay)
+        transport_to(node).ask("eth_sendRawTransaction", f"0x{raw.hex()}")
+        assert node.code(node.sender) == DELEGATION + to_canonical(relay)
+        batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
+        with pytest.raises(errors.DelegatedAccountError):
+            twins.ledger.commit_updates(1, batch)

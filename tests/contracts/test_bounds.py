@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nextafter
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.ledger_state import LedgerStage, registry_batches
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
@@ -67,15 +68,25 @@ def test_each_client_is_flagged_in_its_own_word(
 
 
 @pytest.mark.parametrize("form", AcceptanceForm)
-def test_the_largest_distance_and_the_largest_threshold_are_finite(
-    chain: ChainWriter, form: AcceptanceForm
-) -> None:
+def test_the_largest_distance_is_finite(chain: ChainWriter, form: AcceptanceForm) -> None:
     twins = Twins.opened(chain, Shape(form=form))
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
     ranking = support.ranking_of(trainers, [0.0, 5e-324, 1.0, 2.0, LARGEST, LARGEST])
-    threshold = encoding.float_bits(LARGEST) if form is AcceptanceForm.WITHIN_THRESHOLD else 0
-    assert isinstance(twins.decide(support.proposal(twins, ranking, threshold)), tuple)
+    assert isinstance(twins.decide(support.proposal(twins, ranking)), tuple)
+
+
+def test_strategy_three_accepts_up_to_the_number_below_two(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape(form=AcceptanceForm.BELOW_TWO))
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    below = nextafter(2.0, 0.0)
+    ranking = support.ranking_of(trainers, [0.0, below, below, below, 2.0, 2.0])
+    found = twins.decide(support.proposal(twins, ranking))
+    assert isinstance(found, tuple)
+    (event,) = found
+    assert isinstance(event, RoundDecided)
+    assert event.accepted == tuple(map(encoding.word_client, ranking[:4]))
 
 
 def test_a_client_in_a_ranking_is_identified_by_all_bits(chain: ChainWriter) -> None:

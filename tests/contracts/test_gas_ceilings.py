@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol import encoding
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import AcceptanceForm, ClientId, Election, Phase
+from ledger.protocol.types import AcceptanceForm, ClientId, Phase
 from tests.contracts import support
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
@@ -34,7 +33,7 @@ BATCH = 256
 
 CEILINGS = {
     "deployment": 4_500_000,
-    "register_clients": 6_600_000,
+    "register_clients": 6_800_000,
     "commit_updates": 4_300_000,
     "decide": 3_200_000,
     "abandon_round": 11_500_000,
@@ -65,11 +64,10 @@ def dearest_calls(chain: EmbeddedChain, clients: int) -> dict[str, int]:
         trainers=MAX_TRAINERS,
         members=MAX_MEMBERS,
         aggregation_ppm=1_000_000,
-        form=AcceptanceForm.WITHIN_THRESHOLD,
+        form=AcceptanceForm.BELOW_TWO,
         commit_blocks=60,
         deadline_blocks=120,
         replies=MAX_MEMBERS - 1,
-        election=Election.LOT,
     )
     # Gas is asked for, on py-evm; what is answered of so many clients is compared on revm.
     twins = Twins.opened(chain, shape, most_compared=0)
@@ -112,9 +110,9 @@ def batches(clients: list[ClientId]) -> list[list[ClientId]]:
 
 def certified_by_all(twins: Twins, trainers: Iterable[ClientId]) -> Proposal:
     """Return a decision on all trainers, all accepted, to which every other member replied."""
-    ranking = support.ranking_of(trainers)
-    far = encoding.float_bits(encoding.word_distance(ranking[-1]))
-    decision = support.decision_of(twins, ranking, far)
+    trainers = list(trainers)
+    distances = [1 + place / len(trainers) for place in range(len(trainers))]
+    decision = support.decision_of(twins, support.ranking_of(trainers, distances))
     votes = (support.request(twins, decision, phase, 0) for phase in Phase)
     first, second = (support.certificate(twins, vote) for vote in votes)
     assert len(first.replies) == len(second.replies) == MAX_MEMBERS - 1

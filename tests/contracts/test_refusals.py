@@ -21,6 +21,7 @@ from tests.support.keys import mirrored
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.errors import ProtocolRefusal
     from tests.contracts.faults import Fault
@@ -191,8 +192,18 @@ def test_actions_forbidden_in_a_stage_are_refused(
     assert act(chain) is refusal
 
 
+@pytest.mark.parametrize("fault", faults.DELEGATED_FAULTS, ids=lambda f: f.sentence)
+def test_no_transaction_is_taken_from_a_delegated_account(
+    embedded_chain: EmbeddedChain, fault: Fault
+) -> None:
+    twins = Twins.opened(embedded_chain, SHAPE)
+    support.commit_all(twins, support.active_of(twins.state))
+    assert fault.act(twins) is fault.refusal
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+
+
 def test_every_refusal_of_the_protocol_has_a_case_here() -> None:
-    given = {fault.refusal for fault in FAULTS + faults.BAN_FAULTS}
+    given = {fault.refusal for fault in FAULTS + faults.BAN_FAULTS + faults.DELEGATED_FAULTS}
     assert given | {refusal for _, refusal, _ in STAGE_FAULTS} == set(errors.REFUSALS.values())
 
 

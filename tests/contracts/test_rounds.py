@@ -18,7 +18,6 @@ from ledger.protocol.types import (
     AcceptanceForm,
     Beacon,
     ClientId,
-    Election,
     Phase,
     RegisteredClient,
 )
@@ -42,83 +41,70 @@ def decided(outcome: Outcome) -> ledger_state.RoundDecided:
     return event
 
 
-def ranked_by_index(twins: Twins) -> tuple[int, ...]:
-    """Return a ranking of all trainers at distances 1.0, 2.0, ... in ascending order."""
+def ranked_by_index(twins: Twins, two: float = 2.0) -> tuple[int, ...]:
+    """Return a ranking of all trainers at distances 1, 2, ..., scaled so that `two` is 2.0."""
     trainers = faults.rankable(twins)
-    return rank((client, 1.0 + place) for place, client in enumerate(trainers))
+    return rank((client, (1 + place) * 2.0 / two) for place, client in enumerate(trainers))
 
 
 @pytest.mark.parametrize(
-    ("form", "threshold", "accepted"),
+    ("form", "two", "accepted", "stand"),
     [
-        (AcceptanceForm.FIRST, 0.0, slice(0, 3)),
-        (AcceptanceForm.LAST, 0.0, slice(3, 6)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 3.9, slice(0, 3)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 100.0, slice(0, 6)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 0.5, slice(0, 3)),
+        (AcceptanceForm.FIRST, 4.0, slice(0, 3), slice(1, 5)),
+        (AcceptanceForm.LAST, 4.0, slice(3, 6), slice(1, 5)),
+        (AcceptanceForm.BELOW_TWO, 4.0, slice(0, 3), slice(0, 4)),
+        (AcceptanceForm.BELOW_TWO, 4.1, slice(0, 4), slice(0, 4)),
+        (AcceptanceForm.BELOW_TWO, 5.1, slice(0, 5), slice(0, 5)),
+        (AcceptanceForm.BELOW_TWO, 100.0, slice(0, 6), slice(0, 6)),
+        (AcceptanceForm.BELOW_TWO, 1.0, slice(0, 3), slice(0, 4)),
     ],
 )
-def test_accepts_by_strategy_and_elects_the_middle(
-    chain: ChainWriter, form: AcceptanceForm, threshold: float, accepted: slice
+def test_accepts_and_elects_by_strategy(
+    chain: ChainWriter, form: AcceptanceForm, two: float, accepted: slice, stand: slice
 ) -> None:
-    # Six trainers at distances 1 to 6, half of them accepted, four members: places 1 to 4.
+    # Six trainers at distances 1 to 6; strategy III accepts those below `two`, else half of them
+    # is accepted. Four members.
     twins = Twins.opened(chain, Shape(members=4, form=form))
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
-    bits = encoding.float_bits(threshold)
-    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins), bits)))
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins, two))))
     assert event.accepted == trainers[accepted]
-    assert event.next_committee == trainers[1:5]
+    assert event.next_committee == elect(trainers[stand], 4, event.next_seed)
 
 
 @pytest.mark.parametrize("beacon", Beacon)
 @pytest.mark.parametrize(
-    ("form", "threshold", "stand"),
+    ("two", "stand"),
     [
-        (AcceptanceForm.FIRST, 0.0, slice(0, 6)),
-        (AcceptanceForm.LAST, 0.0, slice(4, 10)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 10.0, slice(0, 10)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
-        (AcceptanceForm.WITHIN_THRESHOLD, 1.5, slice(0, 4)),  # one is accepted: three more stand
+        (11.0, slice(0, 10)),
+        (5.0, slice(0, 4)),
+        (1.5, slice(0, 4)),  # one is accepted: three more stand
+        (1.0, slice(0, 6)),  # none is: the first six
     ],
 )
 def test_a_lot_among_the_accepted_elects(
-    chain: ChainWriter, form: AcceptanceForm, threshold: float, stand: slice, beacon: Beacon
+    chain: ChainWriter, two: float, stand: slice, beacon: Beacon
 ) -> None:
-    # Ten trainers at distances 1 to 10, of whom I and II accept six; four members.
+    # Ten trainers, four members.
     shape = Shape(
         clients=20,
         trainers=10,
         members=4,
         aggregation_ppm=600_000,
-        form=form,
+        form=AcceptanceForm.BELOW_TWO,
         beacon=beacon,
-        election=Election.LOT,
     )
     twins = Twins.opened(chain, shape)
     for _ in range(3):
         trainers = support.trainers_of(twins.state)
         support.commit_all(twins, trainers)
-        bits = encoding.float_bits(threshold)
-        event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins), bits)))
+        event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins, two))))
         assert event.next_committee == elect(trainers[stand], 4, event.next_seed)
         assert twins.state.committee == event.next_committee
 
 
-def test_neighbours_of_the_last_stand_where_they_are_too_few(chain: ChainWriter) -> None:
-    # Of six trainers strategy II accepts the last three; a committee of four takes one before them.
-    lots = Shape(members=4, form=AcceptanceForm.LAST, election=Election.LOT)
-    twins = Twins.opened(chain, lots)
-    trainers = support.trainers_of(twins.state)
-    support.commit_all(twins, trainers)
-    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
-    assert event.accepted == trainers[3:]
-    assert event.next_committee == trainers[2:]
-
-
 def test_a_lot_after_a_short_ranking_elects_all_of_it(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape(members=4, election=Election.LOT))
+    twins = Twins.opened(chain, Shape(members=4, form=AcceptanceForm.BELOW_TWO))
     late = support.trainers_of(twins.state)[-2:]
     here = [client for client in support.trainers_of(twins.state) if client not in late]
     support.commit_all(twins, here)

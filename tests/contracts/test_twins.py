@@ -6,6 +6,7 @@ Every step is compared by `Twins`: the same events and then the same state, or t
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nextafter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +25,7 @@ from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ledger_state import LedgerStage, StatementKind
 from ledger.protocol.ranking import rank
-from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Election, Phase, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 
 # Everybody active or banned; some idle; three words of flags.
 SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))
+JUST_BELOW_TWO = nextafter(2.0, 0.0)
 DISTANCES = st.one_of(
-    st.floats(0, 1e300, allow_subnormal=True).map(abs), st.sampled_from([0.0, 1.0, 2.0])
+    st.floats(0, 1e300, allow_subnormal=True).map(abs),
+    st.sampled_from([0.0, 1.0, JUST_BELOW_TWO, 2.0]),
 )
 VIEWS = st.tuples(st.integers(0, 9), st.integers(0, 9))
 FLAG_WORD_ENDS = (0, 223, 224, 447, 448, 459)
@@ -65,7 +68,6 @@ class TwinsMachine(RuleBasedStateMachine):
         sizes=st.sampled_from(SIZES),
         form=st.sampled_from(AcceptanceForm),
         beacon=st.sampled_from(Beacon),
-        election=st.sampled_from(Election),
         aggregation_ppm=st.sampled_from([0, 400_000, 1_000_000]),
         rounds=st.integers(4, 20),
         commit_blocks=st.sampled_from([3, 12, 40]),
@@ -77,7 +79,6 @@ class TwinsMachine(RuleBasedStateMachine):
         sizes: tuple[int, int, int],
         form: AcceptanceForm,
         beacon: Beacon,
-        election: Election,
         aggregation_ppm: int,
         rounds: int,
         commit_blocks: int,
@@ -94,7 +95,6 @@ class TwinsMachine(RuleBasedStateMachine):
             deadline_blocks=commit_blocks + blocks_to_decide,
             replies=replies_needed(sizes[2], quorum),
             beacon=beacon,
-            election=election,
         )
         self.twins = self.new_twins()
 
@@ -149,9 +149,7 @@ class TwinsMachine(RuleBasedStateMachine):
         trainers = data.draw(st.permutations(able))[:size]
         distances = data.draw(st.lists(DISTANCES, min_size=size, max_size=size))
         ranking = rank(zip(trainers, distances, strict=True))
-        certified = state.deployment.form is AcceptanceForm.WITHIN_THRESHOLD
-        threshold = encoding.float_bits(data.draw(DISTANCES)) if certified else 0
-        self.twins.decide(support.proposal(self.twins, ranking, threshold))
+        self.twins.decide(support.proposal(self.twins, ranking))
 
     @precondition(can_be_decided)
     @rule(data=st.data())

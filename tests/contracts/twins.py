@@ -18,6 +18,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data
 from ledger.chain.contract.event_logs import encode_log
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import ProtocolRefusal
@@ -30,11 +31,10 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Election,
     RegisteredClient,
     SignedCommitment,
 )
-from tests.contracts.relay import RelayedLedger
+from tests.contracts.relay import DelegatedLedger, RelayedLedger
 from tests.support.keys import key_signers, registered
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ class Shape:
     deadline_blocks: int = 8
     replies: int | None = None
     beacon: Beacon = Beacon.NONE
-    election: Election = Election.MIDDLE
 
     def deployment(self, registry: Digest) -> Deployment:
         """Return the constructor's arguments for a registry of this digest."""
@@ -98,7 +97,6 @@ class Shape:
             deadline_blocks=self.deadline_blocks,
             replies=majority(self.members) if self.replies is None else self.replies,
             beacon=self.beacon,
-            election=self.election,
             model=digest_of("first model"),
         )
 
@@ -108,7 +106,7 @@ class Twins:
 
     Attributes:
         outcomes: how often each event and each refusal came, of all twins of this process.
-        sender: where transactions go: to the ledger itself, or to a relay before it.
+        sender: the ledger itself, a relay before it, or an account that delegates to a relay.
         most_compared: of more clients a test itself says which to compare, and when.
     """
 
@@ -120,8 +118,10 @@ class Twins:
         deployment: Deployment,
         keys: tuple[KeySigner, ...],
         most_compared: int = MOST_COMPARED,
+        creation: bytes | None = None,
     ) -> None:
-        receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        data = creation_data(deployment) if creation is None else creation
+        receipt = chain.send(None, data, DEPLOYMENT_GAS)
         assert receipt.contract_address is not None
         self.chain = chain
         self.keys = keys
@@ -188,11 +188,12 @@ class Twins:
 
     def relayed(self, act: Callable[[Twins], Outcome]) -> Outcome:
         """Do something through a contract that passes every call on."""
-        self.sender = RelayedLedger(self.chain, self.ledger)
-        try:
-            return act(self)
-        finally:
-            self.sender = self.ledger
+        return self._sent_by(RelayedLedger(self.chain, self.ledger), act)
+
+    def delegated(self, act: Callable[[Twins], Outcome]) -> Outcome:
+        """Do something from an account that delegates to a contract; on an embedded chain."""
+        assert isinstance(self.chain, EmbeddedChain)
+        return self._sent_by(DelegatedLedger(self.chain, self.ledger), act)
 
     def wait(self) -> None:
         """Let blocks pass, so that the next may abandon the open round."""
@@ -231,6 +232,13 @@ class Twins:
             assert self.ledger.client(client) == self.state.registry[client]
             assert self.ledger.has_committed(client) == (client in self.state.committed)
 
+    def _sent_by(self, sender: LedgerWriter, act: Callable[[Twins], Outcome]) -> Outcome:
+        self.sender = sender
+        try:
+            return act(self)
+        finally:
+            self.sender = self.ledger
+
     def _mine_before(self, block: int) -> None:
         self.chain.mine(max(0, block - self.chain.head().number - 1))
 
@@ -239,8 +247,13 @@ class Twins:
         specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
         send: Callable[[], Receipt],
     ) -> Outcome:
-        head, direct = self.chain.head(), self.sender is self.ledger
-        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash), direct)
+        head = self.chain.head()
+        block = ledger_state.BlockContext(
+            head.number + 1,
+            Digest(head.hash),
+            sent_by_account=not isinstance(self.sender, RelayedLedger),
+            is_delegated=isinstance(self.sender, DelegatedLedger),
+        )
         refused: type[ProtocolRefusal] | None = None
         events: tuple[ledger_state.Event, ...] = ()
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, AcceptanceForm, Phase
+from ledger.protocol.types import NO_DIGEST, Phase
 from tests.contracts import support
 from tests.contracts.faults import Fault, honest, idle, primary, rankable
 from tests.contracts.twins import digest_of
@@ -211,25 +211,6 @@ WRONG_DECISIONS = (
         _ranked(lambda t, r: _with_last_client(r, idle(t))),
     ),
     Fault(
-        "a threshold for strategy I",
-        errors.ThresholdUnusedError,
-        lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
-    ),
-    Fault(
-        "a threshold for strategy II",
-        errors.ThresholdUnusedError,
-        lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
-        AcceptanceForm.LAST,
-    ),
-    Fault(
-        "an infinite threshold",
-        errors.ThresholdNotFiniteError,
-        lambda t: t.decide(
-            support.proposal(t, support.ranking_of(rankable(t)), encoding.INFINITY_BITS)
-        ),
-        AcceptanceForm.WITHIN_THRESHOLD,
-    ),
-    Fault(
         "a set that does not follow from the ranking",
         errors.WrongAggregationSetError,
         _resigned(Phase.AGGREGATION, set_digest=digest_of("another set")),
@@ -249,16 +230,6 @@ WRONG_DECISIONS = (
             f"another {field} than the one voted on", errors.RequestNotSignedError, _swapped(field)
         )
         for field in ("base", "model", "updates_root", "scores_root", "reveal", "record")
-    ),
-    Fault(
-        "another threshold than the one voted on",
-        errors.RequestNotSignedError,
-        _deciding(
-            lambda _, p: replace(
-                p, decision=replace(p.decision, threshold_bits=p.decision.threshold_bits + 1)
-            )
-        ),
-        AcceptanceForm.WITHIN_THRESHOLD,
     ),
     Fault(
         "an election without the aggregation's result",

@@ -10,16 +10,21 @@ import pytest
 
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
-from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
-from ledger.protocol.rules.reference import DirectionWeight
+from ledger.protocol.rules.direction import direction_distances
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    RELATIVE_TOLERANCE,
+    SQUARED,
+    plain_distances,
+)
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.rules.distance import DistanceRule, Distances
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel
 
-STEEP = DirectionWeight(window=20, slope=150.0, cap=3.0)
+RULES = pytest.mark.parametrize("rule", [SQUARED, DIRECTION], ids=["squared", "direction"])
 
 
 def round_of(vectors: Sequence[np.ndarray] | np.ndarray) -> dict[ClientId, np.ndarray]:
@@ -29,20 +34,6 @@ def round_of(vectors: Sequence[np.ndarray] | np.ndarray) -> dict[ClientId, np.nd
 
 def draws(seed: int, count: int, dimension: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
-
-
-def context_of(dimension: int) -> DistanceContext:
-    """Two tensors, cut somewhere in the middle."""
-    cut = dimension // 3
-    return DistanceContext((("weights", (cut, 1)), ("biases", (dimension - cut,))))
-
-
-def pulled(
-    vector: np.ndarray, members: Sequence[int], travel: DirectionWeight = STEEP
-) -> DistanceContext:
-    """References that follow a travel as far as these members of a `round_of` agree with it."""
-    jury = tuple(ClientId(10 * member) for member in members)
-    return DistanceContext(context_of(len(vector)).layout, ServerDirection(vector, jury, travel))
 
 
 def other_tile() -> Distances:
@@ -71,22 +62,16 @@ def require_equal(
     rule: DistanceRule,
     vectors: np.ndarray,
     members: Sequence[int],
-    context: DistanceContext | None = None,
+    travel: Travel = None,
 ) -> None:
-    """Hold fast distances to a ten-thousandth of what the rule tolerates, pulled to a hundredth."""
-    updates, context = round_of(vectors), context or context_of(vectors.shape[1])
+    """Hold fast distances to a hundredth of what the rule tolerates."""
+    updates = round_of(vectors)
     asked = [ClientId(10 * member) for member in members]
-    found = fast(rule, context, updates, asked)
-    expected = plain_distances(rule, context, updates, asked)
+    found = fast(rule, travel, updates, asked)
+    expected = plain_distances(rule, travel, updates, asked)
     assert found.dtype == np.float64
     assert found.shape == expected.shape
-    measure = rule.among(updates, context)
-    margins = [
-        [
-            measure.tolerance(update, distance)
-            for update, distance in zip(updates.values(), row, strict=True)
-        ]
-        for row in expected
-    ]
-    parts = 10_000 if context.server_direction is None else 100
-    assert (np.abs(found - expected) <= np.array(margins) / parts).all()
+    margins = RELATIVE_TOLERANCE * expected
+    if rule == DIRECTION:
+        margins = margins + direction_distances(updates, travel).margins
+    assert (np.abs(found - expected) <= margins / 100).all()

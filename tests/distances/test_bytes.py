@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 from ledger.distances.fast import fast_distances
 from ledger.distances.streaming import RANGE
 from ledger.protocol.rules.distance import SQUARED
-from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, context_of, draws, round_of
+from tests.distances.support import CODES, RULES, draws, round_of
 from tests.faults import times
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import DistanceRule
 
 fast = fast_distances()
-RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
-ALONE = pytest.mark.parametrize("rule", [rule for rule in DISTANCES.values() if not rule.needs_all])
 
 
 @RULES
@@ -32,40 +29,38 @@ ALONE = pytest.mark.parametrize("rule", [rule for rule in DISTANCES.values() if 
 def test_threads_tiles_and_processors_make_no_difference(
     rule: DistanceRule, code: str, dimension: int
 ) -> None:
-    updates, context = round_of(draws(8, 11, dimension)), context_of(dimension)
-    asked = rule, context, updates, list(updates)[:6]
+    updates = round_of(draws(8, 11, dimension))
+    asked = rule, None, updates, list(updates)[:6]
     assert CODES[code]()(*asked).tobytes() == fast(*asked).tobytes()
 
 
-@ALONE
 @pytest.mark.parametrize("dimension", [1, 650, 513, RANGE + 1])
-def test_a_pair_alone_has_its_bytes_in_company(rule: DistanceRule, dimension: int) -> None:
-    updates, context = round_of(draws(7, 6, dimension)), context_of(dimension)
-    together = fast(rule, context, updates, list(updates))
+def test_a_pair_alone_has_its_bytes_in_company(dimension: int) -> None:
+    rule = SQUARED
+    updates = round_of(draws(7, 6, dimension))
+    together = fast(rule, None, updates, list(updates))
     for row, member in enumerate(updates):
         for column, client in enumerate(updates):
             pair = {member: updates[member], client: updates[client]}
-            alone = fast(rule, context, pair, [member])[0, sorted(pair).index(client)]
+            alone = fast(rule, None, pair, [member])[0, sorted(pair).index(client)]
             assert alone.tobytes() == together[row, column].tobytes()
 
 
 @RULES
 def test_a_member_alone_computes_its_row_of_all_members(rule: DistanceRule) -> None:
-    updates, context = round_of(draws(7, 14, 3_001)), context_of(3_001)
-    together = fast(rule, context, updates, list(updates))
+    updates = round_of(draws(7, 14, 3_001))
+    together = fast(rule, None, updates, list(updates))
     for row, member in enumerate(updates):
-        assert fast(rule, context, updates, [member]).tobytes() == together[row].tobytes()
+        assert fast(rule, None, updates, [member]).tobytes() == together[row].tobytes()
 
 
-@ALONE
 @settings(max_examples=times(15, 1_000))
 @given(data=st.data())
-def test_any_subset_in_any_order_and_anywhere_in_memory(
-    rule: DistanceRule, data: st.DataObject
-) -> None:
+def test_any_subset_in_any_order_and_anywhere_in_memory(data: st.DataObject) -> None:
+    rule = SQUARED
     dimension = data.draw(st.sampled_from([1, 9, 300, 512, 1_300, RANGE + 700]))
-    vectors, context = draws(dimension, 9, dimension), context_of(dimension)
-    whole = fast(rule, context, round_of(vectors), [ClientId(10 * i) for i in range(9)])
+    vectors = draws(dimension, 9, dimension)
+    whole = fast(rule, None, round_of(vectors), [ClientId(10 * i) for i in range(9)])
     chosen = data.draw(st.lists(st.integers(0, 8), min_size=1, unique=True))
     members = data.draw(st.lists(st.sampled_from(chosen), min_size=1))
     threads = data.draw(st.integers(1, 3))
@@ -74,7 +69,7 @@ def test_any_subset_in_any_order_and_anywhere_in_memory(
         for place in chosen
     }
     asked = [ClientId(10 * member) for member in members]
-    found = fast_distances(threads)(rule, context, moved, asked)
+    found = fast_distances(threads)(rule, None, moved, asked)
     assert found.tobytes() == whole[members][:, sorted(chosen)].tobytes()
 
 
@@ -89,19 +84,19 @@ def test_matrix_rows_and_strided_arrays_are_updates_too(
     rule: DistanceRule,
 ) -> None:
     wide = draws(3, 6, 4_000)
-    context, members = context_of(2_000), [ClientId(20)]
-    found = fast(rule, context, round_of(wide[:, ::2]), members)
-    copied = fast(rule, context, round_of([row[::2].copy() for row in wide]), members)
+    members = [ClientId(20)]
+    found = fast(rule, None, round_of(wide[:, ::2]), members)
+    copied = fast(rule, None, round_of([row[::2].copy() for row in wide]), members)
     assert found.tobytes() == copied.tobytes()
 
 
 def test_updates_are_read_where_they_lie_and_not_copied() -> None:
     vectors = draws(0, 12, 300_000)
-    updates, context = round_of(vectors), context_of(300_000)
-    fast(SQUARED, context, updates, list(updates)[:4])
+    updates = round_of(vectors)
+    fast(SQUARED, None, updates, list(updates)[:4])
     tracemalloc.start()
     try:
-        fast_distances(2)(SQUARED, context, updates, list(updates)[:4])
+        fast_distances(2)(SQUARED, None, updates, list(updates)[:4])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

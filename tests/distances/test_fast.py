@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,142 +9,68 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.distances.composed_rules import PAIRWISE
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.distances.machine_code import machine_code
-from ledger.distances.streaming import RANGE, StreamedSquares
-from ledger.protocol.rules.direction import DIRECTION
-from ledger.protocol.rules.distance import (
-    L2,
-    PER_TENSOR,
-    SQUARED,
-    DistanceContext,
-    DistanceRule,
-    RelativeMeasure,
-    plain_distances,
-)
-from ledger.protocol.rules.reference import DirectionWeight, LengthPenalty
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.distances.streaming import RANGE
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, context_of, draws, pulled, require_equal, round_of
+from tests.distances.support import CODES, RULES, draws, require_equal, round_of
 from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 fast = fast_distances()
-RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
 
 
-def test_three_rules_of_the_registry_are_pairwise() -> None:
-    assert set(PAIRWISE) == {rule for rule in DISTANCES.values() if not rule.needs_all}
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        (SQUARED, [[2, 13, 1], [0, 25, 1]]),
-        (L2, [[2**0.5, 13**0.5, 1], [0, 5, 1]]),
-        (PER_TENSOR, [[2, 5, 1], [0, 7, 1]]),
-    ],
-    ids=["squared", "l2", "per_tensor"],
-)
-def test_by_pencil_rows_are_members_and_columns_ascending_clients(
-    rule: DistanceRule, expected: list[list[float]]
-) -> None:
+def test_by_pencil_rows_are_members_and_columns_ascending_clients() -> None:
     updates = {
         ClientId(client): np.array(vector, dtype=np.float32)
         for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
     }
-    context = DistanceContext((("a", (1,)), ("b", (1,))))
-    found = fast(rule, context, updates, [ClientId(9), ClientId(2)])
-    assert np.allclose(found[:, :3], expected, rtol=1e-15)
-    assert found[0, 3] == 0
+    found = fast(SQUARED, None, updates, [ClientId(9), ClientId(2)])
+    assert found.tolist() == [[2, 13, 1, 0], [0, 25, 1, 2]]
 
 
 def test_directions_by_pencil() -> None:
     # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    found = fast(DIRECTION, context_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
-    assert found.tolist() == [[0, 2, 64, 4], [4, 4, 4, 4]]
-
-
-def test_directions_along_a_travel_by_pencil() -> None:
-    # The members point along it and across it: g is (1 + 0) / 2, and b is 2 g = 1.
-    vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    context = pulled(
-        np.array([5, 0], np.float32), [0, 1, 3, 9], DirectionWeight(1, slope=2.0, cap=3.0)
-    )
-    found = fast(DIRECTION, context, round_of(vectors), [ClientId(0), ClientId(10)])
-    assert found.tolist() == [[0, 2, 64, 4], [1, 1, 48, 4]]
+    found = fast(DIRECTION, None, round_of(vectors), [ClientId(0), ClientId(30)])
+    assert found.tolist() == [[3, 2, 3 + 15, 4]] * 2
 
 
 @pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("agreement", [-0.5, 0.0, 0.004, 0.5])
-def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: float) -> None:
-    vectors, travel = draws(0, 9, RANGE + 3), draws(1, 1, RANGE + 3)[0]
-    vectors = (vectors + agreement * travel).astype(np.float32)
-    vectors[6], vectors[7] = 0, vectors[1]
-    vectors[4] *= 50
-    context = pulled(travel, [0, 1, 4, 6])
-    require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], context)
-
-
-@pytest.mark.parametrize("penalty", [LengthPenalty.SUMMAND, LengthPenalty.CROWDED_SUMMAND])
-@pytest.mark.parametrize("compares_all", [False, True], ids=["member", "others"])
-@pytest.mark.parametrize("code", CODES)
-def test_with_added_penalties_it_agrees_with_the_plain_rule(
-    code: str, penalty: LengthPenalty, compares_all: bool
-) -> None:
+def test_directions_agree_with_the_plain_rule(code: str) -> None:
     vectors, travel = draws(0, 8, RANGE + 3), draws(1, 1, RANGE + 3)[0]
     vectors[:4] += 2 * vectors[5]
     vectors[6], vectors[7] = 0, vectors[1]
     vectors[4] *= 50
-    for context in (context_of(RANGE + 3), pulled(travel, range(8))):
-        penalised = replace(context, penalty=penalty, compares_all=compares_all)
-        require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], penalised)
+    for along in (None, travel, np.zeros_like(travel), vectors[5]):
+        require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], along)
 
 
 @settings(max_examples=times(20, 1_000))
 @given(data=st.data())
-def test_with_crowding_it_equals_the_plain_rule_on_any_updates(data: st.DataObject) -> None:
+def test_along_any_travel_it_equals_the_plain_rule(data: st.DataObject) -> None:
     count, dimension = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 12))
     number = st.floats(allow_nan=False, allow_infinity=False, width=32)
     size = (count + 1) * dimension
     values = data.draw(st.lists(number, min_size=size, max_size=size))
     vectors = np.array(values, dtype=np.float32).reshape(count + 1, dimension)
     members = data.draw(st.lists(st.integers(0, count - 1), min_size=1))
-    context = pulled(vectors[-1], range(count))
-    for compares_all in (False, True):
-        crowded = replace(context, penalty=LengthPenalty.CROWDED_SUMMAND, compares_all=compares_all)
-        require_equal(fast, DIRECTION, vectors[:-1], members, crowded)
-
-
-@settings(max_examples=times(20, 1_000))
-@given(data=st.data())
-def test_along_any_displacement_it_equals_the_plain_rule(data: st.DataObject) -> None:
-    count, dimension = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
-    number = st.floats(allow_nan=False, allow_infinity=False, width=32)
-    size = (count + 1) * dimension
-    values = data.draw(st.lists(number, min_size=size, max_size=size))
-    vectors = np.array(values, dtype=np.float32).reshape(count + 1, dimension)
-    members = data.draw(st.lists(st.integers(0, count - 1), min_size=1))
-    jury = data.draw(st.lists(st.integers(0, count + 1), max_size=count, unique=True))
-    require_equal(fast, DIRECTION, vectors[:-1], members, pulled(vectors[-1], jury))
+    require_equal(fast, DIRECTION, vectors[:-1], members, vectors[-1])
 
 
 def test_a_travel_of_another_length_is_refused() -> None:
-    context = pulled(np.ones(4, np.float32), [0])
+    travel = np.ones(4, np.float32)
     for compute in (fast, plain_distances):
         with pytest.raises(ValueError, match="differ"):
-            compute(DIRECTION, context, round_of(draws(0, 3, 5)), [ClientId(0)])
+            compute(DIRECTION, travel, round_of(draws(0, 3, 5)), [ClientId(0)])
 
 
-def test_other_rules_pass_a_travel_over() -> None:
-    updates, context = round_of(draws(0, 3, 5)), pulled(np.ones(5, np.float32), [0])
-    for rule in (SQUARED, L2, PER_TENSOR):
-        found = fast(rule, context, updates, [ClientId(0)])
-        assert found.tobytes() == fast(rule, context_of(5), updates, [ClientId(0)]).tobytes()
+def test_squared_distances_ignore_a_travel() -> None:
+    updates = round_of(draws(0, 3, 5))
+    found = fast(SQUARED, np.ones(5, np.float32), updates, [ClientId(0)])
+    assert found.tobytes() == fast(SQUARED, None, updates, [ClientId(0)]).tobytes()
 
 
 def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
@@ -154,7 +79,7 @@ def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
     for place in (0, 7, 8, 511, 512, 513, RANGE - 1, RANGE, dimension - 2, dimension - 1):
         vectors = np.zeros((3, dimension), dtype=np.float32)
         vectors[1, place] = 3
-        found = fast(SQUARED, context_of(dimension), round_of(vectors), [ClientId(10)])
+        found = fast(SQUARED, None, round_of(vectors), [ClientId(10)])
         assert found.tolist() == [[9, 0, 9]]
 
 
@@ -186,7 +111,7 @@ def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float
 def test_errors_stay_below_1e_12_among_huge_attackers(spread: float) -> None:
     vectors = (draws(2, 1, 150_000) + spread * draws(3, 6, 150_000)).astype(np.float32)
     vectors[5] *= np.float32(1e6)
-    found = fast(SQUARED, context_of(150_000), round_of(vectors), [ClientId(0), ClientId(50)])
+    found = fast(SQUARED, None, round_of(vectors), [ClientId(0), ClientId(50)])
     for row, member in ((0, 0), (1, 5)):
         for client in range(6):
             delta = vectors[client].astype(np.longdouble) - vectors[member]
@@ -213,9 +138,9 @@ def test_non_finite_numbers_give_the_plain_rules_result(rule: DistanceRule, odd:
     vectors = draws(1, 5, 700)
     vectors[2, 600] = odd
     updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
-    found = fast(rule, context_of(700), updates, members)
+    found = fast(rule, None, updates, members)
     with np.errstate(invalid="ignore"):
-        expected = plain_distances(rule, context_of(700), updates, members)
+        expected = plain_distances(rule, None, updates, members)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15, equal_nan=True)
 
 
@@ -242,8 +167,8 @@ def test_updates_may_be_memory_mapped_and_stay_unchanged(
         path.write_bytes(vector.tobytes())
         mapped.append(np.memmap(path, np.float32, "r"))
     members = [ClientId(70), ClientId(0)]
-    found = fast_distances(2)(rule, context_of(100_003), round_of(mapped), members)
-    again = fast(rule, context_of(100_003), round_of(vectors), members)
+    found = fast_distances(2)(rule, None, round_of(mapped), members)
+    again = fast(rule, None, round_of(vectors), members)
     assert found.tobytes() == again.tobytes()
     assert np.array_equal(np.stack(mapped), vectors)
 
@@ -252,58 +177,36 @@ def test_a_rule_without_a_kernel_uses_its_plain_code() -> None:
     def city_blocks(update: np.ndarray, reference: np.ndarray) -> float:
         return float(np.abs(update - reference).sum())
 
-    toy = DistanceRule("toy", lambda _updates, _ground: RelativeMeasure(city_blocks), "blocks")
+    toy = DistanceRule("toy", "blocks", city_blocks)
     updates = round_of(np.array([[0, 0], [3, 4]], dtype=np.float32))
-    assert fast(toy, context_of(2), updates, [ClientId(10)]).tolist() == [[7, 0]]
+    assert fast(toy, None, updates, [ClientId(10)]).tolist() == [[7, 0]]
 
 
 @RULES
 def test_updates_of_other_types_use_the_plain_rule(rule: DistanceRule) -> None:
     # Cast to float32 these two would be equal.
     updates = round_of(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]))
-    found = fast(rule, context_of(2), updates, [ClientId(0)])
-    assert found.tolist() == plain_distances(rule, context_of(2), updates, [ClientId(0)]).tolist()
-
-
-@RULES
-def test_an_unfit_layout_is_read_like_the_plain_rule(
-    rule: DistanceRule,
-) -> None:
-    updates = round_of(draws(0, 3, 9))
-    longer, back = (("a", (4,)), ("b", (50,))), (("a", (20,)), ("b", (-11,)))
-    for layout in ((), (("a", (4,)),), longer, back):
-        context = DistanceContext(layout)
-        found = fast(rule, context, updates, [ClientId(10)])
-        expected = plain_distances(rule, context, updates, [ClientId(10)])
-        assert np.allclose(found, expected, rtol=1e-14, atol=0)
+    found = fast(rule, None, updates, [ClientId(0)])
+    assert found.tolist() == plain_distances(rule, None, updates, [ClientId(0)]).tolist()
 
 
 @RULES
 def test_nobody_has_no_distances(rule: DistanceRule) -> None:
     updates = round_of(draws(0, 3, 5))
-    assert fast(rule, context_of(5), updates, []).shape == (0, 3)
-    assert fast(rule, context_of(5), {}, []).shape == (0, 0)
+    assert fast(rule, None, updates, []).shape == (0, 3)
+    assert fast(rule, None, {}, []).shape == (0, 0)
 
 
 @RULES
 def test_updates_of_two_lengths_are_refused(rule: DistanceRule) -> None:
     updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
     with pytest.raises(ValueError, match="differ in length"):
-        fast(rule, context_of(5), updates, [ClientId(0)])
+        fast(rule, None, updates, [ClientId(0)])
 
 
-@RULES
-def test_a_member_without_an_update_is_refused(rule: DistanceRule) -> None:
+def test_a_member_without_an_update_is_refused() -> None:
     with pytest.raises(KeyError):
-        fast(rule, context_of(5), round_of(draws(0, 3, 5)), [ClientId(1)])
-
-
-@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (3, 2), (0, 6)])
-def test_numbers_that_the_updates_do_not_have_are_not_read(start: int, stop: int) -> None:
-    among = StreamedSquares(machine_code(), 1, list(draws(0, 3, 5)), [0])
-    assert among.squares(5, 5).tolist() == [[0, 0, 0]]
-    with pytest.raises(ValueError, match=f"numbers {start} to {stop} of updates of 5"):
-        among.squares(start, stop)
+        fast(SQUARED, None, round_of(draws(0, 3, 5)), [ClientId(1)])
 
 
 def test_zero_threads_are_refused_and_one_core_exists() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
+DOCS = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "protocol").glob("*.md")]
+PAGES = sorted([*DOCS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
 MOST_WORDS = 40
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

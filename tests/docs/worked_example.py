@@ -1,16 +1,16 @@
-"""The worked example of `docs/protocol.md`: one round's bytes, from the run document to the head.
+"""The worked example of the protocol: one round's bytes, from the run document to the head.
 
-    python -m tests.docs.worked_example          # rewrites the example's blocks in the document
+    python -m tests.docs.worked_example          # rewrites the blocks of docs/protocol/example.md
 
-The blocks are never edited by hand. Keys are PUBLIC TEST KEYS, worth nothing.
+Never edit the blocks by hand. Keys are PUBLIC TEST KEYS, worth nothing.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,12 +50,7 @@ from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batc
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_q8 import decode_q8, encode_q8
-from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.clipping import exact_norm, median_factors, quantile_factors
-from ledger.protocol.rules.direction import DirectionMeasure
-from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
-from ledger.protocol.rules.reference import CROWD, PEERS
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.ranking import elect
 from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
@@ -75,6 +70,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from tests.docs import second_rules
 from tests.protocol.support import f32, registry_of, signers
 from tests.support.keys import DOMAIN
 from tests.support.rounds import ClosedRound, OpenRound
@@ -86,34 +82,32 @@ if TYPE_CHECKING:
 
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.reference import ReferenceRule
     from ledger.protocol.types import Digest, Domain
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "example.md"
 BLOCK = re.compile(
     r"^```text (?P<name>example[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 WIDTH = 48
 """Bytes of a line."""
 
-PARAMETERS = Parameters(
-    clients=8,
-    active_ppm=1_000_000,
-    committee_ppm=400_000,
-    aggregation_ppm=400_000,
-    rounds=3,
-    dimension=2,
-    strategy=3,
-    scoring="median",
-    distance="squared",
-    threshold="spread",
-    commit_blocks=4,
-    deadline_blocks=64,
-)
-LAYOUT = (("weight", (1, 1)), ("bias", (1,)))
+SETTINGS: dict[str, Any] = {
+    "clients": 12,
+    "active_ppm": 833_333,
+    "committee_ppm": 300_000,
+    "aggregation_ppm": 400_000,
+    "rounds": 3,
+    "dimension": 8,
+    "strategy": 3,
+}
+PARAMETERS = Parameters(**SETTINGS)
+LAYOUT = (("weight", (2, 3)), ("bias", (2,)))
 OPENED = 10
-FIRST_MODEL = f32(0.5, -0.25)
-DATA_ROOT = bound_inputs.data_root([10] * 8, [sha256(bytes([client])) for client in range(8)])
+FIRST_MODEL = f32(0.5, -0.25, 0, 0, 0, 0, 0, 0)
+CLIENTS = SETTINGS["clients"]
+DATA_ROOT = bound_inputs.data_root(
+    [10] * CLIENTS, [sha256(bytes([client])) for client in range(CLIENTS)]
+)
 
 
 @dataclass(frozen=True)
@@ -137,12 +131,13 @@ class Example:
 
 
 def example() -> Example:
-    """Return round 1 of a run of eight clients: three members, five trainers.
+    """Return round 1 of a run of twelve clients: three members, seven trainers.
 
-    Of the trainers one commits nothing, and one publishes what is no update; one member publishes
-    a false distance. The primary of view 0 of the aggregation signs two requests.
+    One trainer commits nothing, one publishes a malformed payload, one an opposite update and one
+    a long update. One member publishes false distances. The primary of view 0 of the aggregation
+    signs two requests.
     """
-    registry = registry_of(8)
+    registry = registry_of(CLIENTS)
     first = sha256(encoding.vector_bytes(FIRST_MODEL))
     document = RunDocument(
         PARAMETERS,
@@ -156,12 +151,13 @@ def example() -> Example:
     deployment, _ = deployment_of(PARAMETERS, sha256(run), registry, first)
     domain = domain_of(deployment, DOMAIN.chain_id, DOMAIN.contract, NO_DIGEST)
     seed = encoding.first_seed(sha256(run), NO_DIGEST)
-    committee = drawn_committee(seed, 8, PARAMETERS.members, ())
+    committee = drawn_committee(seed, CLIENTS, PARAMETERS.members, ())
     seats = participants_of(PARAMETERS, registry, 1, seed, committee)
-    late, odd = seats.trainers[0], seats.trainers[1]
+    late, odd, opposite, long = seats.trainers[:4]
+    scale = {opposite: -1.0, long: 2.25}
     payloads = {
-        client: encoding.vector_bytes(f32(1.0 + client / 4, -client / 8))
-        for client in seats.active
+        client: encoding.vector_bytes(update(place, scale.get(client, 1.0)))
+        for place, client in enumerate(seats.active)
         if client != late
     }
     payloads[odd] = payloads[odd][:6]
@@ -185,6 +181,17 @@ def example() -> Example:
     votes, replies, signed_by = voted(inputs, judgement)
     incidents = encode_incidents(went_wrong(inputs, judgement))
     return Example(run, inputs, payloads, vectors, judgement, votes, replies, incidents, signed_by)
+
+
+def update(place: int, scale: float) -> NDArray[np.float32]:
+    """Return an update that shares one direction with the others, and leans its own way.
+
+    It has four numbers of one size, so its direction and all cosines are exact on every machine.
+    """
+    numbers = [1.0] + [0.0] * 7
+    for step in (0, 1, 3 - place % 2):
+        numbers[1 + (place + step) % 7] = 1.0
+    return f32(*(scale * number + 0.0 for number in numbers))
 
 
 def open_round(inputs: Inputs) -> OpenRound:
@@ -244,6 +251,8 @@ def blocks() -> dict[str, str]:
     votes = encoding.votes_digest(views, told.signers, sha256(told.incidents))
     sets = (judgement.set_digest(Phase.AGGREGATION), judgement.set_digest(Phase.ELECTION))
     before = encoding.HeadContext(sha256(told.run), 1, inputs.seed, inputs.closing.base)
+    seed = encoding.next_seed(inputs.seed, opening.reveal, NO_DIGEST)
+    elected = elect(judgement.ranking.candidates, PARAMETERS.members, seed)
 
     def envelope(client: ClientId, body: Body) -> str:
         return hexes({"": encode_envelope(Envelope(inputs.domain, 1, client, body))})
@@ -281,35 +290,26 @@ def blocks() -> dict[str, str]:
         ),
         "commitments": commitments(told),
         "payload-q8": rounded_payload(),
-        "crowding": crowding(),
         "peers": peers(),
-        "clip": clipping(),
-        "quantile": quantile_clipping(),
         "vector": document(told.vectors[member]),
         "record": document(told.record),
         "ranking": lines(
             {f"word {i}": f"{word:064x}" for i, word in enumerate(judgement.ranking.words)}
             | {
-                "threshold": f"{judgement.ranking.threshold_bits:016x}",
                 "accepted": list(judgement.ranking.accepted),
-                "next committee": list(judgement.ranking.candidates),
+                "candidates": list(judgement.ranking.candidates),
                 "set digest accepted": sets[0].hex(),
-                "set digest next committee": sets[1].hex(),
+                "set digest candidates": sets[1].hex(),
                 "next model": encoding.vector_bytes(judgement.model).hex(),
             }
         ),
         "leaves": leaves(told),
         "result": hexes(
             {
-                "model": opening.model,
-                "updates root": opening.updates_root,
-                "scores root": opening.scores_root,
-                "ranking digest": opening.ranking_digest,
-                "threshold bits": opening.threshold_bits.to_bytes(8),
-                "reveal": opening.reveal,
-                "record": opening.record,
-                "result": judgement.result,
+                field.name.replace("_", " "): getattr(opening, field.name)
+                for field in fields(opening)
             }
+            | {"result": judgement.result}
         ),
         "signing": signing(told, commitment),
         "incidents": document(told.incidents),
@@ -327,11 +327,12 @@ def blocks() -> dict[str, str]:
                 "views": list(views),
                 "signers": list(told.signers),
                 "votes digest": votes.hex(),
+                "seed_2": seed.hex(),
+                "next committee": list(elected),
                 "head_0": before.head.hex(),
                 "head_1": encoding.head_after_decision(
-                    before, *sets, judgement.result, votes
+                    before, sets[0], encoding.set_digest(elected), judgement.result, votes
                 ).hex(),
-                "seed_2": encoding.next_seed(inputs.seed, opening.reveal, NO_DIGEST).hex(),
                 "head_0 and a ban": encoding.head_after_ban(
                     before.head, 1, open_round(inputs).primary(Phase.AGGREGATION, 0)
                 ).hex(),
@@ -366,82 +367,28 @@ CROWDED = (
     (0, 2, -2, 2, -2, 2, -2, -1),
     (1, 8, -8, 8, -8, 8, -8, 0),
 )
-"""Updates of three members and six trainers; the last three pull together."""
-
-
-def crowding() -> str:
-    """Return updates of a round, their crowding, and a member's distances by `crowd`."""
-    updates, context = crowded_round(CROWD)
-    assert context.server_direction is not None
-    measure = DirectionMeasure(updates, context.server_direction, context.penalty)
-    row = plain_distances(DISTANCES["direction"], context, updates, [ClientId(0)])[0]
-    found = measure.crowding
-    return lines(
-        {"travel": [f"{number:g}" for number in context.server_direction.vector]}
-        | {f"update {i}": list(update) for i, update in enumerate(CROWDED)}
-        | {"b": f"{measure.multiple:.7g}", "base": f"{found.base:.7g}"}
-        | {
-            name: [f"{value:.7g}" for value in values]
-            for name, values in (
-                ("q", found.values),
-                ("g", found.factors),
-                ("f", [measure.factor(update) for update in updates.values()]),
-                ("distances from member 0", row),
-            )
-        }
-    ).replace("'", "")
+"""Updates of nine clients; the last three pull together."""
+TRAVEL = (4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def peers() -> str:
-    """Return the distances of the same updates by `peers`."""
-    updates, context = crowded_round(PEERS)
-    measure = DirectionMeasure(updates, context.server_direction, context.penalty)
-    row = plain_distances(DISTANCES["direction"], context, updates, [ClientId(0)])[0]
-    distances = [f"{distance:.7g}" for distance in row]
-    return lines({"b": f"{measure.multiple:.7g}", "distances": distances}).replace("'", "")
-
-
-def crowded_round(
-    reference: ReferenceRule,
-) -> tuple[dict[ClientId, NDArray[np.float32]], DistanceContext]:
-    """Return the updates and the context of their distances by a reference."""
-    travel = f32(4, 0, 0, 0, 0, 0, 0, 0)
-    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
-    assert reference.direction_weight is not None
-    direction = ServerDirection(travel, tuple(updates), reference.direction_weight)
-    return updates, DistanceContext((), direction, reference.penalty, reference.compares_all)
-
-
-def clipping() -> str:
-    """Return norms, factors and the aggregate of clipped updates."""
-    updates = {ClientId(i): f32(*CROWDED[i]) for i in (3, 5, 8)}
-    samples, model = {ClientId(3): 10, ClientId(5): 20, ClientId(8): 10}, f32(*[0] * 8)
-    factors = median_factors(updates, updates)
+    """Return updates of a later round, their distances with a travel, and the next model."""
+    updates = {k: tuple(map(float, numbers)) for k, numbers in enumerate(CROWDED)}
+    still = (0.0,) * len(TRAVEL)
+    found = second_rules.peers(updates, second_rules.travel_of(TRAVEL, still))
+    accepted = second_rules.accepted_of(second_rules.ranking_of(found.distances), 1)
+    model = second_rules.next_model(still, accepted, updates)
+    columns = {"q": found.q, "c": found.c, "f": found.f, "distances": found.distances}
     return lines(
-        {
-            "accepted": list(updates),
-            "samples": list(samples.values()),
-            "norms": [exact_norm(update).hex() for update in updates.values()],
-            "s": [factor.hex() for factor in factors.values()],
-            "next model": encoding.vector_bytes(
-                aggregate(model, updates, samples, 1.0, factors)
-            ).hex(),
-        }
-    ).replace("'", "")
-
-
-def quantile_clipping() -> str:
-    """Return norms of all updates, factors and the aggregate of accepted ones."""
-    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
-    accepted = {client: updates[client] for client in map(ClientId, (3, 5, 8))}
-    samples = {ClientId(3): 10, ClientId(5): 20, ClientId(8): 10}
-    factors = quantile_factors(accepted, updates)
-    model = aggregate(f32(*[0] * 8), accepted, samples, 1.0, factors)
-    return lines(
-        {
-            "norms": [exact_norm(update).hex() for update in updates.values()],
-            "s": [factor.hex() for factor in factors.values()],
-            "next model": encoding.vector_bytes(model).hex(),
+        {"travel": [f"{number:g}" for number in TRAVEL]}
+        | {f"update {k}": list(numbers) for k, numbers in enumerate(CROWDED)}
+        | {"b": f"{found.b:.7g}", "base": f"{found.base:.7g}"}
+        | {name: [f"{value:.7g}" for value in values.values()] for name, values in columns.items()}
+        | {
+            "accepted": accepted,
+            "norms": [second_rules.exact_norm(numbers).hex() for numbers in updates.values()],
+            "bound": second_rules.bound_of(updates.values()).hex(),
+            "next model": encoding.vector_bytes(f32(*model)).hex(),
         }
     ).replace("'", "")
 
@@ -540,7 +487,7 @@ def private_keys() -> Sequence[bytes]:
         signer_of(secret): secret
         for secret in (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(16))
     }
-    return [secrets[address] for address in sorted(keys)][:8]
+    return [secrets[address] for address in sorted(keys)][:CLIENTS]
 
 
 def signer_of(secret: bytes) -> bytes:

@@ -50,16 +50,12 @@ _START_SECONDS = 120.0
 RUNS: dict[str, tuple[str, ...]] = {
     "nearest": (),
     "farthest": ("protocol.strategy=2", "malice.attack=same-value", "malice.malicious_rate=0.25"),
-    "threshold": (
-        *("protocol.strategy=3", "protocol.threshold=spread", "protocol.scoring=median"),
-        *("malice.attack=back-gradient", "malice.malicious_rate=0.25"),
+    "robust": (
+        *("protocol.strategy=3", "protocol.rounds=8"),
+        *("malice.attack=gradient-scaling", "malice.malicious_rate=0.25"),
     ),
-    "direction": (
-        *("protocol.strategy=3", "protocol.distance=direction", "protocol.reference=travel"),
-        *("protocol.rounds=8", "malice.attack=gradient-scaling", "malice.malicious_rate=0.25"),
-    ),
-    "per-tensor": ("protocol.distance=per_tensor", "protocol.quorum=bft", "machine.keep=accepted"),
-    "beacon": ("protocol.distance=l2", "protocol.beacon=block", "training.path=plain"),
+    "quorum": ("protocol.quorum=bft", "machine.keep=accepted"),
+    "beacon": ("protocol.beacon=block", "training.path=plain"),
     "views": ("malice.members.silent=2", "protocol.rounds=6"),
     "abandoned": ("malice.members.silent=7", "protocol.rounds=4"),
     "banned": ("malice.members.equivocating=3", "protocol.rounds=6"),

@@ -49,7 +49,7 @@ def _carried_head(folder: Path, *, is_lying: bool) -> bytes:
             nodes, objects = GridNodes(grid), FolderObjects(run.home.blobs)
             carrier = Carrier(nodes, objects, 60.0)
             if is_lying:
-                domain = deployed_domain(run.ledger)
+                domain = deployed_domain(run.ledger, allow_unknown_creation=False)
                 carrier = LyingCarrier(nodes, objects, 60.0, domain, Random(7))
             heads.append(run.play(carrier.exchange))
 

@@ -12,16 +12,16 @@ from ledger.history.explain import explain_round
 from ledger.history.round import HistoryRound, RoundActivity
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
+from ledger.protocol.encoding import keccak256, ranking_word, sha256, word_client
 from ledger.protocol.fold import RoundStart
 from ledger.protocol.inputs import MinedCommitment, Participants
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (
+    AcceptanceForm,
     Address,
     ClientId,
     Digest,
     DropoutReason,
-    Election,
     IncidentKind,
     Phase,
     RefusalReason,
@@ -77,7 +77,6 @@ DECIDED = RoundDecided(
     model=NOTHING,
     updates_root=NOTHING,
     scores_root=NOTHING,
-    threshold_bits=0,
     reveal=NOTHING,
     record=NOTHING,
     incidents=NOTHING,
@@ -153,33 +152,25 @@ def test_says_what_the_rule_of_the_cut_off_was() -> None:
     last_two = (ClientId(4), ClientId(1))
     farthest = rule({"strategy": 2}, accepted=last_two)
     assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
-    spread = {"strategy": 3, "threshold": "spread", "scoring": "median"}
-    within = rule(spread, threshold_bits=float_bits(1.25))
-    assert within.endswith("the 2 within distance 1.25, the committee's own spread, were accepted.")
-    assert "the median of their squared distances" in within
-    none = rule(spread, threshold_bits=float_bits(0.25))
-    assert none.endswith("0.25, the committee's own spread, so the 2 nearest were accepted.")
-    direction = {"strategy": 3, "threshold": "direction", "distance": "direction"}
-    angle = rule(direction, threshold_bits=float_bits(2.0))
-    assert "the mean of their distances of direction" in angle
-    assert angle.endswith("the 2 within distance 2, a right angle, were accepted.")
+    assert "the mean of their squared distances to the members" in farthest
+    assert rule({}).endswith("the 2 nearest were accepted, up to distance 1.")
 
 
-def test_mentions_the_displacement_from_its_first_round_on() -> None:
-    travel = {"distance": "direction", "reference": "travel"}
-    assert "to the members, along the model's travel; the 2 nearest" in rule(travel, round=2)
-    assert "to the members; the 2 nearest" in rule(travel, round=1)
-    crowd = travel | {"reference": "crowd"}
-    assert "along the model's travel and apart from crowds; the 2" in rule(crowd, round=2)
-    assert "to the members, apart from crowds; the 2 nearest" in rule(crowd, round=1)
-    peers = travel | {"reference": "peers"}
-    assert "direction to the round's other updates, apart from" in rule(peers, round=1)
+def test_says_what_strategy_three_compared_and_accepted() -> None:
+    later, first = rule({"strategy": 3}), rule({"strategy": 3}, round=1)
+    common = "direction to the round's other updates, "
+    assert f"{common}along the model's travel and apart from crowds;" in later
+    assert f"{common}apart from crowds;" in first
+    assert later.endswith("the 2 below a right angle were accepted, clipped and weighed equally.")
+    far = tuple(ranking_word(2.0 + place, word_client(w)) for place, w in enumerate(RANKING))
+    none = rule({"strategy": 3}, ranking=far)
+    assert none.endswith("none is below a right angle, so the 2 nearest were accepted.")
 
 
 def test_says_how_a_committee_was_drawn() -> None:
     def election(*accepted: int) -> str:
         event = replace(DECIDED, accepted=tuple(map(ClientId, accepted)))
-        lots = replace(SIZES, election=Election.LOT, members=2)
+        lots = replace(SIZES, form=AcceptanceForm.BELOW_TWO, members=2)
         return explain_round(replace(ended_with(event), sizes=lots), NO_DOCUMENTS, None)[-1]
 
     who = "The next committee is "

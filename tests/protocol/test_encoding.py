@@ -114,9 +114,9 @@ def test_the_reveal_joins_the_ranked_trainers_payloads_by_client() -> None:
     assert encoding.reveal_of({}, ()) == encoding.keccak256(b"")
 
 
-def test_the_aggregation_result_is_seven_abi_words() -> None:
-    joined = A + B + C + D + word(7) + E + A
-    opening = encoding.ResultPreimage(A, B, C, D, 7, E, A)
+def test_the_aggregation_result_is_six_abi_words() -> None:
+    joined = A + B + C + D + E + A
+    opening = encoding.ResultPreimage(A, B, C, D, E, A)
     assert encoding.aggregation_result(opening) == encoding.keccak256(joined)
 
 
@@ -203,7 +203,7 @@ def test_every_part_of_an_opening_changes_the_result(parts: list[Digest], place:
     def result(*parts: Digest) -> Digest:
         model, updates, scores, ranking, reveal, record = parts
         return encoding.aggregation_result(
-            encoding.ResultPreimage(model, updates, scores, ranking, 0, reveal, record)
+            encoding.ResultPreimage(model, updates, scores, ranking, reveal, record)
         )
 
     changed = list(parts)

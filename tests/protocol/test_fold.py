@@ -112,7 +112,7 @@ class Play:
         trainers = sorted(state.committed - set(state.committee))
         ranking = rank((client, 1.0 + place) for place, client in enumerate(trainers))
         decision = replace(DECISION, committee=state.committee, ranking=ranking)
-        sets = sets_of(state.deployment, ranking, 0)
+        sets = sets_of(state.deployment, ranking)
         pair = certificates(state, decision, *sets)
         self.take(rounds.decide(state, state.round, decision, pair, self.context))
 

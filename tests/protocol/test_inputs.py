@@ -11,12 +11,11 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.inputs import (
     Evidence,
     Participants,
-    distance_context,
+    needs_displacement,
     participants_of,
 )
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import Q8
-from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, registry_of
 from tests.support.keys import ids
@@ -147,16 +146,9 @@ def test_evidence_keeps_its_travel_whatever_is_published() -> None:
         assert other.displacement is evidence.displacement
 
 
-def test_the_distance_context_has_the_displacement_where_rules_need_it() -> None:
-    layout, travel = (("w", (1,)),), f32(1.0)
-    seats = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
-    along = replace(PENCIL, distance="direction", reference="travel")
-    assert along.direction_weight is not None
-    assert distance_context(PENCIL, layout, 5, seats, None) == DistanceContext(layout)
-    assert distance_context(along, layout, 1, seats, None) == DistanceContext(layout)
-    server_direction = ServerDirection(travel, ids(5, 7), along.direction_weight)
-    assert distance_context(along, layout, 2, seats, travel) == DistanceContext(
-        layout, server_direction
-    )
-    with pytest.raises(ValueError, match="distances of round 2 need"):
-        distance_context(along, layout, 2, seats, None)
+def test_only_strategy_three_needs_the_displacement_and_not_in_round_one() -> None:
+    ours = replace(PENCIL, strategy=3)
+    needed = [
+        (p.strategy, t) for p in (PENCIL, ours) for t in (1, 2, 9) if needs_displacement(p, t)
+    ]
+    assert needed == [(3, 2), (3, 9)]

@@ -15,12 +15,14 @@ from ledger.protocol import parameters
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     MILLION,
+    STRATEGIES,
     Parameters,
     accepted_size,
     parts_per_million,
     require_layout,
     rounded_share,
 )
+from ledger.protocol.rules.distance import DIRECTION, SQUARED
 from ledger.protocol.types import AcceptanceForm, Quorum
 
 PENCIL = Parameters(
@@ -52,7 +54,7 @@ def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
     assert (made().replies, made().form) == (2, AcceptanceForm.FIRST)
     assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
     assert made(strategy=2).form is AcceptanceForm.LAST
-    assert made(strategy=3, threshold="spread").form is AcceptanceForm.WITHIN_THRESHOLD
+    assert made(strategy=3).form is AcceptanceForm.BELOW_TWO
 
 
 def test_a_committee_has_at_least_three_members() -> None:
@@ -142,39 +144,13 @@ def test_the_server_rate_is_a_positive_number(rate: float) -> None:
     ("name", "value", "known"),
     [
         ("strategy", 4, "1, 2, 3"),
-        ("scoring", "mode", "mean, median"),
-        ("distance", "cosine", "squared, l2, per_tensor, direction"),
-        ("threshold", "x" * 900, "none, spread, direction"),
+        ("payload", "x" * 900, "float32, q8"),
     ],
 )
 def test_a_rule_that_is_not_listed_is_refused(name: str, value: object, known: str) -> None:
     with pytest.raises(ParametersError, match=f"{name} = .* is none of {known}") as caught:
         made(**{name: value})
     assert len(str(caught.value)) < 300, "an error is one line"
-
-
-@pytest.mark.parametrize("strategy", [1, 2])
-def test_strategies_one_and_two_have_no_threshold(strategy: int) -> None:
-    assert made(strategy=strategy, threshold="none").threshold == "none"
-    refused(
-        f"threshold = spread: strategy {strategy} has no threshold",
-        strategy=strategy,
-        threshold="spread",
-    )
-
-
-def test_strategy_three_needs_a_threshold() -> None:
-    assert made(strategy=3, threshold="spread").selection.number == 3
-    refused("threshold = none: strategy 3 needs a threshold", strategy=3)
-
-
-def test_the_right_angle_goes_with_directions_only() -> None:
-    assert made(strategy=3, threshold="direction", distance="direction").distance == "direction"
-    refused(
-        "threshold = direction goes with distance = direction, not with squared",
-        strategy=3,
-        threshold="direction",
-    )
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), -0.1, 1.5, 1.000001])
@@ -262,3 +238,30 @@ def test_what_is_not_refused_keeps_every_invariant(
     assert 1 <= found.accepted <= found.trainers <= parameters.MAX_TRAINERS
     assert found.members + found.trainers == found.active <= found.clients
     assert found.members // 2 <= found.replies <= found.members - 1
+
+
+def test_the_strategy_determines_every_rule() -> None:
+    for strategy in (1, 2):
+        parameters = made(strategy=strategy)
+        assert parameters.distance_rule is SQUARED
+        assert not parameters.elects_by_lot
+        assert not parameters.weighs_equally
+    ours = made(strategy=3)
+    assert ours.distance_rule is DIRECTION
+    assert ours.elects_by_lot
+    assert ours.weighs_equally
+    assert [made(strategy=number).distance_sentence for number in STRATEGIES] == [
+        "squared distances",
+        "squared distances",
+        "distances of direction",
+    ]
+
+
+def test_a_distance_is_squared_or_a_function_and_not_with_strategy_three() -> None:
+    own = f"mine.py:manhattan@sha256:{'ab' * 32}"
+    assert made(distance=own, strategy=2).distance == own
+    assert made(distance="squared", strategy=3).distance_rule is DIRECTION
+    refused("distance = .* cannot be set with strategy 3", distance=own, strategy=3)
+    refused("distance = direction cannot be set with strategy 3", distance="direction", strategy=3)
+    refused("distance = l2 is neither squared nor a function", distance="l2")
+    refused("distance = x{80} is neither squared", distance="x" * 900)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol.encoding import keccak256, word_client, word_distance
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.ranking import candidates, elect, rank, score
-from ledger.protocol.types import ClientId, Digest, Election
+from ledger.protocol.ranking import candidates, elect, mean_distances, rank, score
+from ledger.protocol.types import ClientId, Digest
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
 
 FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
 SEED = Digest(b"\x4d" * 32)
 rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
+
+moderate = st.floats(0, 1e6).map(abs)
 
 
 def test_the_nearest_comes_first_and_ties_go_by_client() -> None:
@@ -65,20 +69,20 @@ def ranking(trainers: int) -> tuple[int, ...]:
 def test_those_around_the_middle_are_elected(
     trainers: int, members: int, elected: tuple[int, ...]
 ) -> None:
-    stand = candidates(ranking(trainers), ids(10), members, Election.MIDDLE)
+    stand = candidates(ranking(trainers), ids(10), members, by_lot=False)
     assert stand == ids(*elected)
     assert elect(stand, members, SEED) == stand, "nobody is left to draw among"
 
 
-@pytest.mark.parametrize("election", Election)
-def test_fewer_ranked_than_places_is_refused(election: Election) -> None:
+@pytest.mark.parametrize("by_lot", [False, True])
+def test_fewer_ranked_than_places_is_refused(*, by_lot: bool) -> None:
     with pytest.raises(ValueError, match="2 ranked clients cannot fill 3 places"):
-        candidates(ranking(2), ids(10), 3, election)
+        candidates(ranking(2), ids(10), 3, by_lot=by_lot)
 
 
 @given(members=st.integers(1, 20), more=st.integers(0, 40))
 def test_as_many_are_nearer_as_farther_or_one_fewer(members: int, more: int) -> None:
-    elected = candidates(ranking(members + more), ids(10), members, Election.MIDDLE)
+    elected = candidates(ranking(members + more), ids(10), members, by_lot=False)
     nearer, farther = elected[0] - 10, 10 + members + more - 1 - elected[-1]
     assert len(elected) == members
     assert list(elected) == list(range(elected[0], elected[-1] + 1))
@@ -91,14 +95,12 @@ def test_as_many_are_nearer_as_farther_or_one_fewer(members: int, more: int) -> 
         (range(10, 15), range(10, 15)),
         (range(10, 13), range(10, 13)),
         (range(10, 12), range(10, 13)),  # too few: the next in the ranking stands too
-        (range(12, 17), range(12, 17)),  # strategy II accepts the last
-        (range(16, 17), range(14, 17)),
     ],
 )
 def test_the_accepted_are_drawn_among_with_their_neighbours_if_they_are_too_few(
     accepted: range, stand: range
 ) -> None:
-    assert candidates(ranking(7), ids(*accepted), 3, Election.LOT) == ids(*stand)
+    assert candidates(ranking(7), ids(*accepted), 3, by_lot=True) == ids(*stand)
 
 
 def test_a_lot_by_pencil() -> None:
@@ -129,3 +131,35 @@ def test_every_pair_is_drawn_equally_often() -> None:
     assert len(pairs) == 6
     # 6,000 draws of one in six: 1,000 with a deviation of 29; the seeds are fixed.
     assert max(abs(count - 1_000) for count in pairs.values()) < 90
+
+
+def test_the_papers_ranking_is_that_of_mean_distances() -> None:
+    # Members give the distances 1, 2 and 3: P = C / sum of D = 3 / 6.
+    combined = mean_distances(np.array([[1.0], [2.0], [3.0]]))
+    assert combined.tolist() == [2.0]
+    assert score(combined[0]) == 3 / (1 + 2 + 3)
+
+
+def test_without_a_member_there_is_no_mean() -> None:
+    with pytest.raises(ValueError, match="no member's distances"):
+        mean_distances(np.empty((0, 3)))
+    assert mean_distances(np.ones((1, 3))).tolist() == [1.0, 1.0, 1.0]
+
+
+@given(rows=st.lists(st.lists(moderate, min_size=4, max_size=4), min_size=1, max_size=7))
+def test_the_mean_is_summed_member_by_member(rows: list[list[float]]) -> None:
+    expected = []
+    for column in zip(*rows, strict=True):
+        total = 0.0
+        for value in column:
+            total += value
+        expected.append(total / len(rows))
+    assert mean_distances(np.array(rows)).tolist() == expected
+
+
+@given(distances=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8))
+def test_the_score_is_the_papers_formula(distances: list[float]) -> None:
+    found = score(mean_distances(np.array([[d] for d in distances]))[0])
+    paper = Fraction(len(distances)) / sum(1 / (1 / Fraction(d)) for d in distances)
+    # A handful of roundings, each at most 2^-53.
+    assert found == pytest.approx(float(paper), rel=1e-14)

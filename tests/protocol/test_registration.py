@@ -35,7 +35,7 @@ def typed(name: str, message: dict[str, object]) -> bytes:
     whole = {
         "types": {"EIP712Domain": domain, name: fields},
         "primaryType": name,
-        "domain": {"name": "CMFL Ledger", "version": "2"},
+        "domain": {"name": "CMFL Ledger", "version": "3"},
         "message": message,
     }
     return bytes(_hash_eip191_message(encode_typed_data(full_message=whole)))

@@ -23,7 +23,7 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     submitted_certificate,
 )
-from ledger.protocol.ranking import rank
+from ledger.protocol.ranking import elect, rank
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -68,7 +68,6 @@ DECISION = SubmittedDecision(
     model=encoding.sha256(b"w_2"),
     updates_root=encoding.sha256(b"updates"),
     scores_root=encoding.sha256(b"scores"),
-    threshold_bits=0,
     reveal=encoding.sha256(b"reveal"),
     record=encoding.sha256(b"record"),
     incidents=encoding.sha256(b"incidents"),
@@ -329,7 +328,6 @@ def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
         model=DECISION.model,
         updates_root=DECISION.updates_root,
         scores_root=DECISION.scores_root,
-        threshold_bits=0,
         reveal=DECISION.reveal,
         record=DECISION.record,
         incidents=DECISION.incidents,
@@ -394,18 +392,29 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "threshold", "accepted"),
-    [(2, 0.0, TRAINERS[3:]), (3, 4.0, TRAINERS[:4]), (3, 0.5, TRAINERS[:3])],
+    ("strategy", "nearest", "accepted", "candidates"),
+    [
+        (2, 1.0, TRAINERS[3:], ELECTED),
+        (3, 1.0, TRAINERS[:1], TRAINERS[:3]),
+        (3, 0.25, TRAINERS[:4], TRAINERS[:4]),
+        (3, 2.0, TRAINERS[:3], TRAINERS[:3]),
+    ],
 )
-def test_the_accepted_set_is_derived_by_form(
-    strategy: int, threshold: float, accepted: tuple[ClientId, ...]
+def test_both_sets_are_derived_by_form(
+    strategy: int,
+    nearest: float,
+    accepted: tuple[ClientId, ...],
+    candidates: tuple[ClientId, ...],
 ) -> None:
-    rule = {"strategy": strategy, "threshold": "spread" if strategy == 3 else "none"}
-    state = committed(parameters=replace(PENCIL, **rule))  # type: ignore[arg-type]
-    decision = replace(DECISION, threshold_bits=encoding.float_bits(threshold))
-    _, (event,) = decided(state, decision, certificates(state, decision, accepted))
+    # The trainers at distances from `nearest` on, 0.5 apart if it is below 1, else 1 apart.
+    state = committed(parameters=replace(PENCIL, strategy=strategy))
+    step = 0.5 if nearest < 1 else 1.0
+    ranking = rank((client, nearest + step * place) for place, client in enumerate(TRAINERS))
+    decision = replace(DECISION, ranking=ranking)
+    _, (event,) = decided(state, decision, certificates(state, decision, accepted, candidates))
     assert isinstance(event, ledger_state.RoundDecided)
     assert event.accepted == accepted
+    assert event.next_committee == elect(candidates, 3, event.next_seed)
 
 
 def word(client: int, distance: float) -> int:
@@ -462,17 +471,6 @@ def test_while_there_is_time_nobody_is_late() -> None:
     with pytest.raises(errors.RankingTooEarlyError):
         decided(state, fewer, block=IN_TIME)
     decided(state, fewer, block=LATE)
-
-
-def test_a_threshold_is_given_exactly_where_the_strategy_uses_one() -> None:
-    with pytest.raises(errors.ThresholdUnusedError):
-        decided(committed(), replace(DECISION, threshold_bits=1))
-    spread = committed(parameters=replace(PENCIL, strategy=3, threshold="spread"))
-    infinite = replace(DECISION, threshold_bits=encoding.INFINITY_BITS)
-    with pytest.raises(errors.ThresholdNotFiniteError):
-        decided(spread, infinite)
-    largest = replace(DECISION, threshold_bits=encoding.INFINITY_BITS - 1)
-    decided(spread, largest, certificates(spread, largest, TRAINERS))
 
 
 def test_sets_not_following_from_the_ranking_are_refused() -> None:
@@ -698,15 +696,24 @@ def test_vectors_for_two_sets_are_no_equivocation() -> None:
         rounds.report_equivocation(opened(), accusation, IN_TIME)
 
 
-def test_no_transaction_is_taken_from_a_contract() -> None:
-    relayed = replace(IN_TIME, sent_by_account=False)
-    with pytest.raises(errors.NotSentByAccountError):
+@pytest.mark.parametrize(
+    ("sent", "refusal"),
+    [
+        ({"sent_by_account": False}, errors.NotSentByAccountError),
+        ({"is_delegated": True}, errors.DelegatedAccountError),
+    ],
+)
+def test_no_transaction_is_taken_from_a_contract_or_a_delegated_account(
+    sent: dict[str, Any], refusal: type[errors.ProtocolRefusal]
+) -> None:
+    relayed = replace(IN_TIME, **sent)
+    with pytest.raises(refusal):
         rounds.register_clients(fresh(), WORDS, NO_DIGEST, relayed)
-    with pytest.raises(errors.NotSentByAccountError):
+    with pytest.raises(refusal):
         rounds.commit_updates(opened(), 1, [signed(3)], relayed)
-    with pytest.raises(errors.NotSentByAccountError):
+    with pytest.raises(refusal):
         decided(committed(), block=relayed)
-    with pytest.raises(errors.NotSentByAccountError):
-        rounds.abandon_round(opened(), 1, replace(DEADLINE, sent_by_account=False))
-    with pytest.raises(errors.NotSentByAccountError):
+    with pytest.raises(refusal):
+        rounds.abandon_round(opened(), 1, replace(DEADLINE, **sent))
+    with pytest.raises(refusal):
         rounds.report_equivocation(opened(), report(0), relayed)

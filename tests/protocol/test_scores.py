@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 # Members 0, 1, 2 and trainers 3 to 8, each with its index as its update.
 ROUND = small_round({i: float(i + 1) for i in range(9)})
-DIRECTION = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}}, distance="direction")
+DIRECTION = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}}, strategy=3, travel=[0.0])
 
 
 def table_of(told: ClosedRound) -> DistanceTable:
-    return DistanceTable(told.inputs, usable(told.evidence))
+    return DistanceTable(
+        told.inputs, usable(told.evidence), displacement=told.evidence.displacement
+    )
 
 
 def usable(evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
@@ -165,12 +167,6 @@ def test_six_is_a_false_distance_and_names_its_client() -> None:
     assert fault(ROUND, to_members) == ScoreFault(RefusalReason.FALSE_DISTANCE, ClientId(1))
 
 
-def test_six_is_not_used_where_nobody_computes_again() -> None:
-    blind = small_round({i: float(i) for i in range(9)}, scores_checked=False)
-    assert fault(blind, moved(blind.vector(0), 2, 5.0)) is None
-    assert fault(ROUND, moved(ROUND.vector(0), 2, 5.0), checked=False) is None
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(
     ("margins", "counted", "refused"),
@@ -226,10 +222,11 @@ def test_at_no_distance_only_no_distance_is_true() -> None:
 
 
 def test_near_no_distance_of_direction_there_is_an_absolute_margin() -> None:
-    told = small_round({0: 2.0, **dict.fromkeys(range(1, 9), 3.0)}, distance="direction")
+    # All pull the same way: c is the crowding 8 over 2.5 times the base 8, and so 1.
+    told = small_round({0: 2.0, **dict.fromkeys(range(1, 9), 3.0)}, strategy=3, travel=[0.0])
     vector = told.vector(0)
     assert vector.distances[0] == 0.0
-    for claim, true in ((1.4e-12, True), (1.6e-12, False)):
+    for claim, true in ((1.4e-9, True), (1.6e-9, False)):
         claimed = replace(vector, distances=np.array([claim, *vector.distances[1:]]))
         assert (fault(told, claimed) is None) == true
 

@@ -69,7 +69,7 @@ def test_typed_data_is_hashed_as_eip_712_says() -> None:
             b"address verifyingContract,bytes32 salt)"
         )
         + keccak256(b"CMFL Ledger")
-        + keccak256(b"2")
+        + keccak256(b"3")
         + (31337).to_bytes(32)
         + bytes(12)
         + DOMAIN.contract

@@ -13,6 +13,7 @@ import pytest
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
+from ledger.protocol.judgement import judge
 from ledger.protocol.scores import DistanceTable
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
 from ledger.protocol.validation import (
@@ -372,6 +373,20 @@ def test_of_a_member_with_two_vectors_none_counts() -> None:
     assert judged(TWICE, record) == []
 
 
+def test_a_member_votes_without_the_two_vectors_of_reason_7() -> None:
+    record = TWICE.compose()
+    counted = [signed.scores.digest for signed in record.scores]
+    held = {digest: TWICE.evidence.vectors[digest] for digest in counted}
+    evidence = replace(TWICE.evidence, vectors=held)
+    found, violations = judge(TWICE.inputs, record, evidence)
+    whole, _ = judge(TWICE.inputs, record, TWICE.evidence)
+    assert violations == ()
+    assert found is not None
+    assert whole is not None
+    assert found.result == whole.result
+    assert [signed.scores.digest for signed in record.claims_with_vectors] == counted
+
+
 def test_two_vectors_are_refused_for_that_and_for_nothing_else() -> None:
     record, seven = TWICE.compose(), RefusalReason.TWO_VECTORS
     one = replace(record, refused=record.refused[:1])
@@ -452,15 +467,6 @@ def test_without_updates_a_lower_reason_disproves_a_refusal() -> None:
         )
         == []
     )
-
-
-def test_without_updates_reason_6_is_unfounded_if_scores_are_unchecked() -> None:
-    reason = RefusalReason.FALSE_DISTANCE
-    told = told_with(LIES[reason])
-    trusting = replace(told.inputs.parameters, scores_checked=False)
-    inputs = replace(told.inputs, parameters=trusting)
-    unfounded = [raises(ViolationCode.REFUSAL_UNFOUNDED, 1, reason=reason)]
-    assert validate_scores(inputs, refusing(told, reason, 3), told.evidence, None) == unfounded
 
 
 def test_every_violation_before_a_model_is_tested_here() -> None:

@@ -1,4 +1,4 @@
-"""The protocol gives what independent tools gave (`tests/vectors/protocol-v2.json`).
+"""The protocol gives what independent tools gave (`tests/vectors/protocol-v3.json`).
 
 The environment variable CMFL_VECTORS names another file of the same form to read instead.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,28 +20,29 @@ from ledger.protocol import encoding, merkle, sampling, signing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import MinedCommitment, round_closing
+from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import candidates, rank
+from ledger.protocol.ranking import elect, mean_distances, rank
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.direction import DirectionMeasure
-from ledger.protocol.rules.distance import (
-    DistanceContext,
-    Distances,
-    ServerDirection,
-    plain_distances,
+from ledger.protocol.rules.clipping import clip_factors, exact_norm, quantile_place
+from ledger.protocol.rules.crowding import crowding_of
+from ledger.protocol.rules.direction import (
+    direction_distances,
+    displacement,
+    length_factors,
+    travel_weight,
 )
-from ledger.protocol.rules.reference import displacement
-from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.distance import DIRECTION, Distances, plain_distances
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,
+    AcceptanceForm,
     Address,
     ClientId,
     Commitment,
     Digest,
     Domain,
-    Election,
     Phase,
     Quorum,
     RegisteredClient,
@@ -52,8 +54,9 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v2.json"
+COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v3.json"
 VECTORS = json.loads(Path(os.environ.get("CMFL_VECTORS", COMMITTED)).read_text())
+BELOW_TWO = AcceptanceForm(3)
 TESTED = {"version", "commitments"}
 
 
@@ -116,73 +119,109 @@ def test_replies_that_decide(case: dict[str, Any]) -> None:
 
 @cases("rounds")
 def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any]) -> None:
-    expected, scoring = case["expected"], SCORINGS[case["scoring"]]
-    combined = scoring.combine(np.array([floats(row) for row in case["distances"]]))
+    expected = case["expected"]
+    assert case["scoring"] == "mean"
+    combined = mean_distances(np.array([floats(row) for row in case["distances"]]))
     assert [value.hex() for value in combined.tolist()] == expected["distance"]
 
     ranking = rank(zip(clients(case["trainers"]), combined.tolist(), strict=True))
     assert [encoding.word_client(word) for word in ranking] == expected["ranking"]
     assert [f"0x{word:064x}" for word in ranking] == expected["ranking_words"]
     assert encoding.ranking_digest(ranking) == digest(expected["ranking_digest"])
-
-    others = [np.delete(floats(row), place) for place, row in enumerate(case["member_distances"])]
-    find = THRESHOLDS["spread"].find
-    assert find is not None
-    threshold = find(others, scoring)
-    assert threshold.hex() == expected["threshold"]
-    for number in (1, 2, 3):
-        bits = encoding.float_bits(threshold) if SELECTIONS[number].needs_threshold else 0
-        chosen = SELECTIONS[number].select(ranking, case["accepted_size"], bits)
-        assert list(chosen) == expected[f"strategy_{number}"]
-        elected = candidates(ranking, chosen, len(case["members"]), Election.MIDDLE)
-        assert list(elected) == expected["next_committee"]
+    for form in (AcceptanceForm.FIRST, AcceptanceForm.LAST):
+        accepted, candidates = sets_of(sizes_of(form, case), ranking)
+        assert list(accepted) == expected[f"strategy_{int(form)}"]
+        assert list(candidates) == expected["next_committee"]
 
 
-@cases("direction")
-def test_distances_of_direction(case: dict[str, Any]) -> None:
-    updates = {
-        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
-        for index, row in enumerate(case["updates"])
-    }
-    measure = DirectionMeasure(updates)
-    members, trainers = clients(case["members"]), clients(case["trainers"])
-    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    for trainer in trainers:
-        assert measure.factor(updates[trainer]) == pytest.approx(factors[trainer], rel=1e-12)
-    found = plain_distances(DISTANCES["direction"], DistanceContext(), updates, members)
-    for row, expected in zip(found, case["expected"], strict=True):
-        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
-            truth = float(row[trainer])
-            assert measure.tolerance(updates[trainer], truth) == pytest.approx(
-                1e-9 * truth + 1e-12 * factors[trainer], rel=1e-9
-            )
-            assert abs(claim - truth) <= 1e-9 * truth + 1e-12 * factors[trainer]
+@dataclass(frozen=True)
+class Sizes:
+    form: AcceptanceForm
+    aggregation_ppm: int
+    members: int
 
 
-@cases("travel")
+def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Sizes:
+    trainers, size = len(case["trainers"]), case.get("accepted_size", len(case["trainers"]))
+    return Sizes(form, 10**6 * size // trainers, len(case["members"]))
+
+
+@cases("strategy_3")
 @pytest.mark.parametrize("computed_by", [plain_distances, fast_distances()])
-def test_distances_along_a_travel(computed_by: Distances, case: dict[str, Any]) -> None:
-    updates = {
-        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
-        for index, row in enumerate(case["updates"])
-    }
-    members, trainers = clients(case["members"]), clients(case["trainers"])
-    models = (np.frombuffer(raw(case[name]), dtype="<f4") for name in ("model_s", "model_t"))
-    rule = REFERENCES["travel"].direction_weight
-    assert rule is not None
-    server_direction = ServerDirection(displacement(*models), members, rule)
-    measure = DirectionMeasure(updates, server_direction)
-    assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
-    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    found = computed_by(
-        DISTANCES["direction"], DistanceContext(server_direction=server_direction), updates, members
-    )
-    for row, expected in zip(found, case["expected"], strict=True):
-        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
-            truth, factor = float(row[trainer]), factors[trainer]
-            assert measure.factor(updates[trainer]) == pytest.approx(factor, rel=1e-12)
-            # As the file's own `tolerance` has it.
-            assert abs(claim - truth) <= 1e-9 * truth + 1e-10 * factor
+def test_a_round_of_strategy_3(computed_by: Distances, case: dict[str, Any]) -> None:
+    updates = {ClientId(int(key)): vector(row) for key, row in case["updates"].items()}
+    travel = None if case["model_s"] is None else travel_of(case)
+    trainers, counted = clients(case["trainers"]), clients(case["counted"])
+    assert counted == tuple(c for c in clients(case["members"]) if updates[c].any())
+
+    found = computed_by(DIRECTION, travel, updates, counted)
+    column = {client: place for place, client in enumerate(sorted(updates))}
+    for key, expected in case["expected_distances"].items():
+        client = ClientId(int(key))
+        c, f = (float.fromhex(case[name].get(key, "0x1p0")) for name in "cf")
+        for row, claim in zip(found, floats(expected).tolist(), strict=True):
+            truth = float(row[column[client]])
+            assert abs(claim - truth) <= 1e-9 * truth + 1e-9 * f * c**5
+
+    combined = mean_distances(found[:, [column[client] for client in trainers]])
+    ranking = rank(zip(trainers, combined.tolist(), strict=True))
+    assert [encoding.word_client(word) for word in ranking] == case["expected_ranking"]
+    accepted, candidates = sets_of(sizes_of(BELOW_TWO, case), ranking)
+    assert list(accepted) == case["expected_accepted"]
+    assert list(candidates) == case["expected_candidates"]
+    elected = elect(candidates, len(case["members"]), digest(case["next_seed"]))
+    assert list(elected) == case["expected_committee"]
+
+
+@cases("strategy_3")
+def test_the_parts_of_a_distance_of_strategy_3(case: dict[str, Any]) -> None:
+    updates = {ClientId(int(key)): vector(row) for key, row in sorted(case["updates"].items())}
+    clients_with_length = [client for client in sorted(updates) if updates[client].any()]
+    units = np.array([unit(updates[client]) for client in clients_with_length])
+    travel = None if case["model_s"] is None else travel_of(case)
+    along = units @ unit(travel) if travel is not None and travel.any() else np.zeros(len(units))
+    assert travel_weight(along) == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
+    crowding = crowding_of(units @ units.T, along)
+    assert crowding.base == pytest.approx(float.fromhex(case["base"]), rel=1e-9)
+    for name, values in (("crowding", crowding.values), ("c", crowding.excess)):
+        expected = [float.fromhex(case[name][str(client)]) for client in clients_with_length]
+        assert values.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15), name
+    factors = length_factors(np.array([exact_norm(updates[client]) for client in sorted(updates)]))
+    expected_factors = [float.fromhex(case["f"][str(client)]) for client in sorted(updates)]
+    assert factors.tolist() == pytest.approx(expected_factors, rel=1e-12)
+    margins = 1e-9 * factors
+    margins[[updates[client].any() for client in sorted(updates)]] *= crowding.excess**5
+    assert direction_distances(updates, travel).margins == pytest.approx(margins, rel=1e-6)
+
+
+@cases("strategy_3")
+def test_the_model_of_strategy_3_bit_for_bit(case: dict[str, Any]) -> None:
+    updates = {ClientId(int(key)): vector(row) for key, row in case["updates"].items()}
+    accepted = clients(case["expected_accepted"])
+    norms = sorted(exact_norm(update) for update in updates.values())
+    assert norms[quantile_place(len(norms))].hex() == case["expected_bound"]
+
+    weights = weights_of(BELOW_TWO, (), accepted)
+    assert set(weights.values()) == {1}
+    chosen = {client: updates[client] for client in accepted}
+    model = vector(case["model_t"])
+    result = aggregate(model, chosen, weights, case["eta"], clip_factors(chosen, updates))
+    if case["expected_model"] is None:
+        assert not np.isfinite(result).all()
+    else:
+        assert encoding.vector_bytes(result) == raw(case["expected_model"])
+
+
+def vector(text: str) -> NDArray[np.float32]:
+    return np.frombuffer(raw(text), dtype="<f4")
+
+
+def unit(row: NDArray[np.float32]) -> NDArray[np.float64]:
+    return row.astype(np.float64) / exact_norm(row)
+
+
+def travel_of(case: dict[str, Any]) -> NDArray[np.float32]:
+    return displacement(vector(case["model_s"]), vector(case["model_t"]))
 
 
 @cases("aggregation")
@@ -311,7 +350,6 @@ def test_the_aggregation_result(case: dict[str, Any]) -> None:
         digest(case["updates_root"]),
         digest(case["scores_root"]),
         digest(case["ranking_digest"]),
-        int(case["threshold_bits"]),
         digest(case["reveal"]),
         digest(case["record"]),
     )

@@ -244,7 +244,7 @@ def test_a_full_disk_takes_no_half_envelope(tmp_path: Path) -> None:
 def test_an_envelope_that_is_too_large_is_not_put(tmp_path: Path) -> None:
     vote = Vote(VoteKind.REQUEST, 1, Phase.AGGREGATION, 0, ZERO, ZERO, ZERO)
     request = SignedVote(ClientId(0), vote, bytes(65))
-    preimage = ResultPreimage(ZERO, ZERO, ZERO, ZERO, 0, ZERO, ZERO)
+    preimage = ResultPreimage(ZERO, ZERO, ZERO, ZERO, ZERO, ZERO)
     proposal = Proposal(request, preimage, bytes(MAX_DOCUMENT_BYTES))
     with pytest.raises(EncodingError, match="over the bound of 1000000"):
         mailbox_in(tmp_path).put(Envelope(DOMAIN, 1, ClientId(0), proposal))

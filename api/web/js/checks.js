@@ -183,7 +183,6 @@ function openingOf(round) {
   const { aggregation } = round.parts;
   return {
     ...aggregation,
-    threshold_bits: aggregation.threshold?.bits ?? "0",
     record: round.record.digest,
   };
 }
@@ -194,8 +193,7 @@ function rankedOf(round) {
 
 function candidatesOf(ranked, accepted, members, contract) {
   const clients = ranked.map((update) => update.client);
-  const begin = clients.indexOf(accepted[0]);
-  const [first, size] = digests.candidates(contract.election, clients.length, begin, accepted.length, members);
+  const [first, size] = digests.candidates(digests.electsByLot(contract), clients.length, accepted.length, members);
   return clients.slice(first, first + size);
 }
 

@@ -66,7 +66,6 @@ export const resultOf = (opening) =>
     bytesOf(opening.updates_root),
     bytesOf(opening.scores_root),
     bytesOf(opening.ranking_digest),
-    word(opening.threshold_bits),
     bytesOf(opening.reveal),
     bytesOf(opening.record),
   );
@@ -78,15 +77,15 @@ export const revealOf = (payloads) => keccak(...payloads.map(bytesOf));
 export const primaryPlace = (seed, phase, view, members) =>
   Number(BigInt(keccak(bytesOf(seed), uint(phase, 1), uint(view, 4))) % BigInt(members));
 
+/** Return whether the next committee is drawn among the accepted, as strategy 3 does. */
+export const electsByLot = ({ form }) => form.name === "below_two";
+
 /** Return where the candidates for the next committee begin in the ranking, and their number.
  *
- * In a lot they are the accepted, and their neighbours in the ranking if those are too few.
+ * In a lot they are the accepted, and the next in the ranking if those are too few.
  */
-export function candidates(election, ranked, first, accepted, members) {
-  if (election === "middle") return [Math.floor((ranked - members) / 2), members];
-  const size = Math.max(accepted, members);
-  return [Math.min(first, ranked - size), size];
-}
+export const candidates = (byLot, ranked, accepted, members) =>
+  byLot ? [0, Math.max(accepted, members)] : [Math.floor((ranked - members) / 2), members];
 
 /** Return those of the candidates whom the next seed draws, each set with the same chance. */
 export function elected(clients, members, seed) {

@@ -62,27 +62,22 @@ export function settings({ sizes, contract, parameters }) {
   const rows = [
     ["clients", whole(sizes.clients)],
     ["in a round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
-    ["accepted", contract.form.name === "within_threshold" ? "all within the cut-off" : `${ppm(contract.aggregation_ppm)} of the ranked`],
+    ["accepted", contract.form.name === "below_two" ? "all at a distance below 2" : `${ppm(contract.aggregation_ppm)} of the ranked`],
     ["replies that decide", whole(contract.replies)],
     ["blocks for commitments", whole(contract.commit_blocks)],
     ["blocks until abandonment", whole(contract.deadline_blocks)],
-    ["next committee", wordFor(ELECTIONS, contract.election)],
+    ["next committee", wordFor(ELECTIONS, contract.form.name)],
     ["chance from", contract.beacon === "none" ? "payloads alone" : "payloads and block hashes"],
   ];
   if (!parameters) return rows;
   return [
     ...rows,
     ["strategy", told(parameters.strategy.name)],
-    ["scoring", told(parameters.scoring)],
     ["distance", told(parameters.distance)],
-    ["reference", told(parameters.reference)],
-    ["threshold", told(parameters.threshold)],
-    ["clip", told(parameters.clip ?? "none")],
     ["quorum", told(parameters.quorum)],
     ["model", `${whole(parameters.dimension)} numbers`],
     ...(parameters.payload ? [["payloads", told(parameters.payload)]] : []),
     ["server rate", String(parameters.server_rate)],
-    ["distances checked by members", parameters.scores_checked ? "yes" : "no"],
     ["first view lasts", `${whole(parameters.view_seconds)} s`],
   ];
 }

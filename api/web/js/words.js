@@ -24,10 +24,10 @@ export const GLOSSARY = {
   certificate: "The primary's signed request and enough equal signed replies: what the contract checks before it takes a decision.",
   banned: "Signed two different statements where one is allowed, and the contract verified both. It takes no part from the next round on. Its page shows which statements.",
   "empty seat": "A member that was banned when the round opened. It has no vote, and the round does not wait for it.",
-  distance: "How far an update lies from those that the setting reference names: the members' own, or all others of the round. Smaller is closer. It has no unit.",
+  distance: "How far an update lies from the members' own in strategies I and II, and from the round's other updates in strategy III. Smaller is closer. It has no unit.",
   "cut-off": "Up to where in the ranking updates are accepted.",
-  elected: "On the next committee. The run's settings decide which clients these are: the middle of the ranking, or the accepted. Of too many accepted, a lot draws as many as there are places; to too few, the next of the ranking are added.",
-  weight: "The share of an update in the new model: its client's samples among those of all accepted.",
+  elected: "On the next committee. The run's strategy decides which clients these are: the middle of the ranking, or the accepted. Of too many accepted, a lot draws as many as there are places; to too few, the next of the ranking are added.",
+  weight: "The share of an update in the new model: its client's samples among those of all accepted, or the same for all in strategy III.",
   samples: "How many training examples a client claims to have; fixed when the run began.",
   seed: "The number from which all chance in a round follows.",
   head: "One hash that commits to the whole history up to a round. With it, everything before can be checked.",
@@ -49,7 +49,7 @@ export const CHECKS = {
   updates_root: ["Updates (Merkle root)", "payloads, ranks, distances and outcomes are the leaves of the tree that was voted on"],
   scores_root: ["Scores (Merkle root)", "the scores shown as counted are the leaves of the tree that was voted on"],
   reveal: ["Revealed payloads", "all ranked payloads' digests hash to the value that makes the next seed"],
-  result: ["Result of the vote", "model, roots, ranking, cut-off, payloads and record hash to the result"],
+  result: ["Result of the vote", "model, roots, ranking, payloads and record hash to the result"],
   model: ["New model", "the round and its aggregation name the same model"],
   scored_set: ["Scored clients", "the list of scored clients hashes to the digest that members signed"],
   commitment: ["Commitment of client", "the payload's digest opens the commitment on the chain"],
@@ -98,11 +98,12 @@ export const INCIDENTS = {
 export const FORMS = {
   first: "the nearest of the ranking",
   last: "the farthest of the ranking",
-  within_threshold: "all within a cut-off that the committee certifies",
+  below_two: "all at a distance below 2, or the nearest if there is none",
 };
 export const ELECTIONS = {
-  middle: "the middle of the ranking",
-  lot: "the accepted: drawn by lot if too many, with the next of the ranking if too few",
+  first: "the middle of the ranking",
+  last: "the middle of the ranking",
+  below_two: "the accepted: drawn by lot if too many, with the next of the ranking if too few",
 };
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };
 /** How far an open round is, what a client is in it, and what is waited for. */
@@ -132,7 +133,7 @@ export const STEPS = [
   "sampling from the seed",
   "blobs equal to their commitments",
   "each member's distances",
-  "means and medians, bit for bit",
+  "mean distances, bit for bit",
   "ranking, accepted set and election",
   "the model, bit for bit",
   "nothing missing in between",

@@ -150,6 +150,8 @@ def require_theorem(configuration: Configuration, mu: float) -> None:
         raise ConfigurationError(
             f"training.proximal = {training.proximal}: Theorem 1 is about plain SGD"
         )
+    if training.calibrated:
+        raise ConfigurationError("training.calibrated = true: Theorem 1 is about plain SGD")
     if malice.malicious_rate or malice.members or malice.trainers:
         raise ConfigurationError("malice is set: Theorem 1 is about honest clients")
     if configuration.protocol.server_rate != 1:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
-from ledger.protocol.inputs import Participants, distance_context
+from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.ranking import elect
+from ledger.protocol.rules.direction import displacement, window_start
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.reference import displacement
-from ledger.protocol.rules.registry import distance_named
 from ledger.protocol.sampling import drawn_committee, sample_trainers
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import DistanceContext, Layout
+    from ledger.protocol.rules.distance import Layout, Travel
     from ledger.protocol.types import ClientId, Digest
 
 
@@ -97,8 +96,7 @@ class CommitteeSelection(TheoremSelection):
         """Return S_a in ranking order, and keep the candidates for the next committee."""
         self._models.append(model)
         members = tuple(sorted(self._members))
-        rule = distance_named(self.parameters.distance)
-        table = plain_distances(rule, self._ground(members), updates, members)
+        table = plain_distances(self.parameters.distance_rule, self._travel(), updates, members)
         place = {client: column for column, client in enumerate(sorted(updates))}
         vectors = []
         for member, row in zip(members, table, strict=True):
@@ -118,14 +116,11 @@ class CommitteeSelection(TheoremSelection):
         self._candidates = ranking.candidates
         return ranking.accepted
 
-    def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
-        """Return the distance context: the layout, and the travel where the rules have one."""
-        seats = Participants(members, self._trainers, frozenset())
-        travel, number = self.parameters.direction_weight, len(self._models)
-        recent = None
-        if travel is not None:
-            recent = displacement(self._models[travel.window_start(number) - 1], self._models[-1])
-        return distance_context(self.parameters, self.layout, number, seats, recent)
+    def _travel(self) -> Travel:
+        number = len(self._models)
+        if not needs_displacement(self.parameters, number):
+            return None
+        return displacement(self._models[window_start(number) - 1], self._models[-1])
 
 
 _NO_BASE = sha256(b"")

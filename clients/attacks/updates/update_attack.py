@@ -154,6 +154,7 @@ class UpdateAttack:
             finds them together; None if each forges its own.
         needs_history: whether it needs the run's models, what honest clients published in earlier
             rounds, and a model that the attackers have trained on false labels.
+        multiplies_samples: whether its attackers register `factor` times their number of samples.
     """
 
     name: str
@@ -162,6 +163,7 @@ class UpdateAttack:
     is_common: bool = False
     forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
     needs_history: bool = False
+    multiplies_samples: bool = False
 
     def factor_for(self, parameters: AttackParameters) -> float:
         """Return the attack's free parameter; see `factor_for`."""

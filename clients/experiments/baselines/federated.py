@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from clients.aggregators.aggregator import Aggregator
     from clients.aggregators.mixture import Vector
     from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
-    from clients.datasets.federated_data import FederatedData
     from clients.models.model import ParameterVector
     from clients.runs.metrics import ModelGauge
 
@@ -85,7 +84,7 @@ class FederatedSettings:
 
 
 def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
-    data: FederatedData,
+    samples: Sequence[int],
     gauge: ModelGauge,
     initial: ParameterVector,
     settings: FederatedSettings,
@@ -97,7 +96,7 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
     """Run a federation with one server and return its rounds.
 
     Args:
-        data: the divided data, the one the engine trains on.
+        samples: the number that each client declares, which weighs its update.
         gauge: measures, with an engine like that of the run it is compared with.
         initial: the same initial model, shape (d,).
         settings: the run.
@@ -112,14 +111,14 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
         ConfigurationError: no rounds, more participants than clients, options that their number
             does not allow, or an unknown attack.
     """
-    settings.require(data.clients)
+    settings.require(len(samples))
     if settings.attackers.attack is not None:
         attack_named(settings.attackers.attack)
     sampling = named_stream(seed, "fedavg", "sample")
-    server = FederatedServer(settings, data.sample_counts, initial, np.zeros(len(initial)))
+    server = FederatedServer(settings, samples, initial, np.zeros(len(initial)))
     rows: list[BaselineRound] = []
     for number in range(1, settings.rounds + 1):
-        chosen = sampling.choice(data.clients, settings.participants, replace=False)
+        chosen = sampling.choice(len(samples), settings.participants, replace=False)
         participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
         round_seed = sha256(repr((seed, "fedavg", number)).encode())
         begun = clock()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
-    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
     from ledger.protocol.types import ClientId
 
 TRAINING = "training"
@@ -134,9 +134,9 @@ class _TimedEvaluation(PendingEvaluation):
 
 def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     def computed(
-        rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         with stopwatch.timing(SCORING):
-            return distances(rule, context, updates, members)
+            return distances(rule, travel, updates, members)
 
     return computed

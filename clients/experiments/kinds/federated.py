@@ -50,7 +50,7 @@ def play(task: MethodTask) -> MethodRun:
             memory=population.attack_memory(task.configuration),
         )
         rows = run_federated(
-            population.data,
+            [client.samples for client in population.registry],
             measure.gauge,
             population.initial,
             settings,

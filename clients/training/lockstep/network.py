@@ -40,6 +40,7 @@ class Network:
         targets: 1 at the class of each sample, shape (rows, classes).
         weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
         active: number of clients, from the first, that still have steps to take.
+        shifts: added to the outputs of each sample, shape (rows, classes); None for none.
         probabilities: of the classes in the newest steps, one of shape (rows, classes) for each,
             step after step around; none if nobody asked.
 
@@ -49,6 +50,7 @@ class Network:
         places: views of the parameters.
         rate: learning rate.
         device: of the buffers.
+        calibrated: whether there are shifts.
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class Network:
         places: TensorViews,
         rate: float,
         device: torch.device,
+        *,
+        calibrated: bool = False,
     ) -> None:
         rows = choice.chunk * choice.batch
         self.inputs = channels_last(torch.zeros(rows, *chain[0].input_shape, device=device))
         self.targets = torch.zeros(rows, *chain[-1].output_shape, device=device)
         self.weights = torch.zeros(rows, 1, device=device)
+        self.shifts = torch.zeros_like(self.targets) if calibrated else None
         self.active = choice.chunk
         self.probabilities: Sequence[Tensor] = ()
         builder = _Builder(choice, places, rate, device)
@@ -89,7 +94,7 @@ class Network:
         x = self.inputs
         for part in self._parts:
             x = part.forward(x, step)
-        predicted = torch.softmax(x, dim=1)
+        predicted = torch.softmax(x if self.shifts is None else x + self.shifts, dim=1)
         if self.probabilities:
             self.probabilities[step % len(self.probabilities)].copy_(predicted)
         # The gradient of the mean cross-entropy.

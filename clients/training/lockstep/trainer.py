@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from clients.devices import card_gib, device_named, reproducible, without_filling
+from clients.models.tasks import class_shift, require_class_labels
 from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
 from clients.training.lockstep.layers import pooled_first
 from clients.training.lockstep.network import Network
@@ -138,8 +139,9 @@ class LockstepTrainer:
         resident: keeps the updates on a GPU as well; None to keep none there.
 
     Raises:
-        ConfigurationError: the device is not available, there is a proximal term, or the module has
-            a layer that this path does not support.
+        ConfigurationError: the device is not available, there is a proximal term, the training is
+            calibrated and the task has no class labels, or the module has a layer that this path
+            does not support.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
@@ -154,6 +156,8 @@ class LockstepTrainer:
     ) -> None:
         if settings.proximal is not None:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
+        if settings.calibrated:
+            require_class_labels(model.form.task)
         self._train = train
         self._settings = settings
         self._device = device_named(device)
@@ -169,7 +173,14 @@ class LockstepTrainer:
         with torch.inference_mode():
             places = TensorViews(model.layout)
             self._start = torch.empty(model.dimension, device=self._device)
-            self._network = Network(chain, choice, places, settings.learning_rate, self._device)
+            self._network = Network(
+                chain,
+                choice,
+                places,
+                settings.learning_rate,
+                self._device,
+                calibrated=settings.calibrated,
+            )
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
         self._writer = update_writer(self._device, model.dimension, resident)
@@ -212,6 +223,7 @@ class LockstepTrainer:
         losses: list[Tensor] = []
         self._steps.prepare(steps, self._start)
         self._network.load(self._start)
+        self._shift(schedules)
         for step in range(steps):
             self._network.active = sum(step < schedule.steps for schedule in schedules)
             self._staging.begin(step, schedules)
@@ -227,6 +239,15 @@ class LockstepTrainer:
             ):
                 losses.append(self._staging.losses(self._probabilities[:window].cpu()))
         return losses
+
+    def _shift(self, schedules: Sequence[Schedule]) -> None:
+        """Load the shift of each client of a chunk, if the training is calibrated."""
+        shifts = self._network.shifts
+        if shifts is not None:
+            for place, schedule in enumerate(schedules):
+                shift = class_shift(schedule.samples.y, shifts.shape[1])
+                rows = slice(place * self._batch, (place + 1) * self._batch)
+                shifts[rows] = torch.from_numpy(shift).to(self._device)
 
     def _record_probabilities(self) -> None:
         """Let every step keep its probabilities: recorded steps are recorded anew."""

@@ -81,6 +81,7 @@ class WorkerTarget:
         data: file or folder of the local training data; None if the run needs none.
         settings: `section.key=value` of this machine.
         confirmations: blocks on top of a final block; None for the chain's own finality.
+        allow_unknown_creation: accept a contract whose creation code is not checkable.
     """
 
     contract: str
@@ -89,6 +90,7 @@ class WorkerTarget:
     data: Path | None = None
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
+    allow_unknown_creation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
     deployment = ledger.deployment()
     data = store_at(places.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
     document = deployed_document(data, deployment)
-    return DeployedRun(ledger, deployed_domain(ledger), document)
+    domain = deployed_domain(ledger, allow_unknown_creation=places.allow_unknown_creation)
+    return DeployedRun(ledger, domain, document)
 
 
 def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:

@@ -102,10 +102,10 @@ def show_table(results: dict[str, Any]) -> None:
         f"{results['most frequent class']:.3f}."
     )
     print_prose(
-        "Strategy I accepts the updates nearest to the committee, II the farthest, III all within "
-        "a threshold that the committee certifies. II is the paper's for clients that are all "
-        "honest: it learns from those that differ most, and so accepts attackers; do not "
-        "use it otherwise."
+        "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
+        "updates nearest to the committee. II accepts the farthest, and so accepts attackers. "
+        "III is made for attackers: it accepts the updates within a right angle of the round's "
+        "peers."
     )
 
 

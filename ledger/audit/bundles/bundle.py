@@ -18,7 +18,6 @@ from ledger.audit.proofs.json_documents import (
     U32,
     U53,
     BasisDocument,
-    Decimal64,
     JsonContract,
     JsonDigest,
     JsonInput,
@@ -32,11 +31,13 @@ from ledger.audit.proofs.json_documents import (
 from ledger.audit.proofs.proof import RoundBasis
 from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, Transaction, matches_topics
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.fields import require_version
 from ledger.protocol.encoding import ResultPreimage, to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.parameters import MAX_CLIENTS
+from ledger.protocol.rules.direction import window_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,9 +110,9 @@ class RoundBundle:
 def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
     """Return the rounds whose first models a round's rules need: its own, and the travel's."""
     parameters, number = basis.document.parameters, basis.round
-    if parameters.direction_weight is None or not needs_displacement(parameters, number):
+    if not needs_displacement(parameters, number):
         return (number,)
-    return (number, parameters.direction_weight.window_start(number))
+    return (number, window_start(number))
 
 
 class BundleChain(OfflineChain):
@@ -190,7 +191,7 @@ def _not_served(what: str) -> Never:
 
 
 FORMAT = "cmfl-round-bundle"
-VERSION = 2
+VERSION = 3
 MAX_EVENTS = 4 * MAX_CLIENTS
 """Every client may commit and be banned in a transaction of its own."""
 
@@ -201,7 +202,6 @@ class EarlierDecisionDocument(StrictDocument):
     """The preimage of an earlier round's result."""
 
     round: U32
-    threshold_bits: Decimal64
     model: JsonDigest
     updates_root: JsonDigest
     scores_root: JsonDigest
@@ -236,10 +236,15 @@ class TransactionDocument(StrictDocument):
     block_number: U53
 
     def transaction(self) -> Transaction:
-        """Return the transaction, whose sender is not kept."""
+        """Return the transaction, whose sender and nonce are not kept."""
         to = None if self.to is None else to_checksum_address(self.to)
         return Transaction(
-            hash=self.hash, sender="", to=to, input=self.input, block_number=self.block_number
+            hash=self.hash,
+            sender="",
+            to=to,
+            input=self.input,
+            block_number=self.block_number,
+            nonce=0,
         )
 
 
@@ -258,7 +263,7 @@ class BundleDocument(BasisDocument):
     """A bundle; the configuration is one of its blobs."""
 
     format: Literal["cmfl-round-bundle"]
-    version: Literal[2]
+    version: Literal[3]
     configuration: JsonDigest
     opened_block: U53
     earlier: Annotated[JsonList[EarlierDecisionDocument], Field(max_length=2)]
@@ -290,7 +295,7 @@ def as_dict(bundle: RoundBundle) -> dict[str, Any]:
         "bans": [[ban.round, ban.client] for ban in basis.bans],
         "opened_block": bundle.opened_block,
         "earlier": [
-            {"round": earlier.round, "threshold_bits": str(earlier.opening.threshold_bits)}
+            {"round": earlier.round}
             | {name: to_hex(getattr(earlier.opening, name)) for name in _DIGESTS}
             for earlier in bundle.earlier
         ],
@@ -344,6 +349,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     Raises:
         EncodingError: it is none, or of no possible round; names the field and the rule.
     """
+    require_version("bundle", value)
     document = validate_document(BundleDocument, value)
     try:
         configuration = blobs.get(document.configuration, MAX_DOCUMENT_BYTES)

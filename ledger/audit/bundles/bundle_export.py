@@ -153,7 +153,8 @@ def make_bundle(
         earlier=tuple(EarlierDecision(event.round, event.opening()) for event in earlier),
         blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
         transactions=tuple(
-            replace(chain.transaction(transaction_hash), sender="") for transaction_hash in hashes
+            replace(chain.transaction(transaction_hash), sender="", nonce=0)
+            for transaction_hash in hashes
         ),
         logs=logs,
     )

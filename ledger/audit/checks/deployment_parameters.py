@@ -9,7 +9,7 @@ from ledger.audit.checks.common import AuditCheck
 from ledger.audit.checks.head_chain import STATE_DIFFERS
 from ledger.audit.formatting import text_of
 from ledger.audit.observations import RunStart, StateComparison
-from ledger.audit.report import AuditStep, Contradiction, Fact, Finding, FindingKind, Need
+from ledger.audit.report import AuditStep, Contradiction, Fact, Need
 from ledger.protocol import errors
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import (
@@ -54,11 +54,7 @@ FIRST_MODEL_MALFORMED = Fact(
     "first model", "blob {recorded} is the first model", "it is not: {true}"
 )
 CODE_UNAVAILABLE = Need(
-    "code", "the contract's code cannot be had: {detail}", (AuditStep.DEPLOYMENT,)
-)
-SCORES_UNCHECKED = FindingKind(
-    "scores unchecked",
-    "members of this run do not check scores: a false distance is counted like a true one",
+    "code", "code and creation of the contract are not compared: {detail}", (AuditStep.DEPLOYMENT,)
 )
 
 
@@ -91,8 +87,6 @@ def _check_start(start: RunStart) -> Iterator[StepResult]:
     if start.model is not None and start.model.malformed:
         model = to_hex(start.model.recorded)
         yield Contradiction(FIRST_MODEL_MALFORMED, recorded=model, true=start.model.malformed)
-    if start.document is not None and not start.document.parameters.scores_checked:
-        yield Finding(SCORES_UNCHECKED, None, (), (), proven=True)
 
 
 def _check_registry(comparison: StateComparison) -> Iterator[StepResult]:

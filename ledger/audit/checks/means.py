@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, missing_rule
+from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck
 from ledger.audit.observations import DecidedRound
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol.encoding import float_from_bits, word_client
@@ -25,9 +25,6 @@ def check(observation: Observation) -> Iterator[StepResult]:
     if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
         return
     event, ranking = observation.evidence.event, observation.evidence.ranking
-    if observation.evidence.unknown_scoring is not None:
-        yield missing_rule(observation.evidence, observation.evidence.unknown_scoring)
-        return
     if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
@@ -39,4 +36,4 @@ def check(observation: Observation) -> Iterator[StepResult]:
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
 
 
-CHECK = AuditCheck(AuditStep.MEANS, "means and medians, bit for bit", check)
+CHECK = AuditCheck(AuditStep.MEANS, "mean distances, bit for bit", check)

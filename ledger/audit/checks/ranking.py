@@ -1,17 +1,16 @@
-"""Step 8: the ranked trainers, the threshold, both sets, and the roots and reveal over them."""
+"""Step 8: the ranked trainers, both sets, and the roots and reveal over them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, contradictions_of, missing_rule
+from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.formatting import text_of
 from ledger.audit.observations import DecidedRound, EndedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
+from ledger.audit.report import AuditStep, Contradiction, Fact
 from ledger.protocol import errors
-from ledger.protocol.encoding import float_from_bits, to_hex, word_client
+from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
-from ledger.protocol.ranking import elect
 from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ RANKED_DIFFER = Fact(
     "ranked",
     "those are ranked who have a usable update",
     "of these only one of both is true",
-)
-THRESHOLD_DIFFERS = Fact(
-    "threshold", "the threshold is {recorded}", "the counted scores make it {true}"
 )
 ACCEPTED_SET_DIFFERS = Fact(
     "accepted set", "the accepted set is {recorded}", "the ranking gives {true}"
@@ -67,7 +63,6 @@ def check(observation: Observation) -> Iterator[StepResult]:
                 yield from _check_sets(event, sizes)
         case DecidedRound(_, evidence) if evidence.record is not None:
             yield from contradictions_of(evidence, VIOLATIONS)
-            yield from _check_threshold(evidence)
             yield from _check_ranked(evidence, evidence.record)
         case _:
             pass
@@ -75,25 +70,14 @@ def check(observation: Observation) -> Iterator[StepResult]:
 
 def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
     """Yield a set that is not the one that the contract derives from the ranking."""
-    accepted, candidates = sets_of(sizes, event.ranking, event.threshold_bits)
-    elected = elect(candidates, sizes.members, event.next_seed)
+    derived = sets_of(sizes, event.ranking)
+    elected = derived.elected(sizes.members, event.next_seed)
     for fact, recorded, true in (
-        (ACCEPTED_SET_DIFFERS, event.accepted, accepted),
+        (ACCEPTED_SET_DIFFERS, event.accepted, derived.accepted),
         (NEXT_COMMITTEE_DIFFERS, event.next_committee, elected),
     ):
         if recorded != true:
             yield Contradiction(fact, event.round, (), "", text_of(recorded), text_of(true))
-
-
-def _check_threshold(evidence: RoundEvidence) -> Iterator[StepResult]:
-    event, ranking = evidence.event, evidence.ranking
-    if evidence.unknown_scoring is not None:
-        yield missing_rule(evidence, evidence.unknown_scoring)
-    elif ranking is None:
-        yield MissingInput(VECTORS_UNUSABLE, event.round)
-    elif event.threshold_bits != ranking.threshold_bits:
-        values = (repr(float_from_bits(b)) for b in (event.threshold_bits, ranking.threshold_bits))
-        yield Contradiction(THRESHOLD_DIFFERS, event.round, (), "", *values)
 
 
 def _check_ranked(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
@@ -110,7 +94,7 @@ def _check_ranked(evidence: RoundEvidence, record: RoundRecord) -> Iterator[Step
 def _check_preimage(event: RoundDecided, record: RoundRecord) -> Iterator[StepResult]:
     """Yield what the result binds and does not follow from the record and the ranking."""
     # The result does not bind the candidates.
-    ranking = Ranking(event.ranking, event.threshold_bits, event.accepted, candidates=())
+    ranking = Ranking(event.ranking, event.accepted, candidates=())
     computed = result_preimage(record, ranking, event.model)
     for fact, recorded, true in (
         (UPDATES_ROOT_DIFFERS, event.updates_root, computed.updates_root),
@@ -131,8 +115,6 @@ CHECK = AuditCheck(
         errors.RankingNotSortedError,
         errors.DistanceNotFiniteError,
         errors.RepeatedClientError,
-        errors.ThresholdUnusedError,
-        errors.ThresholdNotFiniteError,
         errors.WrongAggregationSetError,
         errors.WrongCandidatesError,
     ),

@@ -173,7 +173,7 @@ class _Proposals:
         return self._judged.get(digest, False)
 
     def _judge(self, digest: Digest) -> Judgement | bool:
-        if self._round.unknown_distance is not None or self._round.unknown_scoring is not None:
+        if self._round.unknown_distance is not None:
             return False
         record = self._record(digest)
         if isinstance(record, bool):

@@ -10,8 +10,7 @@ from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
-from ledger.protocol.rules.reference import displacement
-from ledger.protocol.rules.registry import CLIPS
+from ledger.protocol.rules.direction import displacement, window_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,9 +142,8 @@ class ModelChain:
 
 def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
     """Return the clients whose updates determine the next model."""
-    clip = CLIPS[evidence.inputs.parameters.clip]
-    if clip.needs_all and evidence.record is not None:
-        return tuple(evidence.record.clients)
+    if evidence.inputs.parameters.weighs_equally and evidence.record is not None:
+        return evidence.record.clients  # all lengths determine how far an update is clipped
     return evidence.event.accepted
 
 
@@ -161,10 +159,10 @@ class ModelDigests:
 
     def before(self, inputs: Inputs) -> Digest | None:
         """Return the digest of w_s, where a round's travel begins; None if it has none."""
-        rule = inputs.parameters.direction_weight
-        first = inputs.round if rule is None else rule.window_start(inputs.round)
+        needs = inputs.needs_displacement
+        first = window_start(inputs.round) if needs else inputs.round
         self._began = {at: digest for at, digest in self._began.items() if at >= first}
-        return self._began.get(first) if inputs.needs_displacement else None
+        return self._began.get(first) if needs else None
 
 
 def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:

@@ -18,7 +18,6 @@ from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import Distances, plain_distances
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.rules.registry import distance_named
 from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
 from ledger.protocol.types import RefusalReason
 from ledger.protocol.validation import (
@@ -76,14 +75,7 @@ class RoundEvidence:
     @property
     def unknown_distance(self) -> OwnRuleName | None:
         """The run's own distance, if the auditor has not named its code."""
-        return self._unknown(self.inputs.parameters.distance)
-
-    @property
-    def unknown_scoring(self) -> OwnRuleName | None:
-        """The run's own scoring, if the auditor has not named its code."""
-        return self._unknown(self.inputs.parameters.scoring)
-
-    def _unknown(self, name: str) -> OwnRuleName | None:
+        name = self.inputs.parameters.distance
         return None if name in self.rules else OwnRuleName.of(name)
 
     @cached_property
@@ -103,7 +95,7 @@ class RoundEvidence:
         """True distances as far as they can be computed; None if none can."""
         if self.record is None or self.lacks_displacement or self.unknown_distance is not None:
             return None
-        if distance_named(self.inputs.parameters.distance).needs_all and not self.is_whole:
+        if self.inputs.parameters.compares_directions and not self.is_whole:
             return None
         return DistanceTable(self.inputs, self.updates, self.distances, self.blobs.displacement)
 
@@ -128,14 +120,14 @@ class RoundEvidence:
         table = self.table
         whole = table if self.is_whole else None
         violations = validate_scores(self.inputs, self.record, self.blobs, whole)
-        if table is not None and not (self.is_whole and self.inputs.parameters.scores_checked):
+        if table is not None and not self.is_whole:
             violations += _false_distances(self, self.record, table)
         return tuple(violations)
 
     @cached_property
     def ranking(self) -> Ranking | None:
         """Ranking of the counted vectors; None if they cannot be combined."""
-        if self.record is None or self.unknown_scoring is not None:
+        if self.record is None:
             return None
         counted = {signed.scores.member for signed in self.record.scores}
         if any(_prevents_ranking(doubt, counted) for doubt in self.score_violations):
@@ -156,10 +148,7 @@ def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:
 def _false_distances(
     evidence: RoundEvidence, record: RoundRecord, table: DistanceTable
 ) -> Iterator[Violation]:
-    """Yield what is false among the distances whose updates are there.
-
-    Where members do not check scores, false ones are named all the same.
-    """
+    """Yield what is false among the distances whose updates are there."""
     for vector in counted_vectors(record, evidence.blobs):
         if vector.clients != record.clients or not table.can_score(vector.member):
             continue
@@ -223,5 +212,6 @@ def read_round_evidence(
 
 
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
-    """Return the score vectors that a record names and their members, counted or not."""
-    return {signed.scores.digest: signed.scores.member for signed in record.claims}
+    """Return the score vectors that a check of a record reads, and their members."""
+    read = record.claims_with_vectors
+    return {signed.scores.digest: signed.scores.member for signed in read}

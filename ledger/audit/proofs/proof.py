@@ -21,7 +21,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.fold import BanLink, registry_with_bans
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.judgement import sets_of
+from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, RefusalReason
 
@@ -102,24 +102,24 @@ class CommittedDecision:
         model: digest of w_{t+1}.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        threshold_bits: of strategy III, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: digest of the round's record.
         views: of the aggregation and of the election.
         signers: bitmaps of the places that replied.
         incidents: digest of the incidents document, 32 zero bytes without one.
+        next_seed: seed_{t+1}, which draws the next committee; None if there are C candidates.
     """
 
     ranking: tuple[int, ...]
     model: Digest
     updates_root: Digest
     scores_root: Digest
-    threshold_bits: int
     reveal: Digest
     record: Digest
     views: tuple[int, int]
     signers: tuple[int, int]
     incidents: Digest
+    next_seed: Digest | None
 
     def result(self) -> Digest:
         """Return what the committee voted on besides the sets."""
@@ -128,7 +128,6 @@ class CommittedDecision:
             self.updates_root,
             self.scores_root,
             encoding.ranking_digest(self.ranking),
-            self.threshold_bits,
             self.reveal,
             self.record,
         )
@@ -252,9 +251,11 @@ class ClientProof(RoundBasis):
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
         """S_a and the next committee, as they follow from the ranking; empty without one."""
-        if self.decision is None:
+        decision, sizes = self.decision, self.deployment
+        if decision is None:
             return (), ()
-        return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)
+        derived = sets_of(sizes, decision.ranking)
+        return derived.accepted, derived.elected(sizes.members, decision.next_seed or NO_DIGEST)
 
     @cached_property
     def recorded(self) -> RoundRecord | None:
@@ -335,13 +336,14 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
     accepted, form = proof.sets[0], proof.deployment.form
     bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
     edge = accepted[0 if form is AcceptanceForm.LAST else -1]
-    return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
+    return CutOff(form, len(accepted), bits[edge])
 
 
 def _weight(proof: ClientProof) -> UpdateWeight:
-    registry = proof.document.registry
-    total = sum(registry[client].samples for client in proof.sets[0])
-    return UpdateWeight(registry[proof.client].samples, total, proof.document.parameters.clip)
+    document = proof.document
+    weights = weights_of(document.parameters.form, document.registry, proof.sets[0])
+    is_clipped = document.parameters.weighs_equally
+    return UpdateWeight(weights[proof.client], sum(weights.values()), is_clipped)
 
 
 def _scores(

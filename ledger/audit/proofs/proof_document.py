@@ -13,7 +13,6 @@ from ledger.audit.proofs.json_documents import (
     U53,
     BasisDocument,
     Decimal32,
-    Decimal64,
     Decimal96,
     Decimal256,
     FiniteBits,
@@ -45,17 +44,22 @@ from ledger.audit.proofs.statement import (
     ScoresTaken,
     UpdateWeight,
 )
-from ledger.protocol.documents.fields import require_ascending
+from ledger.protocol.documents.fields import require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
-from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason
+from ledger.protocol.types import (  # noqa: TC001 - pydantic reads annotations
+    AcceptanceForm,
+    DropoutReason,
+    RefusalReason,
+)
 
 if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Deployment
 
 FORMAT = "cmfl-client-proof"
-VERSION = 2
+VERSION = 3
 _MAX_SIBLINGS = 16
 
 
@@ -75,12 +79,12 @@ class DecisionDocument(StrictDocument):
     model: JsonDigest
     updates_root: JsonDigest
     scores_root: JsonDigest
-    threshold_bits: Decimal64
     reveal: JsonDigest
     record: JsonDigest
     views: Annotated[tuple[Decimal32, Decimal32], Strict(False)]
     signers: Annotated[tuple[Decimal256, Decimal256], Strict(False)]
     incidents: JsonDigest
+    next_seed: JsonDigest | None
 
 
 class RankDocument(StrictDocument):
@@ -100,8 +104,6 @@ class CutOffDocument(StrictDocument):
     accepted: U32
     edge: float
     edge_bits: FiniteBits
-    threshold: float
-    threshold_bits: FiniteBits
 
 
 class WeightDocument(StrictDocument):
@@ -137,7 +139,7 @@ class StatementDocument(StrictDocument):
             else Rank(rank.place, rank.ranked, rank.distance_bits, rank.accepted),
             cut_off=None
             if cut_off is None
-            else CutOff(cut_off.form, cut_off.accepted, cut_off.edge_bits, cut_off.threshold_bits),
+            else CutOff(cut_off.form, cut_off.accepted, cut_off.edge_bits),
             weight=None if weight is None else UpdateWeight(weight.samples, weight.total),
             dropout=self.dropout,
             scores=self.scores,
@@ -149,7 +151,7 @@ class ProofDocument(BasisDocument):
     """A client's proof; parts that are not known, or not needed, are null."""
 
     format: Literal["cmfl-client-proof"]
-    version: Literal[2]
+    version: Literal[3]
     client: JsonClient
     configuration: JsonBlob
     commitments: Annotated[
@@ -228,6 +230,7 @@ def proof_of(value: Any) -> ClientProof:
     Raises:
         EncodingError: it is none, or of no possible round; names the field and the rule.
     """
+    require_version("proof", value)
     proof = validate_document(ProofDocument, value).proof()
     _require_possible(proof)
     # Numbers that stand twice, once to be read and once to be compared, and True, which equals 1.
@@ -243,12 +246,12 @@ def _decision(decision: CommittedDecision) -> dict[str, Any]:
         "model": to_hex(decision.model),
         "updates_root": to_hex(decision.updates_root),
         "scores_root": to_hex(decision.scores_root),
-        "threshold_bits": str(decision.threshold_bits),
         "reveal": to_hex(decision.reveal),
         "record": to_hex(decision.record),
         "views": [str(view) for view in decision.views],
         "signers": [str(signers) for signers in decision.signers],
         "incidents": to_hex(decision.incidents),
+        "next_seed": _hex_or_none(decision.next_seed),
     }
 
 
@@ -302,7 +305,10 @@ def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -
     if ranking[-1] >> 32 >= INFINITY_BITS:
         raise EncodingError(f"ranking word {ranking[-1]} has a distance that is not finite")
     require_clients("ranking", [word_client(word) for word in ranking], sizes)
-    if decision.threshold_bits >= INFINITY_BITS:
-        raise EncodingError(f"threshold_bits {decision.threshold_bits} are not of a finite number")
-    if decision.threshold_bits and sizes.form is not AcceptanceForm.WITHIN_THRESHOLD:
-        raise EncodingError(f"threshold_bits {decision.threshold_bits}, where none is used")
+    candidates = sets_of(sizes, ranking).candidates
+    if (decision.next_seed is not None) is not (len(candidates) > sizes.members):
+        needed = "must be null unless" if decision.next_seed else "must be given if"
+        raise EncodingError(
+            f"next_seed {needed} there are more than {sizes.members} candidates; there are "
+            f"{len(candidates)}"
+        )

@@ -29,7 +29,7 @@ from ledger.protocol.errors import (
     EncodingError,
 )
 from ledger.protocol.fold import LedgerView, RoundStart, links_of
-from ledger.protocol.judgement import update_leaves
+from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import Address
 
@@ -133,7 +133,7 @@ def make_proof(
         **{field.name: getattr(basis, field.name) for field in fields(RoundBasis)},
         client=client,
         commitments=_commitments(round_.until_its_end()),
-        decision=None if decided is None else decision_of(decided),
+        decision=None if decided is None else _decision_of(decided, rounds.deployment),
         record=None,
         payload=None,
         siblings=None,
@@ -217,19 +217,20 @@ def _path_between(rounds: _Rounds, first: int, last: int) -> HeadPath:
     return HeadPath(start, tuple(links_of(view.started(opened[0].opening), events)))
 
 
-def decision_of(event: RoundDecided) -> CommittedDecision:
-    """Return what of a decision its head commits to."""
+def _decision_of(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
+    derived = sets_of(sizes, event.ranking)
+    is_drawn = len(derived.candidates) > sizes.members
     return CommittedDecision(
         ranking=event.ranking,
         model=event.model,
         updates_root=event.updates_root,
         scores_root=event.scores_root,
-        threshold_bits=event.threshold_bits,
         reveal=event.reveal,
         record=event.record,
         views=event.views,
         signers=event.signers,
         incidents=event.incidents,
+        next_seed=event.next_seed if is_drawn else None,
     )
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.formatting import reason_text
 from ledger.protocol.encoding import float_from_bits
-from ledger.protocol.rules.clipping import NONE
-from ledger.protocol.rules.registry import CLIPS
+from ledger.protocol.rules.direction import RIGHT_ANGLE
 from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
@@ -71,13 +70,11 @@ class CutOff:
         form: how S_a follows from the ranking.
         accepted: how many are in it.
         edge_bits: float64 bits of the distance of the one of them next to those that are not.
-        threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
     """
 
     form: AcceptanceForm
     accepted: int
     edge_bits: int
-    threshold_bits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +82,14 @@ class UpdateWeight:
     """The share of an update in the model, exactly: `samples` of `total`.
 
     Attributes:
-        samples: n_k.
-        total: Σ n_k over S_a.
-        clip: name of the rule by which the update was shortened first, if it was long; for the
-            sentence alone, since the run document has it.
+        samples: n_k; 1 for strategy 3.
+        total: Σ n_k over S_a; the number of accepted updates for strategy 3.
+        is_clipped: whether a long update is shortened first; for the sentence alone.
     """
 
     samples: int
     total: int
-    clip: str = field(default=NONE.name, compare=False)
+    is_clipped: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +141,6 @@ class ClientStatement:
                 "accepted": cut_off.accepted,
                 "edge": float_from_bits(cut_off.edge_bits),
                 "edge_bits": str(cut_off.edge_bits),
-                "threshold": float_from_bits(cut_off.threshold_bits),
-                "threshold_bits": str(cut_off.threshold_bits),
             },
             "weight": None
             if weight is None
@@ -214,8 +208,8 @@ def _ranked(statement: ClientStatement) -> str:
     if weight is None:
         return f"was not used: {place}; {limit}"
     share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
-    if weight.clip != NONE.name:
-        share = f"{share} (clip = {weight.clip}: {CLIPS[weight.clip].sentence})"
+    if weight.is_clipped:
+        share = f"{share}, shortened if it was longer than two fifths of the round's updates"
     return f"was used {share}: {place}; {limit}"
 
 
@@ -226,9 +220,10 @@ def _limit(cut_off: CutOff) -> str:
             return f"the first {cut_off.accepted} were accepted, up to distance {edge}"
         case AcceptanceForm.LAST:
             return f"the last {cut_off.accepted} were accepted, from distance {edge} on"
-        case AcceptanceForm.WITHIN_THRESHOLD:
-            limit = _number(cut_off.threshold_bits)
-            return f"{cut_off.accepted} were accepted, the threshold being {limit}"
+        case AcceptanceForm.BELOW_TWO if float_from_bits(cut_off.edge_bits) >= RIGHT_ANGLE:
+            return f"no distance is below 2, so the first {cut_off.accepted} were accepted"
+        case AcceptanceForm.BELOW_TWO:
+            return f"the {cut_off.accepted} at a distance below 2 were accepted"
 
 
 def _number(bits: int) -> str:

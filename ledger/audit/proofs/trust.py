@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ledger.audit.proofs.comparisons import StepName, VerificationStep, compare, not_comparable
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
 from ledger.chain.contract.deployment import code_violation
+from ledger.chain.ports import UncheckableCreationError
 from ledger.protocol import encoding
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
@@ -38,7 +39,8 @@ class TrustedContract:
 
     Attributes:
         deployment: what the contract says was deployed.
-        code_doubt: why the code there is not the ledger's; empty if it is.
+        code_doubt: why code or creation there are not the ledger's; empty if they are.
+        code_unchecked: why the creation is not checkable; empty if it is.
         opening: how the round began; None if it has not.
         bans: those recorded before it opened, in the chain's order.
         commitments: those taken in it, in the chain's order.
@@ -53,6 +55,7 @@ class TrustedContract:
     genesis_hash: bytes
     deployment: Deployment
     code_doubt: str
+    code_unchecked: str
     opening: RoundStart | None
     bans: tuple[RecordedBan, ...]
     commitments: tuple[RecordedCommitment, ...]
@@ -84,11 +87,17 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
     opening = ledger.opening(round_number)
     newest = chain.head().number if ended is None else ended.block_number
     commitments, places = _commitments(recorded)
+    doubt, unchecked = "", ""
+    try:
+        doubt = code_violation(ledger, deployment, domain) or ""
+    except UncheckableCreationError as error:
+        unchecked = str(error)
     return TrustedContract(
         domain=domain,
         genesis_hash=chain.genesis_hash,
         deployment=deployment,
-        code_doubt=code_violation(chain.code(ledger.address), deployment, domain) or "",
+        code_doubt=doubt,
+        code_unchecked=unchecked,
         opening=opening,
         bans=bans_before(ledger, round_number),
         commitments=commitments,
@@ -214,7 +223,8 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
         (there.chain_id, to_hex(facts.genesis_hash), to_hex(there.contract), to_hex(there.salt)),
         (here.chain_id, to_hex(basis.genesis_hash), to_hex(here.contract), to_hex(here.salt)),
     )
-    yield compare(StepName.CODE, "", facts.code_doubt)
+    code = compare(StepName.CODE, "", facts.code_doubt)
+    yield not_comparable(StepName.CODE, facts.code_unchecked) if facts.code_unchecked else code
     recorded, demanded = facts.deployment, basis.deployment
     yield compare(StepName.CONFIGURATION, to_hex(recorded.config), to_hex(basis.config))
     pairs = [

@@ -106,15 +106,15 @@ class Replay:
         state: the contract's state after all that has been replayed.
         believes_registry: whether clients were registered by a transaction that cannot be read.
         applied: transactions that the specification accepts.
-        complete_to: the newest block by which a recorded head follows from all that is recorded
-            before it, in events or in call data: no log up to there is missing.
+        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
+            in events or in call data. If it ends a round, no log before it is missing; the head of
+            a ban names no commitment of the open round.
     """
 
     def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
         self.state = state
-        self.complete_to = ledger.from_block
         self._view = LedgerView.at_deployment(state.deployment)
-        self._is_confirmed = True
+        self.is_confirmed = True
         self._is_from_calls = True
         self.believes_registry = False
         self.applied = 0
@@ -148,7 +148,7 @@ class Replay:
             self.believes_registry,
             self._view,
             self._is_from_calls,
-            self._is_confirmed,
+            self.is_confirmed,
         )
 
     def open_commitments(self) -> int:
@@ -177,13 +177,18 @@ class Replay:
             return
         self.applied += 1
         if self._is_from_calls and self.state.head in heads:
-            self.complete_to, self._is_confirmed = transaction.block_number, True
+            self.is_confirmed = True
         if len(transaction.logs) < len(events) and (
             difference := self._receipt_difference(transaction)
         ):
             yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, difference)
         else:
-            yield from _compare_events(events, transaction, at)
+            differences = list(_compare_events(events, transaction, at))
+            if differences and isinstance(call, CommitCall):
+                # An omitted log may hold commitments that this transaction repeats. The call data
+                # then lead to the contract's state, though a log is missing.
+                self._is_from_calls = False
+            yield from differences
         for event in events:
             yield from self._follow(before, event, transaction, call)
 
@@ -215,9 +220,7 @@ class Replay:
             event = recorded.event
             if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
                 heads.add(event.head)
-                self._is_confirmed = event.head == self._view.head
-                if self._is_confirmed:
-                    self.complete_to = transaction.block_number
+                self.is_confirmed = event.head == self._view.head
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:

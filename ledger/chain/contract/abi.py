@@ -18,7 +18,7 @@ from eth_utils.abi import (
     get_abi_output_types,
 )
 
-from ledger.chain.contract.abi_words import decode_words, encode_words
+from ledger.chain.contract.abi_words import decode_call_words, decode_words, encode_words
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import REFUSALS, ChainError, CmflError
 from ledger.protocol.keccak import keccak
@@ -87,14 +87,17 @@ def creation_data(*arguments: object) -> bytes:
 
 
 def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return the decoded arguments of a transaction's call data, lists as tuples.
+    """Return the arguments of call data as the contract reads them; see `decode_call_words`.
 
     Raises:
-        ChainError: the data call another function, or do not decode.
+        ChainError: the data call another function, or the contract refuses them.
     """
     if data[:4] != selector(function):
         raise ChainError(f"the transaction does not call {function}")
-    return _values(_types(function), data[4:], f"arguments of {function}")
+    try:
+        return decode_call_words(_types(function), data)
+    except ValueError as error:
+        raise ChainError(f"arguments of {function}: {error}") from error
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:

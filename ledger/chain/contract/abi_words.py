@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _WORD = 32
+_SELECTOR = 4
 _ANY = 2**256
 _BOOLEAN = 2
 """The bound of a bool; that of the smallest number is 2**8."""
+
+_LONGEST = 256
+"""Most elements of a list argument: the contract refuses every longer list."""
 
 _LEAF = re.compile(r"uint([0-9]+)|bytes32|bool")
 _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
@@ -172,6 +176,29 @@ class _Plan:
             raise ValueError("another layout")
         return tuple(decoded)
 
+    def read_call(self, data: bytes) -> tuple[Any, ...]:
+        """Return the arguments in call data, as the EVM reads them: see `decode_call_words`.
+
+        Raises:
+            ValueError: the contract refuses the data.
+        """
+        head = _words(len(self.bounds))
+        if len(data) < _SELECTOR + head.size:
+            raise ValueError("cut off within the head")
+        values = _values(head.unpack_from(data, _SELECTOR), self.bounds)
+        decoded: list[Any] = []
+        for first, end, part in self.parts:
+            if isinstance(part, _List):
+                at = (_SELECTOR + values[first]) % _ANY
+                length = int.from_bytes(data[at : at + _WORD].ljust(_WORD, b"\0"))
+                if length > _LONGEST:
+                    raise ValueError(f"a list of {length} elements")
+                size = _WORD + length * part.part.split.size
+                decoded.append(part.read(data[at : at + size].ljust(size, b"\0"), 0)[0])
+            else:
+                decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
+        return tuple(decoded)
+
     def write(self, values: Sequence[Any]) -> bytes:
         """Return the encoded values.
 
@@ -201,6 +228,26 @@ def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
         return plan.read(data)
     except ValueError:
         return None
+
+
+def decode_call_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...]:
+    """Return the arguments in call data, selector included, as the contract reads them.
+
+    Vyper 0.4.3 checks little. The data must hold the selector and the head: one word for each value
+    of fixed length, and one offset for each list. Every value must be in the range of its type,
+    and no list may be longer than its bound. Nothing else is refused. A list lies at
+    `(4 + offset) mod 2**256`, wherever that is. Bytes behind the end of the data are zero, so data
+    may be cut off within a list, and an offset behind the end leads to an empty list. Lists may
+    overlap, and be in any order. Bytes that no offset leads to are ignored.
+
+    Raises:
+        ValueError: the contract refuses the data. The bounds of some lists are below the 256
+            elements that are allowed here.
+    """
+    plan = _plan(types)
+    if plan is None:
+        raise ValueError(f"no plan for {', '.join(types)}")
+    return plan.read_call(data)
 
 
 def encode_words(types: tuple[str, ...], values: Sequence[Any]) -> bytes | None:

@@ -22,14 +22,13 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Election,
     RegisteredClient,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
+    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt, Transaction
     from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import Domain, SignedCommitment
 
@@ -101,7 +100,6 @@ class LedgerStorage:
             )
         fields["form"] = AcceptanceForm(fields["form"])
         fields["beacon"] = Beacon.BLOCK if fields["beacon"] else Beacon.NONE
-        fields["election"] = Election.LOT if fields["election"] else Election.MIDDLE
         return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
@@ -204,16 +202,28 @@ class CommitteeLedger(LedgerStorage):
         """
         if self._fixed.beacon is Beacon.NONE:
             return NO_DIGEST
-        named = [[abi.topic("LedgerDeployed")]]
-        logs = self.chain.logs(self.address, named, self.from_block, self._last(None), 1)
-        if not logs:
-            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
-        block = self.chain.block(logs[0].block_number)
-        if block.hash != logs[0].block_hash:
+        log = self._deployment_log()
+        block = self.chain.block(log.block_number)
+        if block.hash != log.block_hash:
             raise NotServedError(
                 f"block {block.number} is not the one that deployed {self.address}"
             )
         return Digest(block.parent_hash)
+
+    def creation(self) -> Transaction:
+        """Return the transaction that logged the deployment.
+
+        Raises:
+            ChainError: the chain does not serve the log or the transaction.
+        """
+        return self.chain.transaction(self._deployment_log().transaction_hash)
+
+    def _deployment_log(self) -> Log:
+        named = [[abi.topic("LedgerDeployed")]]
+        logs = self.chain.logs(self.address, named, self.from_block, self._last(None), 1)
+        if not logs:
+            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
+        return logs[0]
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans, from the events.
@@ -286,8 +296,8 @@ class CommitteeLedger(LedgerStorage):
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
 
-        No contract forwards calls, but an account with code (EIP-7702) can call the
-        ledger from a transaction to itself: that transaction's data are then not the ledger's.
+        The contract takes transactions from accounts without code only, so the data of each are
+        its own call's; a node can name another transaction.
         """
         transaction = self.chain.transaction(transaction_hash)
         return calls.decode_call(transaction.input) if transaction.to == self.address else None

@@ -8,16 +8,16 @@ contract without a manifest); a mismatch is an error, never a second contract.
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.addresses import to_canonical
+from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.deployment_intent import create_once
 from ledger.chain.contract.manifest import (
-    MANIFEST_FORMAT,
     Manifest,
     read_run_manifest,
     settings_digest,
@@ -25,9 +25,14 @@ from ledger.chain.contract.manifest import (
 )
 from ledger.chain.ports import (
     Acknowledged,
+    ChainDamagedError,
+    ChainMovedError,
     ChainUnreachableError,
+    ForeignCodeError,
     NotServedError,
     TransactionRevertedError,
+    UncheckableCreationError,
+    require_plain_sender,
 )
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
@@ -35,15 +40,19 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256, words
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.signing import domain_separator
-from ledger.protocol.types import Beacon, Election
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
-    from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from collections.abc import Iterator
+
+    from ledger.chain.ports import ChainReader, ChainWriter, Receipt, Transaction
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Domain
 
 DEPLOYMENT_GAS = 6_500_000
 MAX_IMMUTABLE_BYTES = 1024
+ALLOW_UNKNOWN_CREATION = "--allow-unknown-creation"
+"""Option of `cmfl join` and `cmfl worker` that an error names."""
 
 
 def deployment_for(
@@ -92,10 +101,12 @@ def deploy(
         The manifest of a contract that is open or finished.
 
     Raises:
+        SenderHasCodeError: the sender is a contract, or delegates its code.
         ChainError: the existing manifest is of another run, chain, code or configuration, or the
             chain refuses a transaction.
         OSError: the manifest cannot be written.
     """
+    require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
         written = read_run_manifest(paths)
@@ -128,7 +139,6 @@ def _manifest_of(
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
     return Manifest(
-        format=MANIFEST_FORMAT,
         run=paths.name,
         configuration=settings_digest(paths),
         chain_id=chain.chain_id,
@@ -193,23 +203,34 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
             raise ChainError(f"the contract has {name} {value}, not {shown} as in its manifest")
     if len(manifest.arguments) != len(_readable(deployment)):
         raise ChainError("the manifest has arguments that the contract does not have")
-    _require_creation(chain, manifest, creation_data(deployment))
+    _require_creation(chain, manifest, deployment)
     if (salt := _salt(ledger)) != manifest.salt:
         raise ChainError(f"the contract's domain has salt {salt}, not {manifest.salt}")
     return ledger
 
 
-def deployed_domain(ledger: CommitteeLedger) -> Domain:
+def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) -> Domain:
     """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it.
+
+    Args:
+        ledger: the contract.
+        allow_unknown_creation: whether to accept a contract whose creation code is not checkable.
 
     Raises:
         NotServedError: the logs lack the deployment.
-        ChainError: the code does not follow from these arguments and this program's constructor.
+        ForeignCodeError: code or creation do not follow from these arguments and this program's
+            constructor.
+        ConfigurationError: the creation code is not checkable, and that is not accepted.
     """
     domain = ledger.domain()
-    violation = code_violation(ledger.chain.code(ledger.address), ledger.deployment(), domain)
+    try:
+        violation = code_violation(ledger, ledger.deployment(), domain)
+    except UncheckableCreationError as error:
+        if not allow_unknown_creation:
+            raise ConfigurationError(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
+        return domain
     if violation is not None:
-        raise ChainError(f"the code at {ledger.address} is not this run's: {violation}")
+        raise ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
     return domain
 
 
@@ -237,7 +258,8 @@ def require_code(chain: ChainReader, address: str) -> None:
     """Reject an address that does not hold this contract's code.
 
     Raises:
-        ChainError: no code, or other code.
+        ForeignCodeError: other code.
+        ChainError: no code.
     """
     code = chain.code(address)
     if not code:
@@ -245,17 +267,19 @@ def require_code(chain: ChainReader, address: str) -> None:
             chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
-        raise ChainError(
+        raise ForeignCodeError(
             f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
         )
 
 
-def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -> None:
+def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deployment) -> None:
     """Reject a wrong creation: reading from a wrong first block would miss events.
 
     Raises:
-        NotServedError: the chain does not serve the transaction or its receipt.
-        ChainError: another transaction, sender, code or block created the contract.
+        UncheckableCreationError: the chain does not serve the transaction or its receipt, or
+            another contract created the contract.
+        ForeignCodeError: other code created the contract.
+        ChainError: another transaction, sender or block created the contract.
     """
     try:
         transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
@@ -263,10 +287,11 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
         raise ChainError("the manifest's transaction is not a hash") from error
     if len(transaction_hash) != 32:
         raise ChainError("the manifest's transaction is not a hash")
-    sent = chain.transaction(transaction_hash)
-    receipt = chain.receipt(transaction_hash)
+    with _served_creation(manifest.address):
+        sent = chain.transaction(transaction_hash)
+        receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise NotServedError(
+        raise UncheckableCreationError(
             f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
         )
     if not _has_created(receipt, manifest):
@@ -275,8 +300,8 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
     if to_canonical(sent.sender) != to_canonical(manifest.deployer):
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
-    if sent.to is not None or sent.input != creation:
-        raise ChainError("the contract was created by other code, or with other arguments")
+    if (violation := creation_violation(sent, manifest.address, deployment)) is not None:
+        raise ForeignCodeError(f"the contract at {manifest.address} is not this run's: {violation}")
 
 
 def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
@@ -302,8 +327,7 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
     plain = {"form": int(deployment.form)}
-    named = {name: str(getattr(deployment, name)) for name in ("beacon", "election")}
-    return values | hexed | plain | named
+    return values | hexed | plain | {"beacon": str(deployment.beacon)}
 
 
 def is_published(code: bytes) -> bool:
@@ -313,7 +337,54 @@ def is_published(code: bytes) -> bool:
     return code.startswith(runtime) and len(code) - len(runtime) <= MAX_IMMUTABLE_BYTES
 
 
-def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
+def code_violation(ledger: CommitteeLedger, deployment: Deployment, domain: Domain) -> str | None:
+    """Return why runtime code or creation are not this deployment's; None if they are.
+
+    Both are compared: other creation code can return the same runtime code and fill its storage.
+
+    Raises:
+        UncheckableCreationError: the runtime code is this deployment's, and the chain does not
+            serve the transaction that created the contract, or it ran a factory.
+    """
+    code = ledger.chain.code(ledger.address)
+    if (violation := runtime_violation(code, deployment, domain)) is not None:
+        return violation
+    with _served_creation(ledger.address):
+        sent = ledger.creation()
+    return creation_violation(sent, ledger.address, deployment)
+
+
+@contextmanager
+def _served_creation(address: str) -> Iterator[None]:
+    """Translate the errors of a chain that answers, and does not serve the creation."""
+    try:
+        yield
+    except (ChainUnreachableError, ChainMovedError, ChainDamagedError):
+        raise
+    except ChainError as error:
+        raise UncheckableCreationError(
+            f"the creation code of {address} is not checkable: {error}"
+        ) from error
+
+
+def creation_violation(sent: Transaction, address: str, deployment: Deployment) -> str | None:
+    """Return why a transaction is not this deployment's creation; None if it is.
+
+    Raises:
+        UncheckableCreationError: another contract created the contract.
+    """
+    own = contract_created_by(to_canonical(sent.sender), sent.nonce)
+    if sent.to is not None or own != to_canonical(address):
+        raise UncheckableCreationError(
+            f"the creation code of {address} is not checkable: another contract created it in "
+            f"transaction 0x{sent.hash.hex()}"
+        )
+    if sent.input != creation_data(deployment):
+        return "it was created by other code, or with other arguments"
+    return None
+
+
+def runtime_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
     """Return why runtime code is not this deployment's; None if it is."""
     runtime = abi.artifact().runtime
     if not code:
@@ -327,9 +398,8 @@ def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str |
 
 def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     """Return the fields of the constructor's struct, in its order, which is the deployment's."""
-    flags = {"beacon": Beacon.BLOCK, "election": Election.LOT}
-    values = {field.name: getattr(deployment, field.name) for field in fields(deployment)}
-    return tuple(value is flags[name] if name in flags else value for name, value in values.items())
+    values = (getattr(deployment, field.name) for field in fields(deployment))
+    return tuple(value is Beacon.BLOCK if type(value) is Beacon else value for value in values)
 
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:

@@ -172,7 +172,9 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
         return None
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
-    intent = DeploymentIntent(**read_fields(paths.intent, "deployment intent", _FORMAT, kinds))
+    intent = DeploymentIntent(
+        **read_fields(paths.intent, "deployment intent", "format", _FORMAT, kinds)
+    )
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
     if intent.nonce < 0:

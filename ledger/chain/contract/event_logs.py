@@ -174,8 +174,6 @@ def _wrong_registration(first: int, words: Sequence[int], fixed: Deployment) -> 
 def _wrong_decision(event: ledger_state.RoundDecided, fixed: Deployment) -> str | None:
     if any(word >> 32 >= INFINITY_BITS for word in event.ranking):
         return "with a distance that is not finite"
-    if event.threshold_bits >= INFINITY_BITS:
-        return "with a threshold that is not finite"
     if len(event.next_committee) != fixed.members:
         return f"with a next committee of {len(event.next_committee)}, not {fixed.members}"
     ranked = [word_client(word) for word in event.ranking]

@@ -12,18 +12,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.addresses import eip55, to_canonical
-from ledger.io.home import DISK, Disk, RunPaths, read_file
+from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
 from ledger.io.json import parse_json
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.types import Address, Digest, Domain
+from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MANIFEST_FORMAT = 3
 MAX_MANIFEST_BYTES = 100_000
 _SALT = re.compile("0x[0-9a-f]{64}")
 
@@ -33,7 +32,6 @@ class Manifest:
     """A deployed contract; the reader checks each field.
 
     Attributes:
-        format: version of this file.
         run: name of the run, equal to that of its folder.
         configuration: digest of the settings in its `config.toml`, 0x-hex.
         genesis_hash: hash of its block 0, 0x-hex.
@@ -46,9 +44,9 @@ class Manifest:
         sources: sha256 of each source file.
         config: digest of the run's document, 0x-hex.
         arguments: the constructor's arguments, readable.
+        version: of the protocol.
     """
 
-    format: int
     run: str
     configuration: str
     chain_id: int
@@ -63,6 +61,7 @@ class Manifest:
     sources: dict[str, str]
     config: str
     arguments: dict[str, Any]
+    version: int = PROTOCOL_VERSION
 
     def domain(self) -> Domain:
         """Return the EIP-712 domain of the contract."""
@@ -161,20 +160,23 @@ def read_manifest(path: Path) -> Manifest:
         ChainError: it cannot be read, or is not a manifest.
     """
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
-    kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
-    value = read_fields(path, "manifest", MANIFEST_FORMAT, kinds)
+    kinds |= {"version": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
+    value = read_fields(path, "manifest", "version", PROTOCOL_VERSION, kinds)
     if not _SALT.fullmatch(value["salt"]):
         raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
     return Manifest(**value | {"address": eip55(value["address"])})
 
 
-def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) -> dict[str, Any]:
+def read_fields(
+    path: Path, what: str, field: str, version: int, kinds: Mapping[str, type]
+) -> dict[str, Any]:
     """Return the fields of a small JSON file.
 
     Args:
         path: of the file.
         what: name of the file's kind in error messages.
-        version: required value of the field `format`.
+        field: name of the field with the version, `version` or `format`.
+        version: required value of that field.
         kinds: type of each field; no other field may exist.
 
     Raises:
@@ -190,10 +192,12 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
         value = parse_json(data)
     except ValueError as error:
         raise ChainError(f"{what} {path} is not JSON: {error}") from error
-    if isinstance(value, dict) and value.get("format", version) != version:
+    if field == "version":
+        _require_version(f"{what} {path}", value)
+    elif isinstance(value, dict) and value.get(field, version) != version:
         raise ChainError(
-            f"{what} {path}: format {str(value['format'])[:20]} is not {version}: another version "
-            f"of this program has written it, and only that one reads this home"
+            f"{what} {path}: {field} {str(value[field])[:20]} is not {version}: another version of "
+            f"this program has written it, and only that one reads this home"
         )
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise ChainError(f"{what} {path} does not have the fields {', '.join(kinds)}")
@@ -201,6 +205,32 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
         if type(value[name]) is not kind:
             raise ChainError(f"{what} {path}: {name} is not of type {kind.__name__}")
     return value
+
+
+def require_current_home(home: Home) -> None:
+    """Reject a home whose runs are of another protocol version, before anything in it is opened.
+
+    Raises:
+        ChainError: names a manifest and its version.
+    """
+    try:
+        path = next(home.runs.glob(f"*/{MANIFEST}"), None)
+        value = None if path is None else parse_json(read_file(path, MAX_MANIFEST_BYTES))
+    except (OSError, ValueError):
+        return  # a damaged manifest is reported by the commands that read it
+    _require_version(f"manifest {path}", value)
+
+
+def _require_version(name: str, value: object) -> None:
+    """Reject a manifest of another version; those of version 2 have a format instead."""
+    if not isinstance(value, dict):
+        return
+    found = value.get("version", 2 if "format" in value else PROTOCOL_VERSION)
+    if found != PROTOCOL_VERSION:
+        raise ChainError(
+            f"{name} has protocol version {found!s:.20}; this program needs version "
+            f"{PROTOCOL_VERSION}"
+        )
 
 
 def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:

@@ -99,4 +99,5 @@ def transaction(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> Transac
         to=checksum(bytes(signed.to)) if signed.to else None,
         input=bytes(signed.data),
         block_number=header.block_number,
+        nonce=signed.nonce,
     )

@@ -60,6 +60,11 @@ class AccountPoolChain(RpcChain):
             self.close()
             raise
 
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Addresses of the accounts."""
+        return tuple(manager.sender for manager in self._managers)
+
     def submit(
         self, to: str | None, data: bytes, gas: int, *, value: int = 0
     ) -> InFlightTransaction:

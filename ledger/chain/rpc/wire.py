@@ -160,6 +160,7 @@ def transaction(value: object) -> Transaction:
         to=None if to is None else address(to),
         input=data(fields.get("input")),
         block_number=quantity(fields.get("blockNumber")),
+        nonce=quantity(fields.get("nonce")),
     )
 
 

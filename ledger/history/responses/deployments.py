@@ -24,9 +24,10 @@ from ledger.history.responses.fields import (
     one_of,
     rule_of,
 )
+from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
-from ledger.protocol.rules import clipping, registry
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.rules.distance import DIRECTION, SQUARED
+from ledger.protocol.types import Beacon, Quorum
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
 Millionths = Annotated[
@@ -108,16 +109,15 @@ class ContractParameters(Response):
     ]
     replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
     beacon: Annotated[Beacon, EnumLiteral("none", "block")]
-    election: Annotated[Election, EnumLiteral("middle", "lot")]
     registry: Digest32
     initial_model: Digest32
 
 
 class SelectionStrategy(Response):
-    """The rule that selects the trainers for the model, by number and name."""
+    """The strategy, which determines every rule, by number and name."""
 
-    number: Annotated[int, one_of(registry.SELECTIONS)]
-    name: Annotated[str, one_of(rule.name for rule in registry.SELECTIONS.values())]
+    number: Annotated[int, one_of(STRATEGIES)]
+    name: Annotated[str, one_of(STRATEGIES.values())]
 
 
 class RunParameters(Response):
@@ -128,15 +128,9 @@ class RunParameters(Response):
     aggregation_ppm: Millionths
     dimension: Annotated[Count, Field(description="d, parameters of the model", examples=[650])]
     strategy: SelectionStrategy
-    scoring: Annotated[str, rule_of(registry.SCORINGS)]
-    distance: Annotated[str, rule_of(registry.DISTANCES)]
-    reference: Annotated[str, one_of(registry.REFERENCES)]
-    threshold: Annotated[str, one_of(registry.THRESHOLDS)]
+    distance: Annotated[str, rule_of((SQUARED.name, DIRECTION.name))]
     quorum: Annotated[Quorum, EnumLiteral("paper", "bft")]
     server_rate: Annotated[float, Field(gt=0, examples=[1.0])]
-    scores_checked: Annotated[
-        bool, Field(description="whether members leave false scores out", examples=[True])
-    ]
     view_seconds: Annotated[
         Count, Field(description="how long view 0 lasts; each later one twice as long")
     ]
@@ -145,13 +139,6 @@ class RunParameters(Response):
             str,
             one_of(name for name in PAYLOAD_FORMS if name != FLOAT32.name),
             Field(description="form of the updates' payloads; float32 if it is not given"),
-        ]
-    ]
-    clip: NotRequired[
-        Annotated[
-            str,
-            one_of(name for name in registry.CLIPS if name != clipping.NONE.name),
-            Field(description="how long accepted updates are shortened; not, if it is not given"),
         ]
     ]
 

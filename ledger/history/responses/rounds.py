@@ -278,7 +278,6 @@ class Opening(Response):
     updates_root: Digest32
     scores_root: Digest32
     ranking_digest: Digest32
-    threshold_bits: Bits
     reveal: Digest32
     record: Digest32
 
@@ -399,7 +398,7 @@ class CommitteeAnswer(Answer, RoundCommittee):
 
 
 class Weight(Response):
-    """p_k = n_k / Σ n_k, exactly and as the float64 that is used: of the clipped update, if any."""
+    """The share of an update: n_k / Σ n_k, or 1 / m of the clipped one in strategy 3."""
 
     numerator: Annotated[Uint, Field(examples=["119"])]
     denominator: Annotated[Uint, Field(examples=["357"])]
@@ -415,22 +414,12 @@ class AcceptedUpdate(Response):
     weight: Weight
 
 
-class Threshold(Response):
-    """The largest distance that is accepted, where the committee certifies one."""
-
-    value: Distance | None
-    bits: Bits
-
-
 class AggregationBody(Response):
     """The aggregation; all null and empty unless decided."""
 
     form: SelectionForm
     accepted: Annotated[list[AcceptedUpdate], Field(description="S_a, in ranking order")]
     set: Annotated[Digest32 | None, Field(description="set digest of S_a")]
-    threshold: Annotated[
-        Threshold | None, Field(description="that the committee certified; null where it does not")
-    ]
     model: Annotated[Digest32 | None, Field(description="sha256 of w_{t+1}")]
     updates_root: Digest32 | None
     scores_root: Digest32 | None

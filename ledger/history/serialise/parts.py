@@ -12,7 +12,8 @@ from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason, VoteKind
+from ledger.protocol.judgement import weights_of
+from ledger.protocol.types import Phase, RefusalReason, VoteKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,7 +140,6 @@ def aggregation(view: DocumentedRound) -> responses.RoundAggregation:
         "form": body["form"],
         "accepted": body["accepted"],
         "set": body["set"],
-        "threshold": body["threshold"],
         "model": body["model"],
         "updates_root": body["updates_root"],
         "scores_root": body["scores_root"],
@@ -158,12 +158,6 @@ def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
         "form": code_of(form),
         "accepted": _accepted(view, decided.accepted if decided else ()),
         "set": None if decided is None else to_hex(encoding.set_digest(decided.accepted)),
-        "threshold": None
-        if decided is None or form is not AcceptanceForm.WITHIN_THRESHOLD
-        else {
-            "value": finite(encoding.float_from_bits(decided.threshold_bits)),
-            "bits": str(decided.threshold_bits),
-        },
         "model": None if preimage is None else to_hex(preimage.model),
         "updates_root": None if preimage is None else to_hex(preimage.updates_root),
         "scores_root": None if preimage is None else to_hex(preimage.scores_root),
@@ -176,9 +170,9 @@ def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
 def _accepted(
     view: DocumentedRound, accepted: tuple[ClientId, ...]
 ) -> list[responses.AcceptedUpdate]:
-    """Return S_a in ranking order, with p_k = n_k / Σ n_k, exactly and as a float64."""
-    samples = [view.round.registry[client].samples for client in accepted]
-    total = sum(samples)
+    """Return S_a in ranking order, with each share, exactly and as a float64."""
+    weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
+    total = sum(weights.values())
     payloads = view.documents.payloads
     return [
         {
@@ -187,7 +181,7 @@ def _accepted(
             "payload": to_hex_or_none(payloads.get(client)),
             "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
         }
-        for client, own in zip(accepted, samples, strict=True)
+        for client, own in weights.items()
     ]
 
 
@@ -377,7 +371,6 @@ def _opening(preimage: encoding.ResultPreimage) -> responses.Opening:
         "updates_root": to_hex(preimage.updates_root),
         "scores_root": to_hex(preimage.scores_root),
         "ranking_digest": to_hex(preimage.ranking_digest),
-        "threshold_bits": str(preimage.threshold_bits),
         "reveal": to_hex(preimage.reveal),
         "record": to_hex(preimage.record),
     }

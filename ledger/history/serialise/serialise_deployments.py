@@ -9,9 +9,9 @@ from ledger.history.paths import DeploymentPath
 from ledger.history.serialise.values import code_of, time_of
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.parameters import accepted_size
+from ledger.protocol.parameters import STRATEGIES, accepted_size
 from ledger.protocol.payload_forms import FLOAT32
-from ledger.protocol.rules import clipping
+from ledger.protocol.rules.distance import DIRECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,7 +126,6 @@ def _contract(fixed: Deployment) -> ContractParameters:
         "deadline_blocks": fixed.deadline_blocks,
         "replies": fixed.replies,
         "beacon": fixed.beacon,
-        "election": fixed.election,
         "registry": to_hex(fixed.registry),
         "initial_model": to_hex(fixed.model),
     }
@@ -143,20 +142,14 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
         "committee_ppm": parameters.committee_ppm,
         "aggregation_ppm": parameters.aggregation_ppm,
         "dimension": parameters.dimension,
-        "strategy": {"number": parameters.selection.number, "name": parameters.selection.name},
-        "scoring": parameters.scoring,
-        "distance": parameters.distance,
-        "reference": parameters.reference,
-        "threshold": parameters.threshold,
+        "strategy": {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]},
+        "distance": DIRECTION.name if parameters.compares_directions else parameters.distance,
         "quorum": parameters.quorum,
         "server_rate": parameters.server_rate,
-        "scores_checked": parameters.scores_checked,
         "view_seconds": parameters.view_seconds,
     }
     if parameters.payload != FLOAT32.name:
         answer["payload"] = parameters.payload
-    if parameters.clip != clipping.NONE.name:
-        answer["clip"] = parameters.clip
     return answer
 
 

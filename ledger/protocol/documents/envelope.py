@@ -225,7 +225,7 @@ def decode_envelope(data: bytes, domain: Domain) -> Envelope:
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
     fields = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
-    value = versioned_fields(fields, types | {"body": list})
+    value = versioned_fields("envelope", fields, types | {"body": list})
     named = (
         unsigned("chain_id", value["chain_id"], 64),
         fixed_bytes("contract", value["contract"], 20),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 
 def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
@@ -27,18 +28,32 @@ def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[st
     return dict(value)
 
 
-def versioned_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+def require_version(name: str, value: object) -> None:
+    """Reject a document of another protocol version.
+
+    Args:
+        name: of the document, in the message.
+        value: the document; one without a version is rejected later, for its fields.
+
+    Raises:
+        EncodingError: another version.
+    """
+    version = value.get("version") if isinstance(value, Mapping) else None
+    if type(version) is int and version != PROTOCOL_VERSION:
+        raise EncodingError(
+            f"{name} has protocol version {version}; this program needs version {PROTOCOL_VERSION}"
+        )
+
+
+def versioned_fields(
+    name: str, value: Mapping[str, Any], types: Mapping[str, type]
+) -> dict[str, Any]:
     """Return the fields of a document of this protocol version.
 
     Raises:
         EncodingError: another version, or fields that are not those of the document.
     """
-    version = value.get("version", PROTOCOL_VERSION)
-    if type(version) is int and version != PROTOCOL_VERSION:
-        raise EncodingError(
-            f"protocol version {version} is not {PROTOCOL_VERSION}, the only one that this "
-            f"program reads"
-        )
+    require_version(name, value)
     return exact_fields(value, {"version": int, **types})
 
 

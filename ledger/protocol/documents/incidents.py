@@ -99,7 +99,7 @@ def decode_incidents(data: bytes) -> Incidents:
         EncodingError: not an incidents document.
     """
     types = {"round": int, "base": bytes, "incidents": list}
-    value = versioned_fields(canonical.decode(data), types)
+    value = versioned_fields("incidents document", canonical.decode(data), types)
     number = unsigned("round", value["round"], 64)
     incidents = tuple(_incident(number, row(entry, 6)) for entry in value["incidents"])
     require_ascending("incidents", [incident.key for incident in incidents])
@@ -117,11 +117,7 @@ def decode_preimage(value: object) -> ResultPreimage:
     Raises:
         EncodingError: it is none.
     """
-    names = [field.name for field in fields(ResultPreimage)]
-    values = dict(zip(names, row(value, len(names)), strict=True))
-    bits = unsigned("threshold", values.pop("threshold_bits"), 64)
-    digests = {name: digest(word) for name, word in values.items()}
-    return ResultPreimage(threshold_bits=bits, **digests)
+    return ResultPreimage(*map(digest, row(value, len(fields(ResultPreimage)))))
 
 
 def _incident(number: int, entry: list[object]) -> Incident:

@@ -120,6 +120,13 @@ class RoundRecord:
         """All score claims, those that count first."""
         return (*self.scores, *(entry.signed for entry in self.refused))
 
+    @property
+    def claims_with_vectors(self) -> tuple[SignedScores, ...]:
+        """Score claims whose vectors members and audits read: all but those of reason 7."""
+        pairs = RefusalReason.TWO_VECTORS
+        refused = (entry.signed for entry in self.refused if entry.reason is not pairs)
+        return (*self.scores, *refused)
+
 
 def encode_record(record: RoundRecord) -> bytes:
     """Return the bytes of a round's record."""
@@ -147,7 +154,7 @@ def decode_record(data: bytes) -> RoundRecord:
     """
     lists = ("updates", "dropouts", "scores", "refused")
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
-    value = versioned_fields(canonical.decode(data), types)
+    value = versioned_fields("record", canonical.decode(data), types)
     number, base = unsigned("round", value["round"], 64), digest(value["base"])
     updates = tuple(_update(entry) for entry in value["updates"])
     require_ascending("updates", [update.client for update in updates])

@@ -31,8 +31,10 @@ MAX_SIZES = 16
 """Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
 
 _BOUND = ("model_source", "frozen_state", "data_root")
-_DEFAULTS = {"reference": "own", "payload": "float32", "clip": "none", "election": "middle"}
-"""Settings introduced later, omitted at this value: earlier runs keep their bytes."""
+_DEFAULTS = {"distance": "squared", "payload": "float32"}
+"""Settings that a document omits at this value, so that a run has one encoding."""
+_STRATEGY_RULES = ("scoring", "reference", "threshold", "clip", "election", "scores_checked")
+"""Settings of version 2; the strategy determines them."""
 _DECLARED: dict[str, type] = get_type_hints(Parameters)
 _TYPES = {
     name: next(plain for plain in (bool, int, float, str) if issubclass(declared, plain))
@@ -97,7 +99,7 @@ def decode_run(data: bytes) -> RunDocument:
     """
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
-    value = versioned_fields(canonical.decode(data), types)
+    value = versioned_fields("run document", canonical.decode(data), types)
     settings = exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
         parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})
@@ -116,11 +118,18 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     """Return the types of the settings that a document must have.
 
     Raises:
-        EncodingError: it has a setting at its default: the same run would have two encodings.
+        EncodingError: it has a setting at its default, or one that protocol 3 has removed.
     """
+    for name in _STRATEGY_RULES:
+        if name in settings:
+            raise EncodingError(
+                f"parameters.{name}: removed in protocol 3; the strategy determines it"
+            )
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
-            raise EncodingError(f"parameters: {name} = {default} goes without saying")
+            raise EncodingError(
+                f"parameters: {name} = {default} is the default; a document omits it"
+            )
     omitted = _DEFAULTS.keys() - settings.keys()
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 

@@ -97,7 +97,7 @@ def decode_vector(data: bytes) -> ScoreVector:
     """
     lists = ("trainers", "distances", "members", "member_distances")
     types = {"round": int, "member": int, "base": bytes, **dict.fromkeys(lists, bytes)}
-    value = versioned_fields(canonical.decode(data, MAX_VECTOR_BYTES), types)
+    value = versioned_fields("score vector", canonical.decode(data, MAX_VECTOR_BYTES), types)
     trainers, members = packed_clients(value["trainers"]), packed_clients(value["members"])
     return ScoreVector(
         unsigned("round", value["round"], 64),

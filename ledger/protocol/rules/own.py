@@ -1,4 +1,4 @@
-"""A user's own distance or scoring: a function on arrays, named with the digest of its code.
+"""A user's own distance: a function on arrays, named with the digest of its code.
 
 Its name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds the code. The
 functions come from files that each participant and auditor names (`ledger.io.own_rules`); without
@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ledger.protocol.documents.vector import DISTANCE_LIMIT
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.direction import ABSOLUTE_TOLERANCE
-from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, DistanceRule
-from ledger.protocol.rules.scoring import ScoringRule
+from ledger.protocol.rules.distance import SQUARED, DistanceRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+ABSOLUTE_TOLERANCE = 1e-12
+"""Absolute part of the margin: a distance near 0 may be a difference."""
+
+OWN_DISTANCES: dict[str, DistanceRule] = {}
+"""Users' own distances whose functions are loaded in this process; a name determines the code."""
 
 _NAME = re.compile(
     r"(?P<label>[\w.+-]{1,100}:(?P<function>[A-Za-z_]\w{0,99}))@sha256:(?P<digest>[0-9a-f]{64})",
@@ -72,7 +75,7 @@ class OwnRuleName:
         return f"{self.label}@sha256:{self.digest}"
 
 
-class OwnMeasure:
+class OwnDistance:
     """Distances by a user's function `(update (d,), references (C, d)) -> (C,)`.
 
     It is always called with one reference, so that everybody computes the same sums.
@@ -82,7 +85,7 @@ class OwnMeasure:
         self._label = label
         self._function = function
 
-    def between(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
+    def __call__(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
         """Return the distance of an update from a reference, which are handed over read-only.
 
         Raises:
@@ -110,14 +113,6 @@ class OwnMeasure:
             raise self._violation(f"{result.tolist()!s:.80}", references)
         return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
 
-    def tolerance(self, update: NDArray[np.float32], distance: float) -> float:  # noqa: ARG002
-        """Return the margin, which has an absolute part: what is near 0 may be a difference."""
-        return RELATIVE_TOLERANCE * distance + ABSOLUTE_TOLERANCE
-
-    def can_score(self, reference: NDArray[np.float32]) -> bool:  # noqa: ARG002
-        """Return True: every member can."""
-        return True
-
     def _violation(self, returned: str, references: NDArray[Any]) -> OwnRuleViolationError:
         must = f"float64 of shape ({len(references)},), at least 0 and finite (at most 1e300)"
         return OwnRuleViolationError(self._label, returned, must)
@@ -125,36 +120,28 @@ class OwnMeasure:
 
 def own_distance(name: OwnRuleName, function: Callable[..., Any]) -> DistanceRule:
     """Return the distance rule of a user's function."""
-    measure = OwnMeasure(f"protocol.distance = {name.label!r}", function)
-    return DistanceRule(str(name), lambda _updates, _context: measure, distance_sentence(name))
+    between = OwnDistance(f"protocol.distance = {name.label!r}", function)
+    return DistanceRule(str(name), distance_sentence(str(name)), between, ABSOLUTE_TOLERANCE)
 
 
-def own_scoring(name: OwnRuleName, function: Callable[..., Any]) -> ScoringRule:
-    """Return the scoring rule of a user's function `(values (C,)) -> float`."""
-    label = f"protocol.scoring = {name.label!r}"
+def distance_named(name: str) -> DistanceRule:
+    """Return a distance of strategies I and II: the paper's, or an own one whose code is loaded.
 
-    def combine(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not len(distances):
-            raise ValueError("no member's distances are given")
-        columns = distances.reshape(len(distances), -1).T
-        scores = np.array([score(column) for column in columns], dtype=np.float64)
-        return scores.reshape(distances.shape[1:])
-
-    def score(column: NDArray[np.float64]) -> float:
-        value = function(_handed(column))
-        # Another subclass may add up to something else.
-        if not isinstance(value, float) or type(value) not in {float, np.float64}:
-            raise OwnRuleViolationError(label, type(value).__name__, "one float")
-        if not (isfinite(value) and value >= 0):
-            raise OwnRuleViolationError(label, repr(value), "a finite number, at least 0")
-        return value + 0.0  # no negative zero, whose bits would rank last
-
-    return ScoringRule(str(name), combine, name.label)
+    Raises:
+        OwnRuleMissingError: it is an own one, and no code is loaded for it.
+    """
+    own = OwnRuleName.of(name)
+    if own is None:
+        return SQUARED
+    if name not in OWN_DISTANCES:
+        raise OwnRuleMissingError(own)
+    return OWN_DISTANCES[name]
 
 
-def distance_sentence(name: OwnRuleName) -> str:
-    """Return how an own distance is called in a sentence, with or without its function."""
-    return f"distances by {name.label}"
+def distance_sentence(name: str) -> str:
+    """Return how a distance is called in a sentence, with or without its function."""
+    own = OwnRuleName.of(name)
+    return SQUARED.sentence if own is None else f"distances by {own.label}"
 
 
 def _handed(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-LOT = (*SETTINGS, "protocol.strategy=3", "protocol.election=lot")
+LOT = (*SETTINGS, "protocol.strategy=3")
 
 
 def _shows_all(home: Path) -> bool:
@@ -106,10 +106,10 @@ def test_a_banned_client_has_its_reason(page: Page, client: httpx.Client) -> Non
 def test_a_distance_is_not_said_to_be_to_the_members_where_it_is_to_all(
     page: Page, client: httpx.Client
 ) -> None:
-    """Under the references `peers` and `crowd` it is the distance to the round's other updates."""
+    """In strategy III it is the distance from the round's other updates."""
     show(page, "#/words")
     meaning = page.locator("main dt", has_text="distance").first.locator("xpath=following::dd[1]")
-    assert "reference" in meaning.inner_text()
+    assert "strategy III" in meaning.inner_text()
     show(page, f"{run_address(root_of(client))}/rounds/1")
     assert "from its own" not in page.locator("main").inner_text()
 

@@ -126,12 +126,8 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
         verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
 
 
-@pytest.mark.parametrize(
-    "rules", [{"reference": "travel"}, {"reference": "peers", "clip": "quantile"}]
-)
-def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str, Any]) -> None:
-    parameters = replace(PARAMETERS, distance="direction", rounds=2, **rules)
-    run = Run.on_revm(tmp_path, parameters)
+def test_a_round_of_strategy_three_has_both_models(tmp_path: Path) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3, rounds=2))
     with run.chain:
         run.play()
         run.play()
@@ -260,6 +256,13 @@ def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
     late = replace(true, basis=replace(true.basis, bans=(RecordedBan(2, ClientId(0)),)))
     with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
         read_manifest(manifest_bytes(late), honest.blobs)
+
+
+def test_a_bundle_of_protocol_version_2_is_named_in_one_sentence(honest: Run) -> None:
+    older = as_dict(make_bundle(honest.ledger, honest.blobs, 2)) | {"version": 2}
+    with pytest.raises(EncodingError) as caught:
+        read_manifest(json.dumps(older).encode(), honest.blobs)
+    assert str(caught.value) == "bundle has protocol version 2; this program needs version 3"
 
 
 def test_places_that_the_trusted_chain_does_not_have_are_named(

@@ -17,14 +17,16 @@ from ledger.audit.proofs.proof import HeadPath, RecordedBan, derive_statement
 from ledger.audit.proofs.proof_document import as_dict, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
-from ledger.audit.proofs.statement import ClientVerdict, UpdateWeight
+from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, UpdateWeight
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.fold import BanLink
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId
 from tests.audit.proofs.mutations import FUZZ, changed, paths
+from tests.audit.runs import CLIENTS
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
@@ -102,56 +104,78 @@ def test_a_proof_of_another_round_or_client_answers_no_question(
         assert failed(found) == [StepName.QUESTION]
 
 
+def committee(run: Run, number: int) -> tuple[ClientId, ...]:
+    opening = run.ledger.opening(number)
+    assert opening is not None
+    return opening.committee
+
+
+def outsider(run: Run) -> ClientId:
+    """Return a client that neither trains nor has a seat in round 5, and has no ban."""
+    banned = {ban.client for ban in run.ledger.bans()}
+    for client in set(map(ClientId, range(CLIENTS))) - banned:
+        statement = make_proof(run.ledger, run.blobs, 5, client).statement
+        if statement.role is ProvenRole.NOT_SAMPLED:
+            return client
+    raise AssertionError("all clients take part in round 5")
+
+
 def test_what_comes_after_the_trusted_head_proves_nothing(honest: Run, newest: TrustedHead) -> None:
     """A prover goes on from the head with links of its own: a ban, and the round before again."""
-    true = make_proof(honest.ledger, honest.blobs, 5, ClientId(2), whole=True)
+    seats, client = committee(honest, 5), outsider(honest)
+    true = make_proof(honest.ledger, honest.blobs, 5, client, whole=True)
     banned = replace(
         true,
-        path=HeadPath(true.path.start, (*true.path.links, BanLink(1, ClientId(2)))),
-        bans=(*true.bans, RecordedBan(1, ClientId(2))),
+        path=HeadPath(true.path.start, (*true.path.links, BanLink(1, client))),
+        bans=(*true.bans, RecordedBan(1, client)),
     )
-    found = verify_proof(restated(banned), 5, ClientId(2), newest)
+    found = verify_proof(restated(banned), 5, client, newest)
     assert found.statement.verdict is ClientVerdict.BANNED
     assert failed(found) == [StepName.BANS]
     before = true.path.ended(4)
     assert before is not None
-    elected = tuple(map(ClientId, (2, 0, 1, 4, 8)))
+    elected = (client, *seats[1:])
     again = replace(before, committee=set_digest(elected))
     start = true.path.heads[-2]
     path = HeadPath(start, (true.path.links[-1], again))
-    found = verify_proof(
-        restated(replace(true, path=path, committee=elected)), 5, ClientId(2), newest
-    )
+    found = verify_proof(restated(replace(true, path=path, committee=elected)), 5, client, newest)
     assert StepName.COMMITTEE in unproven(found)
 
 
 def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) -> None:
-    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
+    # Client k has 10 + k samples.
+    (event,) = honest.ledger.outcomes(1, descending=False)
+    assert isinstance(event.event, RoundDecided)
+    client, other_client = event.event.accepted
+    true = make_proof(honest.ledger, honest.blobs, 1, client, whole=True)
     registry = list(true.document.registry)
-    registry[13] = replace(registry[13], samples=registry[13].samples * 10)
+    registry[client] = replace(registry[client], samples=registry[client].samples * 10)
     heavier = encode_run(replace(true.document, registry=tuple(registry)))
-    found = verify_proof(restated(replace(true, configuration=heavier)), 1, ClientId(13), newest)
-    assert found.statement.weight == UpdateWeight(230, 249)
+    found = verify_proof(restated(replace(true, configuration=heavier)), 1, client, newest)
+    samples = 10 * (10 + client)
+    assert found.statement.weight == UpdateWeight(samples, samples + 10 + other_client)
     # The path begins with the run's own configuration, and so is that of no other.
     # Its registry makes another salt, for which the client has signed nothing.
     assert unproven(found) == [StepName.CONFIGURATION, StepName.BANS, StepName.AUTHOR]
     other = restated(
         replace(true, configuration=heavier, path=replace(true.path, start=sha256(heavier)))
     )
-    found = verify_proof(other, 1, ClientId(13), newest)
+    found = verify_proof(other, 1, client, newest)
     assert StepName.HEAD in unproven(found)
 
 
 def test_an_omitted_or_invented_ban_is_named(honest: Run, newest: TrustedHead) -> None:
-    true = make_proof(honest.ledger, honest.blobs, 4, ClientId(10), whole=True)
-    assert true.bans == (RecordedBan(3, ClientId(10)),)
+    accused = honest.ledger.bans()[0].client
+    true = make_proof(honest.ledger, honest.blobs, 4, accused, whole=True)
+    assert true.bans == (RecordedBan(3, accused),)
     left_out = restated(replace(true, bans=()))
-    assert StepName.BANS in failed(verify_proof(left_out, 4, ClientId(10), newest))
-    other = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
-    assert other.bans == ()
-    fifth = make_proof(honest.ledger, honest.blobs, 5, ClientId(2), whole=True)
-    made_up = restated(replace(fifth, bans=(*fifth.bans, RecordedBan(2, ClientId(2)))))
-    assert failed(verify_proof(made_up, 5, ClientId(2), newest)) == [StepName.BANS]
+    assert StepName.BANS in failed(verify_proof(left_out, 4, accused, newest))
+    client = outsider(honest)
+    first = make_proof(honest.ledger, honest.blobs, 1, client, whole=True)
+    assert first.bans == ()
+    fifth = make_proof(honest.ledger, honest.blobs, 5, client, whole=True)
+    made_up = restated(replace(fifth, bans=(*fifth.bans, RecordedBan(2, client))))
+    assert StepName.BANS in failed(verify_proof(made_up, 5, client, newest))
 
 
 def test_another_head_another_contract_and_another_chain_prove_nothing(

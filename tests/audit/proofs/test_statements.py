@@ -25,7 +25,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import encode_record
-from ledger.protocol.encoding import commitments_chain, word_client
+from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
@@ -41,8 +41,13 @@ def decided(run: Run, number: int) -> RoundDecided:
     return next(event for event in events if isinstance(event, RoundDecided))
 
 
-def verdict(run: Run, number: int, client: int) -> ClientVerdict:
-    return make_proof(run.ledger, run.blobs, number, ClientId(client)).statement.verdict
+def client_with(run: Run, number: int, **said: object) -> ClientId:
+    """Return the first client of whose round a statement has these values: a seed deals roles."""
+    for client in map(ClientId, range(CLIENTS)):
+        statement = make_proof(run.ledger, run.blobs, number, client).statement
+        if all(getattr(statement, name) == value for name, value in said.items()):
+            return client
+    raise AssertionError(f"round {number} has no client with {said}")
 
 
 def test_every_client_is_proven_by_the_head_and_the_contract(
@@ -68,35 +73,38 @@ def test_a_short_proof_has_the_length_of_two_rounds(
     assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
-def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
+def test_a_used_update_has_rank_distance_and_exact_weight(
     honest: Run,
 ) -> None:
-    # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
+    # Client k has 10 + k samples, and the first two of five are accepted.
     event = decided(honest, 1)
-    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(13)).statement
+    first, second = event.accepted
+    said = make_proof(honest.ledger, honest.blobs, 1, second).statement
     assert said.verdict is ClientVerdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
-    assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
-    assert said.weight == UpdateWeight(23, 23 + 19)
-    assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
+    assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
+    assert said.weight == UpdateWeight(10 + second, 20 + first + second)
+    assert said.as_dict()["rank"]["distance"] == float_from_bits(bits)
 
 
-def test_of_a_clipping_run_the_statement_names_the_clip(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, clip="median"))
+def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path: Path) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with run.chain:
         run.play()
-        client = next(iter(decided(run, 1).accepted))
-        proof = make_proof(run.ledger, run.blobs, 1, client)
-        report = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+        accepted = decided(run, 1).accepted
+        proof = make_proof(run.ledger, run.blobs, 1, accepted[0])
+        report = verify_proof(proof, 1, accepted[0], read_trusted_contract(run.ledger, 1))
     assert report.outcome is AuditOutcome.PASSED
-    assert "(clip = median: accepted updates that are longer" in report.sentence
-    assert "clip" not in proof.statement.as_dict()["weight"]
+    assert proof.statement.weight == UpdateWeight(1, len(accepted))
+    assert "shortened if it was longer" in report.sentence
+    assert set(proof.statement.as_dict()["weight"]) == {"samples", "total", "share"}
 
 
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
-    found = verify_proof(proof, 1, ClientId(13), newest)
+    client = decided(honest, 1).accepted[0]
+    proof = make_proof(honest.ledger, honest.blobs, 1, client, whole=True)
+    found = verify_proof(proof, 1, client, newest)
     assert found.caveats == (
         Caveat.PLACES_UNPROVEN,
         Caveat.DISTANCES_CERTIFIED,
@@ -106,53 +114,55 @@ def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: Truste
 
 
 @pytest.mark.parametrize(
-    ("number", "client", "reason", "caveat"),
+    ("number", "reason", "caveat"),
     [
-        (1, 0, DropoutReason.PAYLOAD_MALFORMED, Caveat.MALFORMED_CERTIFIED),
-        (1, 2, DropoutReason.NO_COMMITMENT, None),
-        (4, 12, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
+        (1, DropoutReason.PAYLOAD_MALFORMED, Caveat.MALFORMED_CERTIFIED),
+        (1, DropoutReason.NO_COMMITMENT, None),
+        (4, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
     ],
 )
 def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
     honest: Run,
     facts: dict[int, TrustedContract],
     number: int,
-    client: int,
     reason: DropoutReason,
     caveat: Caveat | None,
 ) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, number, ClientId(client))
-    found = verify_proof(proof, number, ClientId(client), facts[number])
+    client = client_with(honest, number, dropout=reason)
+    proof = make_proof(honest.ledger, honest.blobs, number, client)
+    found = verify_proof(proof, number, client, facts[number])
     assert found.statement.verdict is ClientVerdict.DROPPED_OUT
-    assert found.statement.dropout is reason
     assert found.statement.has_committed is (reason is not DropoutReason.NO_COMMITMENT)
     assert found.caveats == (() if caveat is None else (caveat,))
 
 
 @pytest.mark.parametrize(
-    ("number", "client", "taken", "refusal"),
+    ("number", "taken", "refusal"),
     [
-        (1, 5, ScoresTaken.COUNTED, None),
-        (1, 4, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
-        (4, 3, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
-        (5, 1, ScoresTaken.EMPTY_SEAT, None),
+        (1, ScoresTaken.COUNTED, None),
+        (1, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
+        (4, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
+        (5, ScoresTaken.EMPTY_SEAT, None),
     ],
 )
 def test_a_members_statement_covers_its_scores_and_no_training(
-    honest: Run, number: int, client: int, taken: ScoresTaken, refusal: RefusalReason | None
+    honest: Run, number: int, taken: ScoresTaken, refusal: RefusalReason | None
 ) -> None:
-    said = make_proof(honest.ledger, honest.blobs, number, ClientId(client)).statement
+    client = client_with(honest, number, scores=taken, refusal=refusal)
+    said = make_proof(honest.ledger, honest.blobs, number, client).statement
     assert (said.verdict, said.role) == (ClientVerdict.MEMBER, ProvenRole.MEMBER)
-    assert (said.scores, said.refusal) == (taken, refusal)
+    assert said.weight is None
 
 
 def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
     honest: Run,
 ) -> None:
-    assert verdict(honest, 1, 3) is ClientVerdict.NOT_USED
-    assert verdict(honest, 1, 7) is ClientVerdict.NOT_SAMPLED
-    assert verdict(honest, 4, 10) is ClientVerdict.BANNED
-    assert verdict(honest, 3, 0) is ClientVerdict.ABANDONED
+    last = word_client(decided(honest, 1).ranking[-1])
+    assert client_with(honest, 1, verdict=ClientVerdict.NOT_USED) not in decided(honest, 1).accepted
+    assert make_proof(honest.ledger, honest.blobs, 1, last).statement.rank is not None
+    assert client_with(honest, 1, verdict=ClientVerdict.NOT_SAMPLED, has_committed=False) >= 0
+    assert client_with(honest, 4, verdict=ClientVerdict.BANNED) == honest.ledger.bans()[0].client
+    assert client_with(honest, 3, verdict=ClientVerdict.ABANDONED) >= 0
 
 
 def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
@@ -179,10 +189,15 @@ def test_without_the_record_the_proof_says_what_it_lacks(
 ) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
-    scores = {0: None, 13: None, 5: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
-    for client, taken in scores.items():
-        proof = make_proof(honest.ledger, blobs, 1, ClientId(client))
-        found = verify_proof(proof, 1, ClientId(client), facts[1])
+    scores = {
+        ClientVerdict.DROPPED_OUT: None,
+        ClientVerdict.USED: None,
+        ClientVerdict.MEMBER: ScoresTaken.UNKNOWN,
+    }
+    for verdict, taken in scores.items():
+        client = client_with(honest, 1, verdict=verdict)
+        proof = make_proof(honest.ledger, blobs, 1, client)
+        found = verify_proof(proof, 1, client, facts[1])
         assert found.outcome is AuditOutcome.PASSED
         assert Caveat.RECORD_LACKING in found.caveats
         assert found.statement.scores is taken
@@ -193,17 +208,21 @@ def test_without_the_record_the_proof_says_what_it_lacks(
 def test_another_record_than_the_voted_one_is_named(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
-    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(0))
+    client = client_with(honest, 1, dropout=DropoutReason.PAYLOAD_MALFORMED)
+    true = make_proof(honest.ledger, honest.blobs, 1, client)
     record = true.recorded
     assert record is not None
-    missing = replace(record.dropouts[1], reason=DropoutReason.PAYLOAD_MISSING)
+    others = tuple(
+        entry if entry.client == client else replace(entry, reason=DropoutReason.PAYLOAD_MISSING)
+        for entry in record.dropouts
+    )
     for other, steps in (
         (record, []),
-        (replace(record, dropouts=(record.dropouts[0], missing)), [StepName.RECORD]),
+        (replace(record, dropouts=others), [StepName.RECORD]),
         (replace(record, scores=record.scores[1:]), [StepName.RECORD, StepName.SCORES_ROOT]),
     ):
         proof = replace(true, record=encode_record(other))
-        found = verify_proof(proof, 1, ClientId(0), facts[1])
+        found = verify_proof(proof, 1, client, facts[1])
         assert [step.name for step in found.steps if step.is_ok is not True] == steps
 
 
@@ -257,7 +276,8 @@ def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: Tru
 
 
 def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
-    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(7)))
+    client = client_with(honest, 1, role=ProvenRole.NOT_SAMPLED)
+    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, client))
     assert proof_of(plain).statement.rank is None
     assert plain["statement"]["weight"] is None
 
@@ -267,9 +287,9 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
     [
         ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
         (
-            {"strategy": 3, "threshold": "spread"},
-            AcceptanceForm.WITHIN_THRESHOLD,
-            "were accepted, the threshold being ",
+            {"strategy": 3},
+            AcceptanceForm.BELOW_TWO,
+            "no distance is below 2, so the first 3 were accepted",
         ),
     ],
 )
@@ -285,7 +305,7 @@ def test_the_cut_off_is_that_of_the_runs_strategy(
         for client in bits:
             found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
             assert found.outcome is AuditOutcome.PASSED
-            cut_off = CutOff(form, len(event.accepted), bits[edge], event.threshold_bits)
+            cut_off = CutOff(form, len(event.accepted), bits[edge])
             assert found.statement.cut_off == cut_off
             assert limit in found.sentence
             is_used = client in event.accepted
@@ -320,25 +340,57 @@ def cut(run: Run) -> Digest:
 
 
 @pytest.mark.parametrize(
-    ("number", "client", "said"),
+    ("number", "of", "said"),
     [
-        (1, 3, "PROVEN: in round 1 the update of client 3 was not used: ranked 4 of 5, distance "),
-        (1, 2, "dropped out: it had not committed by the closing block."),
-        (1, 4, "was a member of the committee, and so did not train; its scores were refused: a "),
-        (1, 7, "PROVEN: in round 1 client 7 was not sampled: neither trainer nor member."),
-        (3, 0, "in round 3 nothing was decided, and no update used; client 0 was a member of the "),
-        (4, 10, "in round 4 client 10 took no part: it was banned before the round opened."),
-        (5, 1, "its seat was empty, because it was banned when the round opened; of its own "),
+        (
+            1,
+            {"verdict": ClientVerdict.NOT_USED},
+            "PROVEN: in round 1 the update of client {} was not used: ranked ",
+        ),
+        (
+            1,
+            {"dropout": DropoutReason.NO_COMMITMENT},
+            "dropped out: it had not committed by the closing block.",
+        ),
+        (
+            1,
+            {"scores": ScoresTaken.REFUSED},
+            "was a member of the committee, and so did not train; its scores were refused: a ",
+        ),
+        (
+            1,
+            {"role": ProvenRole.NOT_SAMPLED},
+            "PROVEN: in round 1 client {} was not sampled: neither trainer nor member.",
+        ),
+        (
+            3,
+            {"role": ProvenRole.MEMBER},
+            "in round 3 nothing was decided, and no update used; client {} was a member of the ",
+        ),
+        (
+            4,
+            {"verdict": ClientVerdict.BANNED},
+            "in round 4 client {} took no part: it was banned before the round opened.",
+        ),
+        (
+            5,
+            {"scores": ScoresTaken.EMPTY_SEAT},
+            "its seat was empty, because it was banned when the round opened; of its own ",
+        ),
     ],
 )
 def test_what_became_of_a_client_is_one_sentence(
-    honest: Run, facts: dict[int, TrustedContract], number: int, client: int, said: str
+    honest: Run,
+    facts: dict[int, TrustedContract],
+    number: int,
+    of: dict[str, object],
+    said: str,
 ) -> None:
-    who = ClientId(client)
+    who = client_with(honest, number, **of)
     found = verify_proof(
         make_proof(honest.ledger, honest.blobs, number, who), number, who, facts[number]
     )
-    assert said in found.sentence
+    assert said.format(who) in found.sentence
     assert "\n" not in found.sentence
 
 

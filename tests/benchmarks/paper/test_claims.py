@@ -10,7 +10,7 @@ from benchmarks.paper import complexity, official_figures
 from benchmarks.paper.claims import committee, efficiency, grids, normal, robustness, theorem
 from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
-from benchmarks.paper.targets import WEIGHTS, targets_of
+from benchmarks.paper.targets import WEIGHTS
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
 from benchmarks.paper.worst_targets import worst_targets
 from clients.experiments.baselines.simulated_time import Transmission
@@ -101,7 +101,7 @@ def test_an_undecidable_claim_is_not_said_to_hold() -> None:
 def test_without_rows_no_claim_is_judged() -> None:
     results = Results({})
     assert {claim.verdict(results).answer for claim in CLAIMS} == {ClaimAnswer.MISSING}
-    assert all(one.verdict(results).answer is ClaimAnswer.MISSING for one in targets_of("robust"))
+    assert {one.verdict(results).answer for one in worst_targets()} == {ClaimAnswer.MISSING}
 
 
 def test_no_two_claims_are_called_the_same() -> None:
@@ -275,56 +275,33 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
     )
 
 
-def test_robust_is_held_to_its_targets() -> None:
-    clean = {"number": 2, "condition": "clean"}
-    tenth = {"number": 2, "condition": "ipm-10"}
-    third = {"number": 2, "condition": "ipm-30"}
-    found = rows(
-        [
-            *constant("FedAvg-active", (0.9, 0.9, 0.9), **clean),
-            *constant("FedAvg-trainers", (0.9, 0.91, 0.92), **clean),
-            *constant("robust", (0.896, 0.896, 0.896), **clean),
-            *constant("robust", (0.887, 0.887, 0.887), **tenth),
-            *constant("robust", (0.79, 0.79, 0.79), **third),
-            *constant("CMFL-I", (0.8, 0.8, 0.8), **third),
-        ]
-    )
-    results = Results({"robustness-digits": found})
-    answers = [one.verdict(results).answer for one in targets_of("robust")]
-    # -.004; -.014 with error .006; -.009; below .8; -.01.
-    assert answers == [
-        ClaimAnswer.HOLDS,
-        ClaimAnswer.FAILS,
-        ClaimAnswer.HOLDS,
-        ClaimAnswer.FAILS,
-        ClaimAnswer.HOLDS,
-    ]
-
-
-def test_the_preset_is_held_to_three_points_under_the_worst_attacks() -> None:
+def test_strategy_three_is_held_to_three_points_under_the_worst_attacks() -> None:
     calm = {"number": 2, "condition": "none"}
     found = rows(
         [
             *constant("FedAvg", (0.9, 0.91, 0.92), **calm),
-            *constant("peers-lot", (0.9, 0.9, 0.91), **calm),
-            *constant("own", (0.9, 0.9, 0.9), number=2, condition="ipm"),
-            *constant("peers-lot", (0.88, 0.89, 0.89), number=2, condition="ipm"),
-            *constant("peers-lot", (0.7, 0.8, 0.9), number=2, condition="target"),
+            *constant("CMFL-III", (0.9, 0.9, 0.91), **calm),
+            *constant("CMFL-III", (0.88, 0.89, 0.89), number=2, condition="ipm"),
+            *constant("CMFL-III", (0.7, 0.8, 0.9), number=2, condition="target"),
         ]
     )
-    verdicts = [one.verdict(Results({"robustness-worst-digits": found})) for one in worst_targets()]
-    # -.0067 with error .0033; -.0233 and -.11; .8867 and .8; -.0133 with error .0033.
+    verdicts = [one.verdict(Results({"robustness-worst": found})) for one in worst_targets()]
+    # -.0067 with error .0033; -.0233 and -.11; .8867 and .8.
     holds = [[finding.holds for finding in verdict.findings] for verdict in verdicts]
-    assert holds == [[False], [True, False], [True, True], [False]]
+    assert holds == [[False], [True, False], [True, True]]
     assert worst_targets()[0].verdict(Results({"robustness-digits": found})).findings == ()
 
 
 def test_one_seed_meets_no_target() -> None:
-    third = {"number": 2, "condition": "ipm-30"}
-    found = rows([*constant("robust", (0.9,), **third), *constant("CMFL-I", (0.8,), **third)])
-    results = Results({"robustness-digits": found})
-    answers = [one.verdict(results).answer for one in targets_of("robust")]
-    assert answers == [*[ClaimAnswer.MISSING] * 3, ClaimAnswer.OPEN, ClaimAnswer.OPEN]
+    found = rows(
+        [
+            *constant("FedAvg", (0.9,), number=2, condition="none"),
+            *constant("CMFL-III", (0.9,), number=2, condition="ipm"),
+        ]
+    )
+    results = Results({"robustness-worst": found})
+    answers = [one.verdict(results).answer for one in worst_targets()]
+    assert answers == [ClaimAnswer.MISSING, ClaimAnswer.OPEN, ClaimAnswer.OPEN]
 
 
 def test_strategy_two_is_poor_if_not_better_than_fl() -> None:

@@ -12,14 +12,16 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.paper import official_figures, targets
-from benchmarks.paper.__main__ import ROWS, SCIENCE, main
+from benchmarks.paper import official_figures
+from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
-from benchmarks.paper.paper_report import TARGET_METHODS, paper_report
-from benchmarks.paper.robustness_table import NAMES, SHARED, TUNED
-from benchmarks.paper.worst_table import SHARED as WORST
-from benchmarks.paper.worst_table import worst_table
-from benchmarks.paper.worst_targets import METHOD
+from benchmarks.paper.paper_report import VERSION_2, VERSION_3, paper_report
+from benchmarks.paper.published import (
+    REMOVED_DISTANCE,
+    REMOVED_METHODS,
+    ROWS,
+    read_published,
+)
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names, read_experiments
 from clients.experiments.execution.learning_rates import digest_of_trials
@@ -30,6 +32,7 @@ from tests.clients.experiments.made_up import EVIDENCE, constant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TUNED, SHARED = "robustness-digits", "robustness-digits-one-rate"
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
@@ -80,24 +83,35 @@ def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None
 def test_the_published_report_is_what_the_rows_have() -> None:
     links = [f"figures/{path.name}" for path in sorted((SCIENCE / "figures").glob("*.svg"))]
     report = (SCIENCE / "report.md").read_text("utf-8")
-    assert report == paper_report(read_experiments(ROWS), links), "run: benchmarks.paper report"
+    assert report == paper_report(read_published(), links), "run: benchmarks.paper report"
 
 
-@pytest.mark.parametrize("command", ["table", "worst", "costs"])
+@pytest.mark.parametrize("command", ["worst", "costs"])
 def test_tables_are_printed_from_the_rows(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([command])
     assert capsys.readouterr().out.count("\n| --- |") >= 1
 
 
-def test_the_preset_robust_bears_its_worst_attack_best() -> None:
-    lines = [line.split(" | ") for line in worst_table(read_experiments(ROWS, WORST))]
-    left = {cells[0].removeprefix("| "): cells[4][:5] for cells in lines if len(cells) == 7}
-    others = {left[method] for method in left if method not in {"rule", METHOD}}
-    assert max(other for other in others if other[0].isdigit()) < left[METHOD]
+def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -> None:
+    stored, shown = read_experiments(ROWS), read_published()
+    assert {
+        cell.method
+        for name, of in stored.items()
+        for cell in of.cells
+        if cell.method not in {method.name for method in definition_named(name).methods}
+    } == REMOVED_METHODS
+    for of in shown.values():
+        methods = {row.method for rows in (of.cells, of.trials, of.choices) for row in rows}
+        assert REMOVED_METHODS.isdisjoint(methods)
+
+
+def test_the_report_names_the_version_of_experiments_that_there_are() -> None:
+    known = {*names(), "robustness-worst-*"}
+    assert known.issuperset({*VERSION_2, *VERSION_3, *REMOVED_DISTANCE})
 
 
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
-    rows = read_experiments(ROWS, TUNED)[TUNED]
+    rows = read_published(ROWS, TUNED)[TUNED]
     reported = {cell.seed for cell in rows.cells}
     for choice in rows.choices:
         assert len(choice.seeds) >= 4
@@ -108,11 +122,11 @@ def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
 
 
 def test_methods_at_one_rate_differ_in_nothing_but_the_method() -> None:
-    cells = read_experiments(ROWS, SHARED)[SHARED].cells
+    cells = read_published(ROWS, SHARED)[SHARED].cells
     assert {cell.learning_rate for cell in cells} == {0.5}
     counts = Counter((cell.method, cell.condition) for cell in cells)
     assert set(counts.values()) == {5}
-    assert {method for method, _ in counts} == set(NAMES)
+    assert {method for method, _ in counts} == {"FedAvg-trainers", "CMFL-I"}
 
 
 def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:
@@ -132,14 +146,15 @@ def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(path.name.removesuffix(".tar.xz") for path in ROWS.iterdir())
+    "name",
+    sorted({path.name.removesuffix(".tar.xz") for path in ROWS.iterdir()} - {*REMOVED_DISTANCE}),
 )
 def test_published_rows_are_those_of_the_definitions_as_they_are(name: str) -> None:
     definition = definition_named(name)
     if missing_files(definition, DATA):
         pytest.skip("shared/data is not beside us")
     plan = plan_experiment(name, definition, data=DATA)
-    rows = read_experiments(ROWS, name)[name]
+    rows = read_published(ROWS, name)[name]
     assert [cell.cell for cell in rows.cells if plan.row_digest(cell) != cell.digest] == []
     for choice in rows.choices:
         trials = [trial for trial in plan.trials if trial.cell.method.name == choice.method]
@@ -149,7 +164,7 @@ def test_published_rows_are_those_of_the_definitions_as_they_are(name: str) -> N
 def test_claims_name_methods_that_experiments_have() -> None:
     for number, wanted in (
         (1, (normal.TYPICAL, normal.AS_MANY_AGGREGATED, normal.FIRST, normal.SECOND)),
-        (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED, *TARGET_METHODS)),
+        (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED)),
         (4, (efficiency.TYPICAL, efficiency.COMMITTEE, *efficiency.DECENTRALISED)),
         (6, (theorem.FEDAVG, theorem.FIRST, theorem.SECOND)),
     ):
@@ -169,9 +184,3 @@ def test_official_figures_stand_beside_experiments_that_there_are() -> None:
             assert place.condition in conditions
     for _, experiment, _, _ in official_figures.CLIENTS:
         assert experiment in names()
-    assert set(targets.DATA) <= set(names())
-
-
-def _short(number: str) -> str:
-    """Return a number as the README writes it: two places, and no zero before the point."""
-    return f"{float(number):.2f}".removeprefix("0")

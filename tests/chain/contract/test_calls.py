@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -68,7 +69,6 @@ DECISION = ledger_state.SubmittedDecision(
     model=digest(2),
     updates_root=digest(3),
     scores_root=digest(4),
-    threshold_bits=12,
     reveal=digest(5),
     record=digest(6),
     incidents=digest(7),
@@ -101,7 +101,6 @@ EVENTS: tuple[ledger_state.Event, ...] = (
         model=digest(2),
         updates_root=digest(3),
         scores_root=digest(4),
-        threshold_bits=9,
         reveal=digest(5),
         record=digest(6),
         incidents=digest(7),
@@ -134,10 +133,25 @@ def test_what_is_none_of_the_five_is_no_call(data: bytes) -> None:
         calls.decode_call(data)
 
 
-def test_arguments_that_are_cut_off_are_no_call() -> None:
+def test_arguments_that_are_cut_off_in_their_head_are_no_call() -> None:
     for call in CALLS:
         with pytest.raises(ChainError, match="arguments of"):
-            calls.decode_call(calls.encode_call(call)[:-4])
+            calls.decode_call(calls.encode_call(call)[:32])
+
+
+def test_missing_bytes_of_a_list_are_zero() -> None:
+    call = CALLS[2]
+    assert isinstance(call, calls.CommitCall)
+    last = replace(call.signed[-1], signature=call.signed[-1].signature[:63] + b"\0\x1c")
+    read = calls.decode_call(calls.encode_call(call)[:-1])
+    assert read == replace(call, signed=(*call.signed[:-1], last))
+
+
+def test_a_list_that_is_too_long_is_no_call() -> None:
+    data = bytearray(calls.encode_call(CALLS[0]))
+    data[68:100] = (2**255).to_bytes(32)
+    with pytest.raises(ChainError, match="elements"):
+        calls.decode_call(bytes(data))
 
 
 def test_commitments_and_signatures_of_two_lengths_are_no_call() -> None:

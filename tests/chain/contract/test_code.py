@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.chain.contract.deployment import code_violation
+from ledger.chain.contract.deployment import runtime_violation
 from ledger.protocol.ledger_state import Deployment
-from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest, Election
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest
 from tests.audit.runs import Run
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ OTHERS: dict[str, Any] = {
     "registry": Digest(b"\x01" * 32),
     "form": AcceptanceForm.LAST,
     "beacon": Beacon.BLOCK,
-    "election": Election.LOT,
     "model": Digest(b"\x01" * 32),
 }
 
@@ -34,14 +33,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def test_the_code_of_a_deployed_contract_raises_no_doubt(run: Run) -> None:
     code = run.chain.code(run.ledger.address)
-    assert code_violation(code, run.ledger.deployment(), run.manifest.domain()) is None
+    assert runtime_violation(code, run.ledger.deployment(), run.manifest.domain()) is None
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Deployment)])
 def test_code_with_another_value_is_another_deployment_s(run: Run, name: str) -> None:
     code, true = run.chain.code(run.ledger.address), run.ledger.deployment()
     other = replace(true, **{name: OTHERS.get(name, 77)})
-    doubt = code_violation(code, other, run.manifest.domain())
+    doubt = runtime_violation(code, other, run.manifest.domain())
     assert doubt == "its immutables are not those of this deployment"
 
 
@@ -52,7 +51,7 @@ def test_code_of_another_address_or_chain_is_another_deployment_s(run: Run) -> N
         run.manifest.domain(),
     )
     for other in (replace(domain, chain_id=1), replace(domain, contract=Address(bytes(20)))):
-        assert code_violation(code, true, other) is not None
+        assert runtime_violation(code, true, other) is not None
 
 
 def test_other_code_and_no_code_are_told_apart(run: Run) -> None:
@@ -61,6 +60,6 @@ def test_other_code_and_no_code_are_told_apart(run: Run) -> None:
         run.ledger.deployment(),
         run.manifest.domain(),
     )
-    assert code_violation(b"", true, domain) == "there is no code"
-    assert code_violation(b"\0" + code[1:], true, domain) == "it is not the artefact's"
-    assert code_violation(code + b"\0", true, domain) is not None
+    assert runtime_violation(b"", true, domain) == "there is no code"
+    assert runtime_violation(b"\0" + code[1:], true, domain) == "it is not the artefact's"
+    assert runtime_violation(code + b"\0", true, domain) is not None

@@ -125,7 +125,7 @@ def test_an_address_without_a_contract_is_no_ledger(chain: EmbeddedChain) -> Non
 
 def test_the_constructors_struct_has_the_fields_of_a_deployment() -> None:
     (struct,) = abi.artifact().abi["constructor"]["inputs"]
-    renamed = {"strategy": "form", "block_beacon": "beacon", "elects_by_lot": "election"}
+    renamed = {"strategy": "form", "block_beacon": "beacon"}
     named = [renamed.get(entry["name"], entry["name"]) for entry in struct["components"]]
     assert named == [field.name for field in fields(ledger_state.Deployment)]
     answered = [entry["name"] for entry in abi.output_fields("deployment")]

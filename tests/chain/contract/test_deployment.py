@@ -18,12 +18,13 @@ from ledger.chain.contract.manifest import (
 )
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home, RunPaths
+from ledger.protocol import types
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import AcceptanceForm, Beacon, Election, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 from tests.contracts.twins import digest_of, registry_of
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ PARAMETERS = Parameters(
     rounds=7,
     dimension=6,
     strategy=3,
-    threshold="spread",
     quorum=Quorum.BFT,
     beacon=Beacon.BLOCK,
-    election=Election.LOT,
     commit_blocks=5,
     deadline_blocks=31,
 )
@@ -72,8 +71,8 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert found == deployment_for(DOCUMENT)[0]
     assert found.config == sha256(encode_run(DOCUMENT))
     assert (found.clients, found.members, found.trainers) == (300, 12, 18)
-    assert (found.form, found.beacon) == (AcceptanceForm.WITHIN_THRESHOLD, Beacon.BLOCK)
-    assert found.election is Election.LOT
+    assert (found.form, found.beacon) == (AcceptanceForm.BELOW_TWO, Beacon.BLOCK)
+    assert found.elects_by_lot
     assert (found.commit_blocks, found.deadline_blocks) == (5, 31)
     assert found.replies == 7  # of 12 members 3 may be faulty: ceil((12 + 3 + 1) / 2) - 1
     assert ledger.state().stage is LedgerStage.OPEN
@@ -98,7 +97,6 @@ def test_the_manifest_says_what_was_deployed(chain: EmbeddedChain, tmp_path: Pat
         "deadline_blocks": 31,
         "replies": 7,
         "beacon": "block",
-        "election": "lot",
         "model": f"0x{DOCUMENT.initial_model.hex()}",
     }
 
@@ -182,9 +180,7 @@ def test_each_field_of_a_manifest_is_checked(
         connect(chain, changed(manifest, **changes))
 
 
-@pytest.mark.parametrize(
-    "name", ["clients", "form", "rounds", "replies", "beacon", "election", "model"]
-)
+@pytest.mark.parametrize("name", ["clients", "form", "rounds", "replies", "beacon", "model"])
 def test_each_argument_of_a_manifest_is_checked(
     small: tuple[EmbeddedChain, Manifest], name: str
 ) -> None:
@@ -335,7 +331,11 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(two: tuple[RunPaths, RunPaths])
             read_run_manifest(two[0])
 
 
-def test_a_manifest_of_an_older_version_says_so(tmp_path: Path) -> None:
-    RunPaths(tmp_path).manifest.write_text('{"format": 1, "chain_id": 7}')
-    with pytest.raises(ChainError, match="format 1 is not 3"):
+@pytest.mark.parametrize(("fields", "found"), [({"version": 1}, 1), ({"version": 99}, 99)])
+def test_a_manifest_of_another_version_says_so(
+    tmp_path: Path, fields: dict[str, int], found: int
+) -> None:
+    RunPaths(tmp_path).manifest.write_text(json.dumps({"chain_id": 7, **fields}))
+    sentence = f"protocol version {found}; this program needs version {types.PROTOCOL_VERSION}"
+    with pytest.raises(ChainError, match=sentence):
         read_run_manifest(RunPaths(tmp_path))

@@ -32,7 +32,6 @@ from ledger.protocol.types import (
     Address,
     Beacon,
     ClientId,
-    Election,
     RegisteredClient,
 )
 from tests.contracts.twins import digest_of
@@ -54,7 +53,6 @@ FIXED = Deployment(
     deadline_blocks=5,
     replies=2,
     beacon=Beacon.NONE,
-    election=Election.MIDDLE,
     model=SOME,
 )
 
@@ -80,7 +78,6 @@ DECIDED = RoundDecided(
     model=SOME,
     updates_root=SOME,
     scores_root=SOME,
-    threshold_bits=0,
     reveal=SOME,
     record=SOME,
     incidents=SOME,
@@ -115,7 +112,6 @@ IMPOSSIBLE: list[Event] = [
     replace(DECIDED, ranking=(encoding.INFINITY_BITS << 32,)),
     replace(DECIDED, ranking=tuple(RANKING[0] + step for step in range(7))),
     replace(DECIDED, ranking=(RANKING[0], RANKING[0])),
-    replace(DECIDED, threshold_bits=encoding.INFINITY_BITS),
     replace(DECIDED, next_committee=clients(4)),
     replace(DECIDED, primaries=(ClientId(0), ClientId(12))),
     RoundAbandoned(1, clients(99), SOME, SOME),
@@ -201,7 +197,7 @@ def word(value: object) -> bytes:
 def values(d: Deployment, strategy: int = 1) -> list[object]:
     sizes = [d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm]
     blocks = [d.commit_blocks, d.deadline_blocks]
-    return [*sizes, strategy, d.rounds, *blocks, d.replies, 0, 0, d.model]
+    return [*sizes, strategy, d.rounds, *blocks, d.replies, 0, d.model]
 
 
 def ledger(events: Sequence[Event] = (), **answers: Sequence[object]) -> CommitteeLedger:
@@ -218,7 +214,7 @@ def test_an_unknown_strategy_or_stage_is_no_answer() -> None:
         ledger(state=[9, *state[1:]]).state()
 
 
-@pytest.mark.parametrize("answer", [[b"\x01"], [1], [2**256 - 1] * 14])
+@pytest.mark.parametrize("answer", [[b"\x01"], [1], [2**256 - 1] * 13])
 def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> None:
     with pytest.raises(NotServedError, match="not an answer of this contract"):
         ledger(deployment=answer).deployment()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SERVED = (
     *("eth_chainId", "eth_getBlockByNumber", "eth_getTransactionReceipt", "eth_call"),
-    *("eth_maxPriorityFeePerGas", "eth_getBalance"),
+    *("eth_maxPriorityFeePerGas", "eth_getBalance", "eth_getCode"),
 )
 
 

@@ -34,6 +34,7 @@ class ScriptedNode:
         self.answers = {
             "eth_chainId": "0x7",
             "eth_getBlockByNumber": BLOCK,
+            "eth_getCode": "0x",
             **answers,
         }
         self.headers: dict[str, str] = {}

@@ -100,6 +100,20 @@ def test_the_exported_adapters_open_in_peft_with_the_same_logits(folder: Path) -
     assert shown.json["parameters"] == 256
 
 
+def test_a_mean_of_models_opens_in_peft(folder: Path) -> None:
+    export = ("model", "export", "--home", folder / "home", "--average", 2, "--json")
+    shown = succeeds(*export, "--format", "peft", "--out", folder / "mean").json
+    file = succeeds(*export, "--out", folder / "mean.safetensors").json
+    assert shown["sha256"] == file["sha256"]
+    assert shown["says"] == file["says"]
+    assert len(shown["says"]["mean_of"].split()) == 2
+    tensors = load((folder / "mean.safetensors").read_bytes())
+    written = load((folder / "mean" / "adapter_model.safetensors").read_bytes())
+    assert sorted(part.tobytes() for part in written.values()) == sorted(
+        part.tobytes() for part in tensors.values()
+    )
+
+
 def cmfl_model(home: Path) -> torch.nn.Module:
     """Return the last model of a home's run."""
     from clients.models.model import load_vector

@@ -193,6 +193,17 @@ def test_attackers_with_non_finite_training_attack_without_a_warning(
             assert all(vector.shape == (650,) for vector in sent.values())
 
 
+def test_many_samples_multiplies_what_its_attackers_register() -> None:
+    counts = (4, 5, 6, 7)
+    assert attackers(1, 3, attack="many-samples").declared_samples(counts) == (4, 50, 6, 70)
+    halves = attackers(1, attack="many-samples", factor=2.5)
+    assert halves.declared_samples(counts) == (4, 13, 6, 7)
+    for honest in (attackers(1, 3, attack="worst-drift"), attackers(attack="many-samples")):
+        assert honest.declared_samples(counts) == counts
+    with pytest.raises(ConfigurationError, match=r"malice\.factor = 0\.5: .* takes 1 to 1000"):
+        attackers(1, attack="many-samples", factor=0.5).declared_samples(counts)
+
+
 def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="unknown attack 'shouting'"):
         attackers(2, attack="shouting").corrupt(UPDATES, a_round())

@@ -22,9 +22,6 @@ SETTINGS = (
     "machine.ledger=memory",
     f"protocol.rounds={ROUNDS}",
     "protocol.strategy=3",
-    "protocol.distance=direction",
-    "protocol.scoring=median",
-    "protocol.reference=travel",
     "malice.attack=adaptive",
     "malice.malicious_rate=0.3",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,13 @@ import pytest
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
-from clients.experiments.cell_factory import RULES
+from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, ProtocolSection
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
-from ledger.protocol.rules import registry
-from ledger.protocol.rules.distance import DistanceRule, RelativeMeasure
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ def test_the_smallest_preset_has_the_sizes_that_its_rates_give() -> None:
     parameters = load("smoke").parameters(dimension=650)
     assert parameters.active == 10
     assert (parameters.members, parameters.trainers, parameters.accepted) == (4, 6, 3)
-    assert (parameters.strategy, parameters.scoring, parameters.distance) == (1, "mean", "squared")
+    assert (parameters.strategy, parameters.distance) == (1, "squared")
     assert (parameters.quorum, parameters.beacon) == (Quorum.PAPER, Beacon.NONE)
     assert (parameters.commit_blocks, parameters.deadline_blocks) == (4, 64)
     assert parameters.view_seconds == 10
@@ -60,12 +59,9 @@ def test_a_configuration_with_every_section_survives_being_written_and_read(
         settings=(
             "seed=7",
             "protocol.server_rate=0.75",
-            "protocol.scores_checked=false",
             'protocol.beacon="block"',
             "protocol.quorum=bft",
             "protocol.strategy=3",
-            "protocol.distance=per_tensor",
-            "protocol.threshold=spread",
             "protocol.commit_blocks=2",
             "protocol.view_seconds=3",
             "training.local_steps=",
@@ -120,15 +116,6 @@ def test_the_default_is_the_preset_digits() -> None:
         (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
         (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
         (["protocol.server_rate=-inf"], "server_rate = -inf is not a positive number"),
-        (["protocol.threshold=spread"], "threshold = spread: strategy 1 has no threshold"),
-        (
-            ["protocol.strategy=3", "protocol.threshold=none"],
-            "threshold = none: strategy 3 needs a threshold",
-        ),
-        (
-            ["protocol.strategy=3", "protocol.threshold=direction"],
-            "threshold = direction goes with distance = direction, not with squared",
-        ),
     ],
 )
 def test_settings_that_break_an_invariant_are_named_with_the_rule(
@@ -151,46 +138,61 @@ def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
         assert parameters.accepted <= parameters.trainers
 
 
-@pytest.mark.parametrize(
-    ("settings", "threshold"),
-    [
-        (["protocol.strategy=2", "protocol.distance=direction"], "none"),
-        (["protocol.strategy=3"], "spread"),
-        (["protocol.strategy=3", "protocol.distance=l2"], "spread"),
-        (["protocol.strategy=3", "protocol.distance=direction"], "direction"),
-        (
-            ["protocol.strategy=3", "protocol.distance=direction", "protocol.threshold=spread"],
-            "spread",
-        ),
-    ],
-)
-def test_the_default_threshold_is_the_one_that_fits(settings: list[str], threshold: str) -> None:
-    configuration = load("smoke", settings=tuple(settings))
-    assert configuration.parameters(dimension=1).threshold == threshold
+def test_the_robust_preset_differs_from_digits_in_strategy_and_rate_only() -> None:
+    robust, digits = load("robust").model_dump(), load("digits").model_dump()
+    assert robust["protocol"].pop("strategy") == 3
+    assert digits["protocol"].pop("strategy") == 1
+    assert robust["training"].pop("learning_rate") == 1.0
+    assert digits["training"].pop("learning_rate") == 0.5
+    assert robust == digits
 
 
-def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
-    robust, digits = load("robust"), load("digits")
-    found = robust.parameters(650)
-    assert (found.strategy, found.distance) == (3, "direction")
-    assert (found.scoring, found.threshold) == ("median", "direction")
-    assert (found.reference, found.clip) == ("peers", "quantile")
-    assert found.election is Election.LOT
-    rules = set(RULES)
-    assert robust.protocol.model_dump(exclude=rules) == digits.protocol.model_dump(exclude=rules)
-    assert robust.training == digits.training.model_copy(update={"learning_rate": 1.0})
-    others = {"protocol", "training"}
-    assert robust.model_dump(exclude=others) == digits.model_dump(exclude=others)
+def test_strategy_3_alone_gives_the_robust_rule() -> None:
+    plain = load("digits", settings=("protocol.strategy=3",))
+    assert plain.parameters(650) == load("robust").parameters(650)
+    assert plain.parameters(650) != load("digits").parameters(650)
 
 
-def test_a_rule_added_to_the_registry_can_be_configured(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_protocol_has_14_settings() -> None:
+    assert len(ProtocolSection.model_fields) == 14
+
+
+@pytest.mark.parametrize("name", REMOVED)
+@pytest.mark.parametrize("strategy", [1, 3])
+def test_a_removed_setting_is_refused_with_its_successor(
+    name: str, strategy: int, tmp_path: Path
 ) -> None:
-    assert "distance = toy is none of" in said_of("protocol.distance=toy")
-    toy = DistanceRule("toy", lambda _updates, _layout: RelativeMeasure(lambda _k, _c: 0.0), "")
-    monkeypatch.setitem(registry.DISTANCES, "toy", toy)
-    parameters = load("smoke", settings=("protocol.distance=toy",)).parameters(dimension=1)
-    assert parameters.distance == "toy"
+    sentence = f"{name}: removed in protocol 3; {REMOVED[name]}"
+    for value in ("own", "false"):
+        assert said_of(f"protocol.strategy={strategy}", f"{name}={value}") == sentence
+    path = tmp_path / "old.toml"
+    path.write_text(f'[protocol]\nclients = 12\n{name.partition(".")[2]} = "own"\n', "utf-8")
+    with pytest.raises(ConfigurationError, match=re.escape(sentence)):
+        load(path=path)
+
+
+def test_the_example_of_a_removed_setting_reads_as_promised() -> None:
+    assert said_of("protocol.reference=travel") == (
+        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
+        "peers"
+    )
+
+
+@pytest.mark.parametrize("value", REMOVED_DISTANCES)
+@pytest.mark.parametrize("strategy", [1, 2, 3])
+def test_a_removed_distance_is_refused_with_its_successor(value: str, strategy: int) -> None:
+    sentence = said_of(f"protocol.strategy={strategy}", f"protocol.distance={value}")
+    assert sentence == (
+        f"protocol.distance = {value}: removed in protocol 3; {REMOVED_DISTANCES[value]}"
+    )
+
+
+def test_strategy_3_refuses_a_distance_before_its_code_runs(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("raise SystemExit('has run')\n", "utf-8")
+    sentence = said_of("protocol.strategy=3", f"protocol.distance={file}:far")
+    assert "goes with strategies 1 and 2 only" in sentence
+    load("digits", settings=("protocol.strategy=3", "protocol.distance=squared"))
 
 
 @pytest.mark.parametrize(
@@ -236,9 +238,7 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
         ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
         ("protocol.strategy=I", "protocol.strategy: Input should be a valid integer"),
-        ("protocol.scoring=max", "scoring = max is none of mean, median"),
-        ("protocol.distance=far", "distance = far is none of squared, l2, per_tensor, direction"),
-        ("protocol.threshold=low", "threshold = low is none of none, spread, direction"),
+        ("protocol.distance=far", 'distance = far: is neither "squared" nor your own function'),
         ("protocol.quorum=all", "protocol.quorum: Input should be 'paper' or 'bft' (given: all)"),
         ("protocol.beacon=moon", "protocol.beacon: Input should be 'none' or 'block'"),
         ("machine.device=tpu", "machine.device: String should match pattern"),
@@ -249,7 +249,6 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("protocol.clients=many", "protocol.clients: Input should be a valid integer"),
         ("protocol.clients=12.0", "protocol.clients: Input should be a valid integer"),
         ("protocol.clients=true", "protocol.clients: Input should be a valid integer"),
-        ("protocol.scores_checked=1", "protocol.scores_checked: Input should be a valid boolean"),
         ("protocol=3", "protocol: Input should be a valid dictionary or instance of"),
         ("seed=-1", "seed: Input should be greater than or equal to 0 (given: -1)"),
         ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
@@ -358,8 +357,8 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
         ("protocol.server_rate=0", "protocol.server_rate = 0.0 is not a positive number"),
         ("protocol.committee_rate=0.2", "protocol.committee_rate = 0.2: the committee has C = 2"),
         ("protocol.committee_rate=0.6", "protocol.committee_rate = 0.6: n = 4 trainers are"),
-        ("protocol.threshold=spread", "protocol.threshold = spread: strategy 1 has no threshold"),
-        ("protocol.reference=travel", "protocol.reference = travel goes with distance ="),
+        ("protocol.threshold=spread", "protocol.threshold: removed in protocol 3;"),
+        ("protocol.distance=l2", "protocol.distance = l2: removed in protocol 3;"),
         ("malice.attack=huge", "malice.attack: unknown attack 'huge'; known are gradient-scaling"),
         ("malice.members.late=1", "malice.members: unknown member fault 'late'; known are false"),
         ("malice.trainers.grinding=1", "malice.trainers: unknown trainer fault 'grinding'"),
@@ -394,11 +393,11 @@ def test_settings_are_toml_values_or_words_and_the_last_counts() -> None:
             "seed=1",
             "seed = 2",
             "model.name=cnn",
-            'protocol.scoring="median"',
+            'protocol.payload="q8"',
             "data.path=",
         ),
     )
-    assert (found.seed, found.model.name, found.protocol.scoring) == (2, "cnn", "median")
+    assert (found.seed, found.model.name, found.protocol.payload) == (2, "cnn", "q8")
     assert found.data.path is None
 
 

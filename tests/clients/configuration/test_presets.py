@@ -103,7 +103,7 @@ def test_the_sizes_are_those_of_paper_and_authors(
 def test_the_paper_has_one_step_squared_distances_and_no_attack(preset: str) -> None:
     configuration = load(preset)
     protocol, training = configuration.protocol, configuration.training
-    assert (protocol.strategy, protocol.scoring, protocol.distance) == (1, "mean", "squared")
+    assert (protocol.strategy, protocol.distance) == (1, "squared")
     rates = (protocol.active_rate, protocol.committee_rate, protocol.aggregation_rate)
     assert rates == (0.1, 0.4, 0.4)
     assert (training.local_steps, training.local_epochs, training.batch_size) == (1, None, 32)
@@ -113,7 +113,7 @@ def test_the_paper_has_one_step_squared_distances_and_no_attack(preset: str) -> 
 @pytest.mark.parametrize(
     ("preset", "attackers"), [("authors-sent140", 107), ("authors-shakespeare", 14)]
 )
-def test_the_authors_have_epochs_sums_over_tensors_and_attacked_weights(
+def test_the_authors_have_epochs_squared_distances_and_attacked_weights(
     preset: str, attackers: int
 ) -> None:
     configuration = load(preset)
@@ -122,7 +122,7 @@ def test_the_authors_have_epochs_sums_over_tensors_and_attacked_weights(
         configuration.training,
         configuration.malice,
     )
-    assert (protocol.strategy, protocol.scoring, protocol.distance) == (1, "mean", "per_tensor")
+    assert (protocol.strategy, protocol.distance) == (1, "squared")
     assert (training.local_steps, training.local_epochs, training.batch_size) == (None, 1, 32)
     assert (malice.attack, malice.factor, malice.on) == ("gradient-scaling", 0.0, "weights")
     assert int(malice.malicious_rate * protocol.clients + 0.5) == attackers

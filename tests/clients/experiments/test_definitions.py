@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
 from clients.experiments import catalogue
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.plan import plan_experiment
@@ -42,6 +44,15 @@ def test_an_experiment_says_what_it_costs_and_is_calm_first(name: str) -> None:
     if definition.number == 2 and not name.startswith("authors"):
         # Rates are chosen there: nobody's rate is chosen under an attack.
         assert definition.conditions[0].settings == []
+
+
+def test_strategy_three_is_played_against_the_whole_catalogue() -> None:
+    plan = plan_experiment("robustness-worst", definition_named("robustness-worst"))
+    attacked = [cell for cell in plan.cells if cell.configuration.malice.attack is not None]
+    attacks = {cell.configuration.malice.attack for cell in attacked}
+    assert attacks == {*ATTACKS, *DATA_ATTACKS}
+    assert {cell.configuration.malice.malicious_rate for cell in attacked} == {0.3}
+    assert {cell.seed for cell in plan.cells if cell.is_recorded} == {300, 301}
 
 
 def test_no_seed_of_earlier_choices_is_reported() -> None:

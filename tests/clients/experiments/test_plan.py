@@ -136,11 +136,19 @@ def test_further_seeds_continue_after_the_last_and_skip_tuning_seeds() -> None:
     assert [cell.seed for cell in plan_of(change, seeds=1).cells] == [98] * 4
 
 
+@pytest.mark.parametrize(("audited", "seeds"), [(0, set()), (2, {200, 201}), (9, {200, 201})])
+def test_the_first_seeds_are_audited(audited: int, seeds: set[int]) -> None:
+    plan = plan_of(("seeds = [200, 201]", f"seeds = [200, 201]\naudited = {audited}"))
+    recorded = [cell for cell in plan.cells if cell.is_recorded]
+    assert {cell.seed for cell in recorded} == seeds
+    assert {cell.method.kind for cell in recorded} <= {"cmfl"}
+    assert [cell.digest for cell in plan.cells] == digests()
+
+
 def test_a_method_takes_only_the_rules_of_a_preset() -> None:
     plan = plan_of(('name = "CMFL-I"', 'name = "robust"\nrules = "robust"'))
     protocol, robust = plan.cells[0].configuration.protocol, load("robust").protocol
     assert (protocol.strategy, protocol.distance) == (robust.strategy, robust.distance)
-    assert (protocol.scoring, protocol.threshold) == (robust.scoring, robust.threshold)
     assert protocol.clients == 12
 
 
@@ -197,11 +205,11 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
     ("change", "said"),
     [
         (("rounds=2", "rounds=x"), "cell CMFL-I, clean: protocol.rounds: Input should be a"),
-        (("rounds=2", "threshold=spread"), "strategy 1 has no threshold"),
         (
-            ("rounds=2", 'strategy=3", "protocol.threshold=direction'),
-            "threshold = direction goes with distance = direction, not with squared",
+            ("rounds=2", "threshold=spread"),
+            "protocol.threshold: removed in protocol 3; strategy 3 always accepts",
         ),
+        (("rounds=2", "strategy=4"), "cell CMFL-I, clean: protocol.strategy = 4"),
         (
             ('kind = "federated"', 'kind = "federated"\naggregator = "Krum"\noptions = {f = 2}'),
             "cell FedAvg (n), clean: Krum with f = 2 of n = 6 updates: 2f + 2 < n must hold",

@@ -14,6 +14,7 @@ from clients.models.model_file import (
     decode_model,
     encode_model,
     facts_of,
+    mean_model,
     read_model_file,
 )
 from clients.models.registry import model_named
@@ -58,6 +59,25 @@ def test_equal_models_make_equal_files() -> None:
     files = {encode_model(VECTOR, LAYOUT, facts) for _ in range(5)}
     files.add(encode_model(VECTOR, LAYOUT, dict(reversed(facts.items()))))
     assert len(files) == 1
+
+
+def test_a_mean_is_summed_in_order_in_float64_and_rounded_once() -> None:
+    # In float32 the sum of the first column loses both ones. In float64 their order decides about
+    # the last column.
+    columns = [(3e8, 1, 1), (0.1, 0.2, 0.4), (1e20, 1, -1e20)]
+    models = np.array(columns, dtype=np.float32).T
+    one, two, three = models.astype(np.float64)
+    found = mean_model(iter(models))
+    assert found.dtype == np.float32
+    assert found.tobytes() == ((one + two + three) / 3).astype(np.float32).tobytes()
+    assert found[0] == np.float32((3e8 + 2) / 3)
+    assert found[2] == 0
+    assert mean_model(models[[0, 2, 1]])[2] == np.float32(1 / 3)
+
+
+def test_the_mean_of_one_model_has_its_bytes() -> None:
+    model = np.array([-0.0, 1e-45, 3.4e38, -1.5], dtype=np.float32)
+    assert mean_model([model]).tobytes() == model.tobytes()
 
 
 def test_a_file_says_what_is_recorded_of_its_model() -> None:

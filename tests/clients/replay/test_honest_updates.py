@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from clients.models.tasks import class_shift
 from clients.replay.recorded_updates import UpdateChoice
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.training_replay import ReplayOptions, replay_run
@@ -63,6 +64,28 @@ def test_honest_updates_are_the_same_on_each_path(player: Player, path: str) -> 
     assert len(result.updates) == 20
     steps = played.configuration.training.local_steps or 0
     assert {len(update.losses or b"") for update in result.updates} == {4 * steps}
+
+
+CALIBRATED = (*TWO_ROUNDS, "training.calibrated=true")
+
+
+@pytest.mark.parametrize("path", ["plain", "lockstep"])
+def test_calibrated_updates_are_repeated(player: Player, path: str) -> None:
+    assert all_same(repeated(player.play(*CALIBRATED, f"training.path={path}")))
+
+
+@pytest.mark.parametrize("module", ["plain_trainer", "lockstep.trainer"])
+def test_false_class_counts_make_another_update(
+    player: Player, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "plain" if module == "plain_trainer" else "lockstep"
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            f"clients.training.{module}.class_shift",
+            lambda labels, classes: class_shift(labels[1:], classes),
+        )
+        played = player.play(*CALIBRATED, f"training.path={path}")
+    assert {update.verdict for update in repeated(played).updates} == {OTHER}
 
 
 @pytest.mark.slow

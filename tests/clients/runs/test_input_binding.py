@@ -20,6 +20,7 @@ from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
 from clients.random_streams import simulated_keys
+from clients.runs.input_binding import require_bound_inputs
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import prepared
 from clients.worker.process.setup import bound_model
@@ -108,6 +109,19 @@ def test_the_document_binds_code_frozen_state_and_samples(inputs: Inputs) -> Non
     assert recorded["options"] == {"base": f"sha256:{sha256(inputs.base.read_bytes()).hex()}"}
     assert str(inputs.base.parent) not in repr(document), "a path is another on each machine"
     assert decode_run(encode_run(document)) == document
+
+
+def test_attackers_can_register_more_samples_than_they_have() -> None:
+    malice = ("malice.attack=many-samples", "malice.malicious_rate=0.3")
+    configuration = load("smoke", settings=malice).on_path("plain")
+    population = populate(configuration)
+    had = population.clean.sample_counts
+    declared = [client.samples for client in population.registry]
+    factors = [10 if client in population.malicious else 1 for client in range(12)]
+    assert declared == [factor * count for factor, count in zip(factors, had, strict=True)]
+    document = run_document(configuration, population)
+    assert document.registry == population.registry
+    require_bound_inputs(document, configuration, population.model, population.clean)
 
 
 def test_the_data_root_is_over_each_clients_own_samples(inputs: Inputs) -> None:
@@ -310,7 +324,7 @@ def test_a_worker_names_its_own_copy_of_an_own_rule(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=sha256(digest.read_bytes()).hex()):
             configuration_from_document(document, settings=(f"protocol.distance={other}:far",))
     with pytest.raises(ConfigurationError, match="the run document says that"):
-        configuration_from_document(document, settings=(setting, "protocol.scoring=median"))
+        configuration_from_document(document, settings=(setting, "protocol.strategy=2"))
 
 
 def test_documents_without_own_rules_keep_their_bytes() -> None:

@@ -74,6 +74,21 @@ def test_numbers_are_regressed_by_a_built_in_model(tmp_path: Path, numbers: str)
     assert load(path=folder / "config.toml").training.path == "plain"
 
 
+@pytest.mark.parametrize("task", ["regress", "causal-lm"])
+def test_calibration_without_class_labels_is_refused_before_a_run(
+    task: str, tmp_path: Path, numbers: str, sequences: list[str]
+) -> None:
+    of_numbers = ["data.name=file", f"data.path={numbers}", "data.options.task=regress"]
+    settings = of_numbers if task == "regress" else sequences
+    chosen = load("smoke", settings=(*settings, "training.calibrated=true"))
+    with (
+        pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task},"),
+        open_memory_run(tmp_path / "home", "run", chosen),
+    ):
+        pass
+    assert not (tmp_path / "home").exists()
+
+
 def test_the_next_token_is_learned_and_updates_are_repeated(
     player: Player, sequences: list[str]
 ) -> None:

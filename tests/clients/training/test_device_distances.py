@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,24 +11,21 @@ import torch
 from clients.training.device_distances import BLOCK, engine_distances, torch_distances
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.direction import DIRECTION
-from ledger.protocol.rules.reference import LengthPenalty
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.distance import DIRECTION
 from ledger.protocol.types import ClientId
 from tests.clients.training.on_devices import needs_card
-from tests.distances.support import context_of, draws, pulled, require_equal, round_of
+from tests.distances.support import RULES, draws, require_equal, round_of
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import DistanceRule
 
 by_torch = torch_distances(torch.device("cpu"))
-RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
 
 
 @RULES
 def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None:
-    updates, context = round_of(draws(0, 6, 5_000)), context_of(5_000)
-    asked = rule, context, updates, list(updates)[:3]
+    updates = round_of(draws(0, 6, 5_000))
+    asked = rule, None, updates, list(updates)[:3]
     expected = fast_distances()(*asked).tobytes()
     assert {engine_distances("cpu", threads)(*asked).tobytes() for threads in (1, 2)} == {expected}
 
@@ -38,9 +33,9 @@ def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None
 def test_directions_by_pencil() -> None:
     # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    found = by_torch(DIRECTION, context_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
+    found = by_torch(DIRECTION, None, round_of(vectors), [ClientId(0), ClientId(30)])
     # torch gives roots of sums, whose squares may differ in the last digit.
-    assert found == pytest.approx(np.array([[0, 2, 64, 4], [4, 4, 4, 4]]), rel=1e-15)
+    assert found == pytest.approx(np.array([[3, 2, 18, 4]] * 2), rel=1e-15)
 
 
 @pytest.mark.parametrize("agreement", [-0.5, 0.004, 0.5])
@@ -48,10 +43,7 @@ def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> No
     vectors, travel = draws(0, 6, BLOCK + 5), draws(1, 1, BLOCK + 5)[0]
     vectors = (vectors + agreement * travel).astype(np.float32)
     vectors[5] = 0
-    context = pulled(travel, [0, 4, 5])
-    for penalty, compares_all in product(LengthPenalty, (False, True)):
-        penalised = replace(context, penalty=penalty, compares_all=compares_all)
-        require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], penalised)
+    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], travel)
 
 
 @RULES
@@ -72,13 +64,13 @@ def test_torch_stays_exact_among_similar_updates_and_a_huge_one(
 
 @RULES
 def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> None:
-    updates, context = round_of(draws(8, 9, 9_001)), context_of(9_001)
+    updates = round_of(draws(8, 9, 9_001))
     before = torch.get_num_threads()
     try:
         found = set()
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            found.add(by_torch(rule, context, updates, list(updates)[:4]).tobytes())
+            found.add(by_torch(rule, None, updates, list(updates)[:4]).tobytes())
     finally:
         torch.set_num_threads(before)
     assert len(found) == 1
@@ -88,7 +80,7 @@ def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> N
 def test_updates_of_two_lengths_are_refused_by_torch_too(rule: DistanceRule) -> None:
     updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
     with pytest.raises(ValueError, match="differ in length"):
-        by_torch(rule, context_of(5), updates, [ClientId(0)])
+        by_torch(rule, None, updates, [ClientId(0)])
 
 
 def test_an_unknown_device_is_refused_before_any_distance() -> None:
@@ -100,9 +92,9 @@ def test_an_unknown_device_is_refused_before_any_distance() -> None:
 @RULES
 def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: DistanceRule) -> None:
     vectors = draws(9, 12, 200_003)
-    updates, context = round_of(vectors), context_of(200_003)
+    updates = round_of(vectors)
     cuda = engine_distances("cuda")
-    first, again = (cuda(rule, context, updates, list(updates)[:5]) for _ in range(2))
+    first, again = (cuda(rule, None, updates, list(updates)[:5]) for _ in range(2))
     assert first.tobytes() == again.tobytes()
     require_equal(cuda, rule, vectors, range(5))
-    require_equal(cuda, rule, vectors, range(5), pulled(vectors[11], [0, 4, 11]))
+    require_equal(cuda, rule, vectors, range(5), vectors[11])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
 from ledger.protocol.payload_q8 import NOT_ENCODABLE
-from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
+from ledger.protocol.rules.distance import SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import (
     BRANCHED,
@@ -38,6 +39,7 @@ from tests.faults import times
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.local_sgd import LocalTraining
     from clients.models.model import Model
     from clients.training.port import Engine, TrainingPath
     from tests.processes import Forks
@@ -52,11 +54,12 @@ def opened(
     model: Model = CONVOLUTIONAL,
     path: TrainingPath = "plain",
     form: PayloadForm = FLOAT32,
+    settings: LocalTraining = SETTINGS,
 ) -> Engine:
     return open_engine(
         model,
         DATA,
-        SETTINGS,
+        settings,
         device="cpu",
         workers=workers,
         path=path,
@@ -192,9 +195,8 @@ def test_an_evaluation_goes_on_beside_training_and_another_evaluation(
 def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     updates = {ClientId(u.client): u.vector for u in engine.train(START, JOBS[:3])}
     members = sorted(updates)[:2]
-    context = DistanceContext(CONVOLUTIONAL.layout)
-    found = engine.distances(SQUARED, context, updates, members)
-    expected = plain_distances(SQUARED, context, updates, members)
+    found = engine.distances(SQUARED, None, updates, members)
+    expected = plain_distances(SQUARED, None, updates, members)
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 
@@ -232,6 +234,19 @@ def test_a_model_that_fails_is_an_error_that_says_how() -> None:
         assert len(engine.train(start_of(model), jobs(0))) == 1
         with pytest.raises(TrainingError, match="the model failed: IndexError: index 7 is out"):
             engine.train(start_of(model), jobs(0, 1))
+
+
+@pytest.mark.usefixtures("forked_children")
+@pytest.mark.parametrize("path", ["plain", "lockstep"])
+def test_two_calibrated_workers_give_the_bytes_of_one(path: TrainingPath) -> None:
+    calibrated = replace(SETTINGS, calibrated=True)
+    with (
+        opened(1, path=path, settings=calibrated) as alone,
+        opened(2, path=path, settings=calibrated) as pool,
+        opened(1, path=path) as plain,
+    ):
+        assert digests(pool, JOBS) == digests(alone, JOBS)
+        assert not set(digests(alone, JOBS).values()) & set(digests(plain, JOBS).values())
 
 
 @pytest.mark.usefixtures("forked_children")

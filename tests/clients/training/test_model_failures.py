@@ -9,7 +9,7 @@ import torch
 from clients.training.device_distances import torch_distances
 from clients.training.port import TrainingError
 from clients.training.workload import as_training_error
-from ledger.protocol.rules.distance import SQUARED, DistanceContext
+from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
 
 
@@ -45,7 +45,7 @@ def test_a_card_that_fails_is_named_in_one_sentence(error: RuntimeError, message
 
 def test_distances_name_a_card_that_fails_too(monkeypatch: pytest.MonkeyPatch) -> None:
     distances = torch_distances(torch.device("cpu"))
-    asked = SQUARED, DistanceContext(), {ClientId(0): np.ones(3, np.float32)}, [ClientId(0)]
+    asked = SQUARED, None, {ClientId(0): np.ones(3, np.float32)}, [ClientId(0)]
     for error, expected in (
         (torch.OutOfMemoryError("CUDA out of memory"), TrainingError),
         (RuntimeError("a fault of ours"), RuntimeError),

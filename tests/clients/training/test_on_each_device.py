@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -22,6 +23,7 @@ from clients.training.plain_trainer import PlainTrainer
 from clients.training.workers.pool_engine import PoolEngine
 from tests.clients.training import made
 from tests.clients.training.lockstep.support import (
+    CALIBRATED,
     EPOCHS,
     FORM,
     JOBS,
@@ -60,7 +62,11 @@ def pooled(_form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
     return Pooled()
 
 
-def require_repeated(trainers: list[LockstepTrainer] | list[PlainTrainer], model: Model) -> Any:
+def require_repeated(
+    trainers: list[LockstepTrainer] | list[PlainTrainer],
+    model: Model,
+    settings: LocalTraining = EPOCHS,
+) -> Any:
     """Return the updates of the first trainer, which both repeat in any order."""
     start = model.initial(np.random.default_rng(5))
     first = updates(trainers[0], start, JOBS)
@@ -68,15 +74,23 @@ def require_repeated(trainers: list[LockstepTrainer] | list[PlainTrainer], model
         assert updates(trainer, start, JOBS).tobytes() == first.tobytes()
         assert updates(trainer, start, JOBS[::-1])[::-1].tobytes() == first.tobytes()
     for job, update in zip(JOBS, first, strict=True):
-        assert error(update, exact_update(model, start, job, EPOCHS)) < 1e-4
+        assert error(update, exact_update(model, start, job, settings)) < 1e-4
     return first
 
 
+@pytest.mark.parametrize("settings", [EPOCHS, CALIBRATED], ids=["plain loss", "calibrated"])
 @ON_EACH_DEVICE
-def test_recorded_steps_of_ragged_clients_repeat(device: str) -> None:
+def test_recorded_steps_of_ragged_clients_repeat(device: str, settings: LocalTraining) -> None:
     model = model_named("cnn", FORM)
-    arguments = (model, TRAIN, as_stored, EPOCHS, device)
-    require_repeated([LockstepTrainer(*arguments) for _ in range(2)], model)
+    arguments = (model, TRAIN, as_stored, settings, device)
+    require_repeated([LockstepTrainer(*arguments) for _ in range(2)], model, settings)
+
+
+@ON_EACH_DEVICE
+def test_calibrated_steps_of_one_client_after_another_repeat(device: str) -> None:
+    model = model_named("cnn", FORM)
+    arguments = (model, TRAIN, as_stored, CALIBRATED, device)
+    require_repeated([PlainTrainer(*arguments) for _ in range(2)], model, CALIBRATED)
 
 
 @ON_EACH_DEVICE

@@ -20,11 +20,10 @@ from clients.training.update_writer import DownloadWriter, InPlaceWriter
 from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
-from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.distance import SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
-from tests.distances.support import context_of, draws, round_of
+from tests.distances.support import RULES, draws, round_of
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -114,7 +113,7 @@ def test_downloaded_updates_have_the_bytes_of_those_in_place(
             for jobs in (JOBS, JOBS[:3]):
                 updates = engine.train(start, jobs)
                 assert [each.payload.digest for each in updates] == expected[: len(jobs)]
-                asked = SQUARED, DistanceContext(), round_of([u.vector for u in updates])
+                asked = SQUARED, None, round_of([u.vector for u in updates])
                 found = torch_distances(CPU, kept)(*asked, [ClientId(0), ClientId(20)])
                 sent = torch_distances(CPU)(*asked, [ClientId(0), ClientId(20)])
                 assert found.tobytes() == sent.tobytes()
@@ -134,7 +133,7 @@ def resident_round(dimension: int, count: int) -> tuple[ResidentUpdates, np.ndar
     return resident, rows
 
 
-@pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
+@RULES
 @pytest.mark.parametrize("forged", [[], [0], [1, 4], [0, 1, 2, 3, 4]], ids=str)
 def test_distances_are_the_same_wherever_the_updates_are(
     rule: DistanceRule, forged: list[int]
@@ -142,9 +141,9 @@ def test_distances_are_the_same_wherever_the_updates_are(
     dimension = BLOCK + SLICE + 5
     resident, rows = resident_round(dimension, 5)
     vectors = [row * np.float32(-3) if place in forged else row for place, row in enumerate(rows)]
-    updates, context = round_of(vectors), context_of(dimension)
-    expected = torch_distances(CPU)(rule, context, updates, list(updates)[:2])
-    found = torch_distances(CPU, resident)(rule, context, updates, list(updates)[:2])
+    updates = round_of(vectors)
+    expected = torch_distances(CPU)(rule, None, updates, list(updates)[:2])
+    found = torch_distances(CPU, resident)(rule, None, updates, list(updates)[:2])
     assert found.tobytes() == expected.tobytes()
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     """Compare the engine of a cluster with the one of this process."""
     warnings.simplefilter("ignore")
     # Long enough that the node that is lost has something to do.
-    training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=100)
+    training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=100, calibrated=True)
     made, start = workload(CONVOLUTIONAL, training), start_of(CONVOLUTIONAL)
     with LocalEngine(made, len(JOBS), plain_distances) as here:
         began = time.monotonic()

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
+from cmfl.access.target import Target
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.manifest import read_run_manifest, write_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.ports import NotServedError
+from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+from tests.support.creations import FLAGS, planted
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.chain.ports import Transaction
 
 pytestmark = SHARED
 
@@ -63,6 +73,54 @@ def test_several_processes_print_the_same_report(home: Path) -> None:
     )
     assert json.loads(one) == json.loads(several)
     assert "greater than or equal to 1" in refusal("audit", "--home", home, "--jobs", 0)
+
+
+def test_foreign_code_fails_step_one_with_a_report(copy: Path, tmp_path: Path) -> None:
+    with Target(copy).writer() as chain:
+        address = chain.send(None, bytes.fromhex("60016000f3"), 100_000).contract_address
+    written = tmp_path / "report.json"
+    found = cmfl("audit", "--home", copy, "--address", address, "--report", written, "--json")
+    assert (found.code, found.json["outcome"]) == (1, "failed")
+    assert found.json["steps"][0]["outcome"] == "failed"
+    assert json.loads(written.read_text())["outcome"] == "failed"
+    assert cmfl("rounds", "list", "--home", copy, "--address", address).code == 2
+
+
+def test_another_creation_of_a_home_s_contract_fails_step_one(copy: Path) -> None:
+    paths = Home(copy).run("run")
+    manifest = read_run_manifest(paths)
+    with Target(copy).writer() as chain:
+        deployment = CommitteeLedger(chain, manifest.address).deployment()
+        ledger = planted(chain, deployment, {FLAGS: 1}, chain.next_nonce())
+        made = ledger.creation()
+    changed = replace(
+        manifest,
+        address=ledger.address,
+        block=made.block_number,
+        transaction=f"0x{made.hash.hex()}",
+    )
+    write_manifest(paths.manifest, changed)
+    found = cmfl("audit", "--home", copy, "--json")
+    assert (found.code, found.json["steps"][0]["outcome"]) == (1, "failed")
+    assert cmfl("rounds", "list", "--home", copy).code == 2
+
+
+def test_a_home_whose_creation_is_not_served_is_audited_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = read_run_manifest(Home(home).run("run")).transaction
+    true = EmbeddedReader.transaction
+
+    def lost(chain: EmbeddedReader, transaction_hash: bytes) -> Transaction:
+        if f"0x{transaction_hash.hex()}" == created:
+            raise NotServedError("the index is pruned")
+        return true(chain, transaction_hash)
+
+    monkeypatch.setattr(EmbeddedReader, "transaction", lost)
+    found = cmfl("audit", "--home", home, "--json")
+    outcomes = [step["outcome"] for step in found.json["steps"]]
+    assert (found.code, outcomes.count("passed")) == (3, 9)
+    assert outcomes[0] == "not checkable"
 
 
 @pytest.mark.parametrize("lost", ["*-wal", "*.sqlite"])

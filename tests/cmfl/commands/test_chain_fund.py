@@ -70,6 +70,23 @@ class TestFunding:
         out = succeeds("chain", "fund", ONE, "--amount", "1", *node).out
         assert "received 1 ETH in block 3, and owns 1.5 ETH" in out
 
+    def test_a_sender_with_code_pays_nobody(
+        self,
+        chain: EmbeddedChain,
+        node: list[object],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
+        code = bytes.fromhex("ef0100" + "11" * 20)
+        monkeypatch.setattr(EmbeddedChain, "code", lambda *_: code)
+        for where in (node, ["--home", tmp_path]):
+            said = refusal("chain", "fund", ONE, "--amount", "1", *where)
+            assert "(EIP-7702): the ledger refuses transactions of accounts with code" in said
+        deployed = refusal(*SMOKE, "--dry-run", "--home", tmp_path / "new", *node)
+        assert "(EIP-7702)" in deployed
+        assert chain.head().number == 0
+
     def test_the_homes_own_chain_pays_its_test_money(self, tmp_path: Path) -> None:
         EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
         found = succeeds("chain", "fund", ONE, "--amount", "2", "--home", tmp_path, "--json").json

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from cmfl.access.target import Target
 from contracts.build import ARTIFACT
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+from tests.support.creations import FLAGS, created_by_factory, planted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +48,29 @@ def test_other_code_fails_the_verification(copy: Path) -> None:
     found = cmfl("contract", "verify", "--home", copy, "--address", address)
     assert found.code == 1
     assert "does NOT have the published code" in found.out
+
+
+def test_another_creation_fails_the_verification(copy: Path) -> None:
+    run = read_run_manifest(Home(copy).run("run"))
+    with Target(copy).writer() as chain:
+        deployment = CommitteeLedger(chain, run.address).deployment()
+        address = planted(chain, deployment, {FLAGS: 1}, chain.next_nonce()).address
+    verify = ("contract", "verify", "--home", copy, "--address", address)
+    found = cmfl(*verify, "--json")
+    assert (found.code, found.json["is_published_code"]) == (1, False)
+    assert "created by other code" in cmfl(*verify).out
+
+
+def test_the_creation_by_a_factory_is_not_checkable(copy: Path) -> None:
+    run = read_run_manifest(Home(copy).run("run"))
+    with Target(copy).writer() as chain:
+        deployment = CommitteeLedger(chain, run.address).deployment()
+        address = created_by_factory(chain, deployment).address
+    verify = ("contract", "verify", "--home", copy, "--address", address)
+    found = cmfl(*verify, "--json")
+    assert (found.code, found.json["is_published_code"]) == (3, True)
+    assert "another contract created it" in found.json["unchecked"]
+    assert "another contract created it" in cmfl(*verify).out
 
 
 def test_an_address_without_code_is_refused(home: Path) -> None:

@@ -245,7 +245,7 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (lambda _: b"[" * 50_000, "is not JSON"),
         (lambda _: b"{}", "does not have the fields"),
         (lambda _: b" " * 200_000, "is over 100000 bytes"),
-        (edited(format=1), "format 1 is not 3"),
+        (edited(version=1), "has protocol version 1; this program needs version"),
         (edited(chain_id="1"), "chain_id is not of type int"),
         (edited(chain_id=1), "the manifest is for chain 1, not"),
         (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.experiments.catalogue import FAMILIES
+from clients.experiments import catalogue
 from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import append_row
 from tests.clients.experiments import made_up
@@ -238,16 +238,15 @@ def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> 
     assert not place.exists()
 
 
-def test_a_family_is_listed_run_drawn_and_reported_by_one_name(
+def test_all_that_find_their_files_are_run_drawn_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    family = FAMILIES["robustness-worst"]
-    listed = succeeds("experiment", "list", "robustness-worst", "--json").json
-    assert [row["experiment"] for row in listed] == list(family)
-    # Four of the seven read no files. Two of them and one that does go the same ways.
-    monkeypatch.setitem(FAMILIES, "robustness-worst", (*family[1:4:2], family[4]))
-    listed = succeeds("experiment", "list", "robustness-worst", "--json").json
-    words = ("robustness-worst", "--quick", "--out", tmp_path)
+    some = ("robustness-worst", "robustness-worst-tuned", "robustness-worst-writers")
+    monkeypatch.setattr(catalogue, "names", lambda: some)
+    listed = succeeds("experiment", "list", "--json").json
+    assert [row["experiment"] for row in listed] == list(some)
+    assert succeeds("experiment", "list", "all", "--json").json == listed
+    words = ("all", "--quick", "--out", tmp_path)
     result = cmfl("experiment", "run", *words, "--jobs", 1, "--json")
     assert result.code == 0
     played = [row["experiment"] for row in result.json]

@@ -32,6 +32,7 @@ from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.support.creations import created_by_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -277,6 +278,37 @@ def test_another_chain_contract_or_store_is_named(federation: Federation, tmp_pa
     result = cmfl(*federation.join(1, tmp_path, blobs=empty), "--json")
     assert "is missing" in found(result, "run")
     assert (states(result)["contract"], states(result)["model"]) == ("ok", "not-looked-at")
+
+
+def test_a_contract_of_a_factory_is_joined_only_by_an_option(
+    federation: Federation, tmp_path: Path
+) -> None:
+    url = str(federation.node[1])
+    with RpcChain(url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID) as node:
+        deployment = CommitteeLedger(node, federation.deployed["address"]).deployment()
+        address = created_by_factory(node, deployment).address
+    arguments = federation.join(0, tmp_path, "--contract", address, "--json")
+    result = cmfl(*arguments)
+    assert states(result)["run"] == "missing"
+    assert "--allow-unknown-creation accepts it" in found(result, "run")
+    result = cmfl(*arguments, "--allow-unknown-creation")
+    assert states(result)["run"] == "ok"
+    assert "--allow-unknown-creation" in result.json["command"]
+
+
+def test_an_account_with_code_is_named_before_it_joins(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, true = federation.clients[0]["address"], EmbeddedReader.code
+
+    def delegated(chain: EmbeddedReader, address: str, number: int | None = None) -> bytes:
+        is_sender = address == sender
+        return bytes.fromhex("ef0100" + "11" * 20) if is_sender else true(chain, address, number)
+
+    monkeypatch.setattr(EmbeddedReader, "code", delegated)
+    result = cmfl(*federation.join(0, tmp_path, "--json"))
+    assert (result.code, states(result)["key"]) == (1, "missing")
+    assert f"account {sender} delegates to the code at" in found(result, "key")
 
 
 def test_a_running_workers_folder_cannot_be_used_by_another(

@@ -13,10 +13,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
+from clients.models.model_file import read_model_file
+from tests.cmfl.commands.conftest import (
+    SHARED,
+    cmfl,
+    decided_rounds,
+    first_decided,
+    refusal,
+    settings_of,
+    succeeds,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 pytestmark = SHARED
 
@@ -107,6 +118,61 @@ def test_data_and_model_may_be_those_of_a_preset(home: Path, exported: Path) -> 
     assert (
         "holds tensor 'weights' of shape (10, 64) where model 'cnn' has 'convolution1" in sentence
     )
+
+
+def model_of_round(home: Path, number: int, out: Path) -> dict[str, NDArray[np.float32]]:
+    succeeds("model", "export", "--home", home, "--round", number, "--out", out)
+    return load(out.read_bytes())
+
+
+def test_a_mean_of_the_last_models_names_their_digests(home: Path, tmp_path: Path) -> None:
+    rounds, out = decided_rounds(home), tmp_path / "mean.safetensors"
+    for until, count in ((rounds[-1], len(rounds)), (rounds[1], 2)):
+        export = ("model", "export", "--home", home, "--round", until["round"], "--out", out)
+        result = succeeds(*export, "--average", count, "--json").json
+        numbers = [row["round"] for row in rounds if row["round"] <= until["round"]][-count:]
+        models = [model_of_round(home, n, tmp_path / "one.safetensors") for n in numbers]
+        tensors = load(out.read_bytes())
+        for name, found in tensors.items():
+            total = np.sum([model[name].astype(np.float64) for model in models], axis=0)
+            assert found.tobytes() == (total / count).astype(np.float32).tobytes()
+        shown = [succeeds("rounds", "show", n, "--home", home, "--json").json for n in numbers]
+        assert result["says"]["mean_of"].split() == [row["model"] for row in shown]
+        assert result["says"]["round"] == str(until["round"])
+        data = tensors["weights"].tobytes() + tensors["biases"].tobytes()
+        assert result["sha256"] == f"0x{hashlib.sha256(data).hexdigest()}"
+        assert read_model_file(out).facts == result["says"]
+    assert succeeds("model", "evaluate", out, "--home", home, "--json").json["accuracy"] > 0
+
+
+def test_the_mean_of_one_model_is_the_model(home: Path, exported: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mean.safetensors"
+    succeeds("model", "export", "--home", home, "--average", 1, "--out", out)
+    assert out.read_bytes() == exported.read_bytes()
+
+
+def test_a_mean_of_more_models_than_there_are_is_refused(home: Path, tmp_path: Path) -> None:
+    export = ("model", "export", "--home", home, "--out", tmp_path / "mean.safetensors")
+    decided = decided_rounds(home)
+    sentence = refusal(*export, "--average", len(decided) + 1)
+    assert sentence.startswith(
+        f"--average {len(decided) + 1}: rounds decided {len(decided)} models"
+    )
+    first = ("--round", first_decided(home))
+    assert refusal(*export, *first, "--average", 2).startswith("--average 2: rounds decided 1 ")
+    for number in ("0", "-1", "1001", "x"):
+        assert "--average" in refusal(*export, "--average", number)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_mean_of_a_missing_model_is_refused(copy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mean.safetensors"
+    digest = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json["model"]
+    (copy / "blobs" / digest[2:4] / digest[2:]).unlink()
+    count = len(decided_rounds(copy))
+    sentence = refusal("model", "export", "--home", copy, "--average", count, "--out", out)
+    assert f"blob {digest[2:]} is missing" in sentence
+    assert not out.exists()
 
 
 def test_a_round_that_made_no_model_is_refused(home: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 import typer
@@ -63,13 +63,6 @@ def far(update, references):
     return np.abs(references - update).sum(axis=1)
 """,
     ),
-    "scoring": (
-        "protocol.scoring=FILE:most",
-        """
-def most(values):
-    return float(values.max())
-""",
-    ),
     "data": (
         "data.name=FILE:blobs",
         """
@@ -90,6 +83,12 @@ EDITED = {
     "package": ("model", "softmax", "canary_of_a_package:Net"),
     "cluster": ("machine", None, "ray://198.51.100.1:10001"),
 }
+
+
+class HasHome(Protocol):
+    """A folder with a home."""
+
+    home: Path
 
 
 class Received:
@@ -152,7 +151,7 @@ NOT_PLAYED = {
 """Commands with --home that are not played here, and why."""
 
 
-def commands(received: Received, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
+def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
     """Return the arguments of every command that reads a home."""
     model = received.home / "runs" / run / "model.safetensors"
     of_run = ("--home", received.home, "--run", run)
@@ -317,20 +316,20 @@ def test_in_python_a_resumed_run_takes_the_callers_code(
 ) -> None:
     home = tmp_path / "home"
     shutil.copytree(received.home, home)
-    head = face.open(home, "scoring").head
-    with pytest.raises(ConfigurationError, match=r"protocol\.scoring"):
-        face.run(home=home, name="scoring", resume=True)
+    head = face.open(home, "distance").head
+    with pytest.raises(ConfigurationError, match=r"protocol\.distance"):
+        face.run(home=home, name="distance", resume=True)
     with pytest.raises(ConfigurationError, match=r"resumed run keeps"):
-        face.run(home=home, name="scoring", resume=True, model="mlp")
+        face.run(home=home, name="distance", resume=True, model="mlp")
     assert not canary.exists()
-    code = f"{received.folder / 'scoring.py'}:most"
-    assert face.run(home=home, name="scoring", resume=True, scoring=code).head == head
+    code = f"{received.folder / 'distance.py'}:far"
+    assert face.run(home=home, name="distance", resume=True, distance=code).head == head
     assert canary.exists()
 
 
 def test_with_json_each_command_prints_json_or_nothing(received: Received, tmp_path: Path) -> None:
     options, wrong = leaves(), []
-    for name, arguments in commands(received, "scoring", tmp_path).items():
+    for name, arguments in commands(received, "distance", tmp_path).items():
         if "--json" not in options[name]:
             continue
         result = cmfl(*name.split(), *(each for each in arguments if each != "--json"), "--json")

@@ -6,26 +6,30 @@ import csv
 import io
 import re
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import pytest
 
+import cmfl as face
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import Configuration, Section
 from clients.configuration.settings_reference import settings
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def keys_of(configuration: Configuration) -> set[str]:
     """Return the names of all settings of a configuration."""
-    values = configuration.model_dump()
-    sections = {name: value for name, value in values.items() if isinstance(value, dict)}
-    return {f"{name}.{key}" for name, section in sections.items() for key in section} | (
-        values.keys() - sections.keys()
+    sections = {name: value for name, value in configuration if isinstance(value, Section)}
+    return {f"{name}.{key}" for name, section in sections.items() for key, _ in section} | (
+        dict(configuration).keys() - sections.keys()
     )
 
 
@@ -44,11 +48,11 @@ def test_every_setting_is_there_once_with_a_sentence() -> None:
 def test_the_defaults_are_those_of_a_bare_run() -> None:
     bare = load("smoke").model_copy(update={"protocol": load("smoke").protocol})
     configuration = Configuration(protocol={"clients": bare.protocol.clients})  # type: ignore[arg-type]
-    values = configuration.model_dump(mode="json")
     for one in settings():
         section, _, key = one.name.rpartition(".")
         if one.name != "protocol.clients":
-            assert one.default == (values[section][key] if section else values[key]), one.name
+            found = getattr(getattr(configuration, section) if section else configuration, key)
+            assert one.default == getattr(found, "value", found), one.name
 
 
 def test_what_a_setting_may_be_is_what_is_taken() -> None:
@@ -85,8 +89,35 @@ def test_faults_and_rules_are_listed_with_their_setting() -> None:
     assert [row["name"] for row in faults] == [*MemberFault, *TrainerFault]
     assert all(row["sentence"] for row in faults)
     rules = {(row["setting"], row["name"]) for row in succeeds("settings", "rules", "--json").json}
-    assert {("protocol.strategy", "3"), ("protocol.distance", "direction")} <= rules
+    assert {("protocol.strategy", "3"), ("protocol.distance", "squared")} <= rules
+    assert len([name for setting, name in rules if setting == "protocol.strategy"]) == 3
     assert "malice.members false-scores\n    Publishes false" in succeeds("settings", "faults").out
+
+
+def test_the_papers_strategies_are_for_members_without_attackers() -> None:
+    assert "no attackers" in succeeds("settings", "protocol.strategy").out
+    rules = {row["name"]: row["sentence"] for row in succeeds("settings", "rules", "--json").json}
+    for strategy in ("1", "2"):
+        assert "no attackers among the members" in rules[strategy]
+    assert "against attackers" in rules["3"]
+
+
+def test_a_removed_setting_ends_a_command_before_anything_is_written(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "old.toml"
+    file.write_text('[protocol]\nclients = 12\nreference = "peers"\n', "utf-8")
+    sentence = (
+        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
+        "peers"
+    )
+    new = ("--home", home, "--set", "protocol.reference=peers")
+    for command in ("run", "deploy", "network"):
+        assert refusal(command, "--preset", "smoke", *new) == sentence
+        assert sentence in refusal(command, "--config", file, "--home", home)
+    with pytest.raises(ConfigurationError, match=sentence):
+        face.compare([{"name": "mine", "reference": "peers"}], preset="smoke", seeds=[1])
+    with pytest.raises(ConfigurationError, match=sentence):
+        face.sweep("smoke", over={"reference": ["own", "peers"]})
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_presets_are_listed_with_the_head_of_their_files() -> None:

@@ -95,6 +95,15 @@ def accepted_by_openssf(folder: Path, key: Path) -> bool:
     return True
 
 
+def test_a_mean_is_not_signed_as_a_model_of_the_chain(
+    home: Path, keys: Path, tmp_path: Path
+) -> None:
+    export = ("model", "export", "--home", home, "--out", tmp_path / "model")
+    sentence = refusal(*export, "--average", 2, "--sign", keys / "own.pem")
+    assert sentence.startswith("--average 2 with --sign: ")
+    assert not any(tmp_path.iterdir())
+
+
 def test_openssfs_command_accepts_a_signed_model(signed: Path, keys: Path, home: Path) -> None:
     assert sorted(path.name for path in signed.iterdir()) == ["model.safetensors", "model.sig"]
     arguments = (signed, "--signature", signed / "model.sig", "--public_key", keys / "own.pub")

@@ -58,21 +58,16 @@ def far(update, references):
     return np.abs(references - update).sum(axis=1)
 
 
-def most(values):
-    noise("scoring")
-    return float(values.max())
-
-
 def blobs():
     noise("data")
     y = np.arange(280) % 4
     x = np.random.default_rng(0).normal(size=(280, 6)) + y[:, None]
     return cmfl.Data(x.astype(np.float32), y)
 """
-PLACES = ("import", "model", "attack", "distance", "scoring", "data")
+PLACES = ("import", "model", "attack", "distance", "data")
 CODE = (
     *("model.name=noisy.py:Net", "data.name=noisy.py:blobs", "malice.attack=noisy.py:backwards"),
-    *("protocol.distance=noisy.py:far", "protocol.scoring=noisy.py:most"),
+    "protocol.distance=noisy.py:far",
 )
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +25,7 @@ from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
@@ -32,6 +33,8 @@ from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
@@ -39,6 +42,7 @@ from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.patience import wait_until
 from tests.processes import Forks
+from tests.support.creations import created_by_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +175,42 @@ def test_predictable_seeds_are_refused_unless_requested(served: Served, tmp_path
     assert not WorkerFolder(tmp_path).journal.exists()
     with stopped_once_it_runs(tmp_path):
         assert cmfl(*worker, "--allow-predictable-seeds").code == 0
+
+
+def test_a_worker_whose_account_has_code_does_not_start(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, true = bytes.fromhex("ef0100" + "11" * 20), EmbeddedReader.code
+    keys = simulated_keys(load("smoke", settings=SETTINGS).seed, 12)
+    sender = checksum(KeySigner(keys[served.idle]).address)
+
+    def delegated(chain: EmbeddedReader, address: str, block_number: int | None = None) -> bytes:
+        return code if address == sender else true(chain, address, block_number)
+
+    monkeypatch.setattr(EmbeddedReader, "code", delegated)
+    other = 0 if served.idle else 1
+    for clients in ((served.idle,), (other, served.idle)):
+        refused = cmfl(*served.worker(tmp_path, *clients))
+        assert (refused.code, refused.out) == (2, "")
+        assert f"account {sender} delegates to the code at 0x{'11' * 20} (EIP-7702)" in refused.err
+    assert not WorkerFolder(tmp_path).journal.exists()
+
+
+def test_a_worker_takes_part_in_the_run_of_a_factory_only_by_an_option(served: Served) -> None:
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with RpcChain(url, TEST_KEYS[0], chain_id=chain_id) as node:
+        blobs = FolderBlobs(served.home.blobs)
+        config = CommitteeLedger(node, served.predictable).deployment().config
+        document = decode_run(blobs.get(config))
+        deployment, batches = deployment_for(document)
+        ledger = created_by_factory(node, deployment)
+        for batch in batches:
+            ledger.register_clients(batch.words, batch.rest)
+        places = WorkerTarget(ledger.address, str(served.home.blobs), "no-mail")
+        with pytest.raises(ConfigurationError, match="--allow-unknown-creation"):
+            find_deployed_run(node, places)
+        allowed = replace(places, allow_unknown_creation=True)
+        assert find_deployed_run(node, allowed).document == document
 
 
 class Late(RpcChain):

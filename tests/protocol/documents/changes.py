@@ -81,9 +81,6 @@ PARAMETERS = Parameters(
     rounds=9,
     dimension=7,
     strategy=3,
-    scoring="median",
-    distance="direction",
-    threshold="direction",
     quorum=Quorum.BFT,
     beacon=Beacon.BLOCK,
 )
@@ -120,9 +117,7 @@ RECORD = RoundRecord(
     ),
 )
 
-OPENING = ResultPreimage(
-    filled(1), filled(2), filled(3), filled(4), 2**64 - 1, filled(5), filled(6)
-)
+OPENING = ResultPreimage(filled(1), filled(2), filled(3), filled(4), filled(5), filled(6))
 
 
 def vote(kind: VoteKind, phase: Phase, view: int, member: int, result: int = 8) -> SignedVote:

@@ -83,7 +83,7 @@ def test_an_auditor_signs_what_its_envelope_is_about() -> None:
         ("request 1", (*BODY, 0), 3, "there is no phase 3"),
         ("request 1", (*BODY, 0), True, "phase True"),
         ("request 1", (*BODY, 1), 2**32, "view 4294967296"),
-        ("request 1", (*BODY, 6), [], "is not a list of 7"),
+        ("request 1", (*BODY, 6), [], "is not a list of 6"),
         ("request 1", (*BODY, 7), "text", "the record of a request is not bytes"),
         ("request 1", (*BODY, 7), b"anything: it is judged, not read here", None),
         ("request 2", (*BODY, 0), 1, "is not a list of 2"),

@@ -32,11 +32,11 @@ def test_each_kind_has_its_number_of_votes() -> None:
     assert [kind.value for kind in IncidentKind] == [1, 2, 3, 4]
 
 
-def test_an_opening_is_seven_fields() -> None:
-    assert len(preimage_fields(OPENING)) == 7
+def test_an_opening_is_six_fields() -> None:
+    assert len(preimage_fields(OPENING)) == 6
     assert decode_preimage(preimage_fields(OPENING)) == OPENING
-    with pytest.raises(EncodingError, match="is not a list of 7"):
-        decode_preimage(preimage_fields(OPENING)[:6])
+    with pytest.raises(EncodingError, match="is not a list of 6"):
+        decode_preimage(preimage_fields(OPENING)[:5])
 
 
 def test_incidents_ascend_by_phase_view_member_and_kind() -> None:
@@ -78,11 +78,9 @@ def test_incidents_ascend_by_phase_view_member_and_kind() -> None:
         ((*VOTE, 1), None, "is not 32 bytes"),
         ((*VOTE, 4), b"", "is not 65 bytes"),
         (("incidents", 0, 5), [1], "is not a list of 0"),
-        (("incidents", 1, 5), [], "is not a list of 7"),
+        (("incidents", 1, 5), [], "is not a list of 6"),
         (("incidents", 1, 5, 0), bytes(31), "is not 32 bytes"),
-        (("incidents", 1, 5, 4), 2**64 - 1, None),
-        (("incidents", 1, 5, 4), -1, "threshold -1"),
-        (("incidents", 1, 5, 4), 0.5, "threshold 0.5"),
+        (("incidents", 1, 5, 5), 7, "is not 32 bytes"),
     ],
 )
 def test_incidents_that_are_none_are_refused(

@@ -13,17 +13,17 @@ from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
-from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS
-from ledger.protocol.types import Address, Beacon, Election, Quorum, RegisteredClient
+from ledger.protocol.types import Address, Beacon, Quorum, RegisteredClient
 from tests.protocol.documents.changes import KINDS, LAYOUT, PARAMETERS, REGISTRY, RUN
 from tests.protocol.support import digests
 from tests.protocol.test_canonical import maps
 
 KIND = KINDS["run"]
+OWN = f"mine.py:manhattan@sha256:{'ab' * 32}"
 RULES: tuple[dict[str, Any], ...] = (
-    {"strategy": 1, "threshold": "none"},
-    {"strategy": 2, "threshold": "none"},
-    {"strategy": 3, "threshold": "spread"},
+    {"strategy": 1},
+    {"strategy": 2, "distance": OWN},
+    {"strategy": 3},
 )
 
 
@@ -35,21 +35,15 @@ def runs(draw: st.DrawFn) -> RunDocument:
         PARAMETERS,
         aggregation_ppm=draw(st.integers(0, 1_000_000)),
         rounds=draw(st.integers(1, 2**32 - 1)),
-        scoring=draw(st.sampled_from(list(SCORINGS))),
-        distance=draw(st.sampled_from(list(DISTANCES))),
         server_rate=draw(st.floats(min_value=0, exclude_min=True, allow_infinity=False)),
-        scores_checked=draw(st.booleans()),
         quorum=draw(st.sampled_from(Quorum)),
         beacon=draw(st.sampled_from(Beacon)),
-        election=draw(st.sampled_from(Election)),
         commit_blocks=window,
         deadline_blocks=draw(st.integers(window + 2, 2**32 - 1)),
         view_seconds=draw(st.integers(1, 2**20)),
         payload=draw(st.sampled_from(list(PAYLOAD_FORMS))),
         **draw(st.sampled_from(RULES)),
     )
-    if parameters.distance == "direction":
-        parameters = replace(parameters, reference=draw(st.sampled_from(list(REFERENCES))))
     addresses = draw(
         st.sets(st.binary(min_size=20, max_size=20).map(Address), min_size=7, max_size=7)
     )
@@ -63,28 +57,6 @@ def test_every_run_can_be_read_back(document: RunDocument) -> None:
     assert decode_run(encode_run(document)) == document
 
 
-def test_only_a_non_default_reference_is_in_the_document() -> None:
-    assert b"reference" not in encode_run(RUN)
-    rules: dict[str, Any] = {"distance": "direction", "threshold": "spread", "strategy": 3}
-    own = replace(RUN, parameters=replace(PARAMETERS, **rules))
-    along = replace(own, parameters=replace(own.parameters, reference="travel"))
-    assert b"reference" not in encode_run(own)
-    assert b"\xa9reference\xa6travel" in encode_run(along)
-    assert decode_run(encode_run(along)) == along
-
-
-def test_only_a_non_default_clip_is_in_the_document() -> None:
-    clipped = replace(RUN, parameters=replace(PARAMETERS, clip="median"))
-    assert b"clip" not in encode_run(RUN)
-    assert len(encode_run(clipped)) == len(encode_run(RUN)) + len(b"\xa4clip\xa6median")
-    assert decode_run(encode_run(clipped)) == clipped
-    value: Any = canonical.decode(encode_run(clipped))
-    for name, fact in (("none", "clip = none goes without saying"), ("mean", "clip = mean is")):
-        value["parameters"]["clip"] = name
-        with pytest.raises(EncodingError, match=fact):
-            decode_run(canonical.encode(value))
-
-
 def test_only_a_non_default_payload_form_is_in_the_document() -> None:
     rounded = replace(RUN, parameters=replace(PARAMETERS, payload="q8"))
     assert b"payload" not in encode_run(RUN)
@@ -96,7 +68,7 @@ def test_only_a_non_default_payload_form_is_in_the_document() -> None:
 @pytest.mark.parametrize(
     ("payload", "fact"),
     [
-        ("float32", "payload = float32 goes without saying"),
+        ("float32", "payload = float32 is the default; a document omits it"),
         ("q4", "payload = q4 is none of float32, q8"),
         (8, "payload is not of type str"),
     ],
@@ -108,20 +80,37 @@ def test_a_payload_form_that_is_no_other_is_refused(payload: object, fact: str) 
         decode_run(canonical.encode(value))
 
 
+def test_only_a_users_own_distance_is_in_the_document() -> None:
+    own = replace(RUN, parameters=replace(PARAMETERS, strategy=1, distance=OWN))
+    assert b"distance" not in encode_run(RUN)
+    assert decode_run(encode_run(own)) == own
+
+
 @pytest.mark.parametrize(
-    ("reference", "fact"),
+    ("strategy", "distance", "fact"),
     [
-        ("own", "reference = own goes without saying"),
-        ("north", "reference = north is none of own, travel"),
-        (True, "reference is not of type str"),
-        ("travel", "reference = travel goes with distance = direction, not with squared"),
+        (1, "squared", "distance = squared is the default; a document omits it"),
+        (1, "l2", "distance = l2 is neither squared nor a function"),
+        (3, OWN, "cannot be set with strategy 3"),
+        (1, True, "distance is not of type str"),
     ],
 )
-def test_a_reference_that_is_no_other_is_refused(reference: object, fact: str) -> None:
-    squared = replace(PARAMETERS, distance="squared", threshold="spread")
-    value: Any = canonical.decode(encode_run(replace(RUN, parameters=squared)))
-    value["parameters"]["reference"] = reference
+def test_a_distance_that_is_not_the_users_own_is_refused(
+    strategy: int, distance: object, fact: str
+) -> None:
+    value: Any = canonical.decode(encode_run(RUN))
+    value["parameters"] |= {"strategy": strategy, "distance": distance}
     with pytest.raises(EncodingError, match=fact):
+        decode_run(canonical.encode(value))
+
+
+@pytest.mark.parametrize(
+    "name", ["scoring", "reference", "threshold", "clip", "election", "scores_checked"]
+)
+def test_a_removed_setting_is_refused_by_name(name: str) -> None:
+    value: Any = canonical.decode(encode_run(RUN))
+    value["parameters"][name] = "mean"
+    with pytest.raises(EncodingError, match=f"parameters.{name}: removed in protocol 3"):
         decode_run(canonical.encode(value))
 
 
@@ -138,13 +127,8 @@ def test_a_whole_number_rate_is_written_as_a_float() -> None:
         (("parameters", "server_rate"), 1, "server_rate is not of type float"),
         (("parameters", "server_rate"), float("nan"), "not a positive number"),
         (("parameters", "strategy"), 4, "strategy = 4 is none of 1, 2, 3"),
-        (("parameters", "scoring"), "mode", "scoring = mode is none of"),
-        (("parameters", "distance"), "cosine", "distance = cosine is none of"),
-        (("parameters", "threshold"), "none", "strategy 3 needs a threshold"),
-        (("parameters", "distance"), "l2", "goes with distance = direction"),
         (("parameters", "quorum"), "most", "'most' is not a valid Quorum"),
         (("parameters", "beacon"), "x" * 900, "parameters: 'xxx"),
-        (("parameters", "scores_checked"), 1, "scores_checked is not of type"),
         (("parameters", "deadline_blocks"), 5, "deadline_blocks = 5 is not in"),
         (("parameters", "commit_blocks"), 0, "commit_blocks = 0 is not in"),
         (("parameters", "view_seconds"), 0, "view_seconds = 0 is not in"),

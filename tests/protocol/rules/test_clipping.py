@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import fsum, sqrt
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.clipping import (
-    MEDIAN,
-    QUANTILE,
-    exact_norm,
-    median_factors,
-    quantile_factors,
-)
-from ledger.protocol.rules.registry import CLIPS
+from ledger.protocol.rules.clipping import clip_factors, exact_norm
 from ledger.protocol.types import ClientId
-from tests.protocol.support import PENCIL, f32
+from tests.protocol.support import f32
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
@@ -54,45 +44,23 @@ def test_a_norm_of_many_numbers_is_exact() -> None:
     assert exact_norm(update[::-1]) == exact_norm(update)
 
 
-def test_longer_updates_are_shortened_to_the_median() -> None:
-    updates = {ClientId(i): f32(length) for i, length in enumerate((1.0, 2.0, -8.0))}
-    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.25}
-    # Of an even number it is the middle of two: 3 of 2 and 4.
-    updates[ClientId(3)] = f32(4.0)
-    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.375, 3: 0.75}
-
-
-def test_updates_clipped_to_zero_leave_the_model() -> None:
-    updates = {ClientId(i): f32(length) for i, length in enumerate((0.0, 0.0, 5.0))}
-    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.0}
-
-
-def test_a_clipped_update_enters_with_its_share_of_samples() -> None:
-    updates = {ClientId(1): f32(2.0), ClientId(2): f32(-8.0), ClientId(3): f32(1.0)}
-    samples = {ClientId(1): 1, ClientId(2): 2, ClientId(3): 1}
-    factors = median_factors(updates, updates)
-    # Its length 8 becomes 2, and its share is a half: a quarter less than the others add.
-    assert aggregate(f32(0.0), updates, samples, 1.0, factors).tolist() == [0.25]
-    assert aggregate(f32(0.0), updates, samples, 1.0).tolist() == [3.25]
-
-
-@given(rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=6))
-def test_no_clipped_update_is_longer_than_the_median(rows: list[list[float]]) -> None:
-    updates = {ClientId(i): f32(*row) for i, row in enumerate(rows)}
-    norms = sorted(exact_norm(update) for update in updates.values())
-    middle = (norms[(len(norms) - 1) // 2] + norms[len(norms) // 2]) / 2
-    for client, factor in median_factors(updates, updates).items():
-        assert 0 <= factor <= 1
-        assert factor * exact_norm(updates[client]) <= middle * (1 + 1e-15)
-
-
 def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
     # Of 2, 3, 4, 5, 6, 8 it is the third: floor(2 * 5 / 5) = 2, counted from 0.
     lengths = (6.0, 3.0, 8.0, 2.0, 4.0, 5.0)
     updates = {ClientId(i): f32(-length) for i, length in enumerate(lengths)}
     accepted = {client: updates[client] for client in map(ClientId, (1, 2, 5))}
-    assert quantile_factors(accepted, updates) == {1: 1.0, 2: 0.5, 5: 0.8}
-    assert quantile_factors({ClientId(0): updates[ClientId(0)]}, updates) == {0: 4 / 6}
+    assert clip_factors(accepted, updates) == {1: 1.0, 2: 0.5, 5: 0.8}
+    assert clip_factors({ClientId(0): updates[ClientId(0)]}, updates) == {0: 4 / 6}
+
+
+def test_clipped_updates_enter_with_equal_shares() -> None:
+    updates = {ClientId(i): f32(length) for i, length in enumerate((2.0, -8.0, 1.0))}
+    # The bound is the shortest length, 1: of 2, -8 and 1 enter 1, -1 and 1, a third each.
+    factors = clip_factors(updates, updates)
+    assert factors == {0: 0.5, 1: 0.125, 2: 1.0}
+    equal = dict.fromkeys(updates, 1)
+    found = aggregate(f32(0.0), updates, equal, 1.0, factors)
+    assert found.tolist() == f32(-1 / 3).tolist()
 
 
 @given(
@@ -112,7 +80,7 @@ def test_the_quantile_is_of_exact_norms_whatever_lies_near_it(
     chosen = np.random.default_rng(seed).permutation(len(updates))[: 1 + len(updates) // 2]
     accepted = {ClientId(int(i)): updates[ClientId(int(i))] for i in sorted(chosen)}
     expected = {c: 1.0 if norms[c] <= t else t / norms[c] for c in accepted}
-    assert quantile_factors(accepted, updates) == expected
+    assert clip_factors(accepted, updates) == expected
 
 
 @given(
@@ -127,18 +95,8 @@ def test_whoever_sends_half_of_a_round_does_not_set_how_far_it_goes(
     theirs = min(longer, 3 * len(honest) // 2)
     updates = {ClientId(i): f32(norm) for i, norm in enumerate([*honest, *[length] * theirs])}
     accepted = {c: updates[c] for c in updates if c >= len(honest)}
-    for client, factor in quantile_factors(accepted, updates).items():
+    for client, factor in clip_factors(accepted, updates).items():
         entering = factor * exact_norm(updates[client])
         assert entering <= max(honest) * (1 + 1e-15)
         if theirs <= 2 * (len(updates) - 1) // 5:
             assert entering >= min(length, *honest) * (1 - 1e-15)
-    if theirs and length > max(honest):
-        assert set(median_factors(accepted, updates).values()) == {1.0}
-
-
-def test_only_listed_clip_rules_are_accepted() -> None:
-    assert list(CLIPS) == ["none", "median", "quantile"]
-    assert replace(PENCIL, clip="median").clip == MEDIAN.name
-    assert [name for name, rule in CLIPS.items() if rule.needs_all] == [QUANTILE.name]
-    with pytest.raises(ParametersError, match="clip = mean is none of none, median, quantile"):
-        replace(PENCIL, clip="mean")

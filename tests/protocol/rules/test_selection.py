@@ -1,4 +1,4 @@
-"""The three selection strategies, and the sentences that explain what they chose."""
+"""The three selection strategies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.ranking import rank
-from ledger.protocol.rules.registry import SELECTIONS
-from ledger.protocol.rules.selection import farthest, nearest, within_threshold
+from ledger.protocol.rules.selection import (
+    RIGHT_ANGLE_BITS,
+    SELECTIONS,
+    below_two,
+    farthest,
+    nearest,
+)
 from ledger.protocol.types import AcceptanceForm, ClientId
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
@@ -19,35 +24,32 @@ rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
 
 
 def test_strategy_one_takes_the_nearest() -> None:
-    assert nearest(FIVE, 2, 0) == ids(2, 9)
+    assert nearest(FIVE, 2) == ids(2, 9)
 
 
 def test_strategy_two_takes_the_farthest_still_in_ranking_order() -> None:
-    assert farthest(FIVE, 2, 0) == ids(4, 7)
+    assert farthest(FIVE, 2) == ids(4, 7)
 
 
-def test_strategy_three_takes_all_up_to_and_at_the_threshold() -> None:
-    assert within_threshold(FIVE, 1, float_bits(3.0)) == ids(2, 9, 0, 4)
-    assert within_threshold(FIVE, 1, float_bits(3.0) - 1) == ids(2, 9, 0)
+def test_strategy_three_takes_all_below_two() -> None:
+    assert below_two(FIVE, 1) == ids(2, 9)
+    just_below = float_bits(2.0) - 1 << 32 | 0
+    assert below_two((*FIVE[:2], just_below, *FIVE[3:]), 1) == ids(2, 9, 0)
 
 
 def test_strategy_three_takes_the_m_nearest_where_nobody_is_near() -> None:
-    assert within_threshold(FIVE, 2, float_bits(0.5)) == ids(2, 9)
+    assert below_two(FIVE[2:], 2) == ids(0, 4)
 
 
-@pytest.mark.parametrize("number", SELECTIONS)
-def test_all_can_be_accepted(number: int) -> None:
-    assert SELECTIONS[number].select(FIVE, 5, float_bits(4.0)) == ids(2, 9, 0, 4, 7)
+@pytest.mark.parametrize("form", SELECTIONS)
+def test_all_can_be_accepted(form: AcceptanceForm) -> None:
+    near = rank((word_client(word), 0.1 * place) for place, word in enumerate(FIVE))
+    assert SELECTIONS[form](near, 5) == ids(2, 9, 0, 4, 7)
 
 
-def test_numbers_and_forms_are_the_contracts() -> None:
-    assert {number: rule.form for number, rule in SELECTIONS.items()} == {
-        1: AcceptanceForm.FIRST,
-        2: AcceptanceForm.LAST,
-        3: AcceptanceForm.WITHIN_THRESHOLD,
-    }
-    assert [rule.name for rule in SELECTIONS.values()] == ["I", "II", "III"]
-    assert [n for n, rule in SELECTIONS.items() if rule.needs_threshold] == [3]
+def test_each_form_of_the_contract_selects() -> None:
+    assert set(SELECTIONS) == set(AcceptanceForm)
+    assert RIGHT_ANGLE_BITS == 0x4000_0000_0000_0000
 
 
 @given(trainers=rankings, data=st.data())
@@ -57,22 +59,7 @@ def test_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
     ranking = rank(trainers.items())
     clients = tuple(word_client(word) for word in ranking)
     size = data.draw(st.integers(1, len(ranking)))
-    threshold = data.draw(st.sampled_from(list(trainers.values())) | distances)
-    assert nearest(ranking, size, 0) == clients[:size]
-    assert farthest(ranking, size, 0) == clients[-size:]
-    near = tuple(client for client in clients if trainers[client] <= threshold)
-    assert within_threshold(ranking, size, float_bits(threshold)) == (near or clients[:size])
-
-
-def test_each_strategy_has_a_sentence() -> None:
-    outcome = (2, 1.5, 0.0, "no threshold")
-    assert SELECTIONS[1].sentence(*outcome) == "the 2 nearest were accepted, up to distance 1.5."
-    assert SELECTIONS[2].sentence(*outcome) == "the 2 farthest were accepted, from distance 1.5 on."
-    within = (4, 1.5, 2.0, "the committee's own spread")
-    assert SELECTIONS[3].sentence(*within) == (
-        "the 4 within distance 2, the committee's own spread, were accepted."
-    )
-    outside = (2, 2.5, 2.0, "a right angle")
-    assert SELECTIONS[3].sentence(*outside) == (
-        "none lies within distance 2, a right angle, so the 2 nearest were accepted."
-    )
+    assert nearest(ranking, size) == clients[:size]
+    assert farthest(ranking, size) == clients[-size:]
+    near = tuple(client for client in clients if trainers[client] < 2)
+    assert below_two(ranking, size) == (near or clients[:size])

@@ -1,5 +1,6 @@
 // A ranking as a table with a bar for each distance, and the cut-off as a line across it.
 
+import { electsByLot } from "../digests.js";
 import { h, s } from "../dom.js";
 import { distance, percent, whole } from "../format.js";
 import { across, badge, table, term, unseen } from "../parts.js";
@@ -16,7 +17,7 @@ export function ranking(path, round) {
   const updates = round.parts.updates.filter((update) => update.rank !== null).sort((one, other) => one.rank - other.rank);
   const weights = new Map(round.parts.aggregation.accepted.map((one) => [one.client, one.weight]));
   const next = new Map(round.parts.next_committee.map((one) => [one.client, one.place]));
-  const limit = round.parts.aggregation.threshold?.value ?? null;
+  const limit = electsByLot(round.parts.aggregation) && updates[0]?.distance < 2 ? 2 : null;
   const length = scaleOf(updates.map((update) => update.distance), limit);
   const rows = [];
   updates.forEach((update, place) => {

@@ -56,7 +56,6 @@ function answer(one, client, update, member) {
     ["outcome", wordFor(OUTCOMES, update.outcome)],
     update.rank !== null && ["rank", `${whole(update.rank + 1)} of ${whole(one.ranked)}`],
     update.rank !== null && [term("distance"), `${distance(update.distance)} (bits ${update.distance_bits})`],
-    one.parts.aggregation.threshold && [term("cut-off"), distance(one.parts.aggregation.threshold.value)],
     entry && [term("weight"), `${entry.weight.numerator} / ${entry.weight.denominator} = ${percent(entry.weight.value)}`],
     [term("committed"), update.committed ? "yes" : "not by the closing block"],
     ["commitment", digest(update.commitment, "commitment")],

@@ -3,6 +3,7 @@
 import { roundChecks } from "../checks.js";
 import { heat, scale } from "../charts/heat.js";
 import { ranking } from "../charts/ranking.js";
+import { electsByLot } from "../digests.js";
 import { h, told } from "../dom.js";
 import { blob, download } from "../downloads.js";
 import { counted, distance, listed, moment, whole } from "../format.js";
@@ -74,7 +75,7 @@ function rankingPart(path, one, contract) {
   if (one.status !== "decided") return null;
   const { aggregation } = one.parts;
   const form = wordFor(FORMS, aggregation.form.name);
-  const limit = aggregation.threshold ? ` Cut-off: a distance of ${distance(aggregation.threshold.value)}.` : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
+  const limit = electsByLot(contract) ? "" : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
   return section("Ranking",
     h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${electedIn(one, contract)}.`),
     ranking(path, one));
@@ -83,7 +84,7 @@ function rankingPart(path, one, contract) {
 /** Return which clients a round elected; by lot, that depends on how many it accepted. */
 function electedIn(one, contract) {
   const places = one.parts.next_committee.length;
-  if (contract.election !== "lot") return wordFor(ELECTIONS, contract.election);
+  if (!electsByLot(contract)) return wordFor(ELECTIONS, contract.form.name);
   if (one.accepted > places) return `${places} of the ${one.accepted} accepted, drawn by lot`;
   const more = places - one.accepted;
   return more ? `the ${one.accepted} accepted and the ${more} next to them in the ranking` : `the ${one.accepted} accepted`;

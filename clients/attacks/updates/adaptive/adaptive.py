@@ -13,7 +13,6 @@ from clients.attacks.updates.adaptive.angle_search import across
 from clients.attacks.updates.adaptive.step_search import FARTHEST, against
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
-from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.types import AcceptanceForm
 
 
@@ -34,7 +33,7 @@ def adaptive(attacker: AttackInput) -> Update:
         return min_max(attacker)
     if attacker.parameters.form is AcceptanceForm.LAST:
         forged = -FARTHEST * attacker.mean
-    elif attacker.parameters.distance == DIRECTION.name:
+    elif attacker.parameters.compares_directions:
         forged = across(attacker)
     else:
         forged = against(attacker)

@@ -14,6 +14,7 @@ import numpy as np
 
 from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
 from clients.random_streams import named_stream
+from ledger.protocol.rules.direction import travel_weight
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
 def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
     """Return a score that a committee of C members drawn from such distances seldom exceeds."""
     error = float(distances.std()) / sqrt(parameters.members)
-    return combined(parameters, distances) + _MARGIN * error
+    return combined(distances) + _MARGIN * error
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,7 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
 
 def _multiple(parameters: Parameters, table: NDArray[np.float64]) -> float:
     """Return b, the weight of the travel in a reference, from the colluders' own agreement."""
-    if parameters.direction_weight is None:
-        return 0.0
-    return parameters.direction_weight.multiple(table[:-2, -2].tolist())
+    return travel_weight(table[:-2, -2]) if parameters.compares_directions else 0.0
 
 
 def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:

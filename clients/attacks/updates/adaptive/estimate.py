@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.registry import THRESHOLDS, scoring_named
+from ledger.protocol.rules.direction import RIGHT_ANGLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.attacks.updates.update_attack import AttackInput
-    from ledger.protocol.parameters import Parameters
 
 
-def combined(parameters: Parameters, distances: NDArray[np.float64]) -> float:
+def combined(distances: NDArray[np.float64]) -> float:
     """Return the score of one update from its distances to each colluder, shape (colluders,)."""
-    return float(scoring_named(parameters.scoring).combine(distances.reshape(-1, 1))[0])
+    return float(distances.mean())
 
 
 def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
@@ -39,12 +38,10 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
     others = ~np.eye(len(distances), dtype=bool)
-    rows = [row[mask] for row, mask in zip(distances, others, strict=True)]
-    find = THRESHOLDS[parameters.threshold].find
-    if find is not None:
-        return float(find(rows, scoring_named(parameters.scoring)))
+    if parameters.compares_directions:
+        return RIGHT_ANGLE
     columns = zip(distances.T, others.T, strict=True)
-    scores = sorted(combined(parameters, column[mask]) for column, mask in columns)
+    scores = sorted(combined(column[mask]) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)
     nearer = max(parameters.accepted - attacker.attacking_trainers, 0) / honest
     return scores[min(int(nearer * len(scores)), len(scores) - 1)]

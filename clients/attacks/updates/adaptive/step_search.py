@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
-from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.attacks.updates.update_attack import AttackInput
-    from ledger.protocol.rules.distance import Layout
 
 FARTHEST = 100.0
 """Largest multiple of the mean."""
@@ -36,14 +32,12 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
     Args:
         attacker: one of at least two, with the rules of the run.
     """
-    products = tensor_products(attacker.colluders, _tensors(attacker))
-    is_squared = attacker.parameters is not None and attacker.parameters.distance == SQUARED.name
-    limit = accepted_up_to(attacker, pair_distances(products, is_squared=is_squared))
-    line = Line.of(products, is_squared=is_squared)
+    products = inner_products(attacker.colluders)
+    limit = accepted_up_to(attacker, pair_distances(products))
+    line = Line.of(products)
 
     def is_accepted(step: float) -> bool:
-        assert attacker.parameters is not None, "there are rules in force"
-        return combined(attacker.parameters, line.distances(step)) <= limit
+        return combined(line.distances(step)) <= limit
 
     return -largest(is_accepted, -1.0, FARTHEST) * attacker.mean
 
@@ -69,73 +63,43 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
+    """Squared distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
 
     Attributes:
-        own: ‖Δ_c‖² of each tensor, shape (tensors, colluders).
+        own: ‖Δ_c‖², shape (colluders,).
         across: ⟨Δ̄, Δ_c⟩, likewise.
         mean: ‖Δ̄‖², likewise.
-        is_squared: whether the distance is squared.
     """
 
     own: NDArray[np.float64]
     across: NDArray[np.float64]
     mean: NDArray[np.float64]
-    is_squared: bool
 
     @classmethod
-    def of(cls, products: NDArray[np.float64], *, is_squared: bool) -> Line:
+    def of(cls, products: NDArray[np.float64]) -> Line:
         """Return the line through the colluders' mean.
 
         Args:
-            products: inner products of the colluders' updates, shape (tensors, k, k), k at least 2.
-            is_squared: whether the distance is squared.
+            products: inner products of the colluders' updates, shape (k, k), k at least 2.
         """
-        others = products.shape[1] - 1
-        own, rows = np.diagonal(products, axis1=1, axis2=2), products.sum(axis=2)
-        total = rows.sum(axis=1, keepdims=True)
-        return cls(own, (rows - own) / others, (total - 2 * rows + own) / others**2, is_squared)
+        others = len(products) - 1
+        own, rows = np.diagonal(products), products.sum(axis=1)
+        mean = (rows.sum() - 2 * rows + own) / others**2
+        return cls(own, (rows - own) / others, mean)
 
     def distances(self, step: float) -> NDArray[np.float64]:
-        """Return the distance of −s Δ̄ from each colluder's update for a step s."""
+        """Return the squared distance of −s Δ̄ from each colluder's update for a step s."""
         squares = step * step * self.mean + 2 * step * self.across + self.own
-        return _distance(squares, is_squared=self.is_squared)
+        return np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
 
 
-def tensor_products(updates: NDArray[np.float32], sizes: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the inner products of updates, tensor by tensor, shape (tensors, k, k).
-
-    Args:
-        updates: shape (k, d).
-        sizes: number of elements of each tensor, d in total.
-    """
-    ends = [0, *np.cumsum(sizes).tolist()]
-    parts = [updates[:, start:end].astype(np.float64) for start, end in pairwise(ends)]
-    return np.stack([part @ part.T for part in parts])
+def inner_products(updates: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the inner products of updates of shape (k, d), shape (k, k)."""
+    wide = updates.astype(np.float64)
+    return np.asarray(wide @ wide.T)
 
 
-def pair_distances(products: NDArray[np.float64], *, is_squared: bool) -> NDArray[np.float64]:
-    """Return the distances between the colluders' updates, shape (k, k).
-
-    Args:
-        products: their inner products, shape (tensors, k, k).
-        is_squared: whether the distance is squared.
-    """
-    own = np.diagonal(products, axis1=1, axis2=2)
-    squares = own[:, :, None] + own[:, None, :] - 2 * products
-    return _distance(squares, is_squared=is_squared)
-
-
-def _distance(squares: NDArray[np.float64], *, is_squared: bool) -> NDArray[np.float64]:
-    """Return ‖·‖², or the sum of the tensors' norms, from the squares of each tensor's norm."""
-    bounded = np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
-    return np.asarray((bounded if is_squared else np.sqrt(bounded)).sum(axis=0))
-
-
-def _tensors(attacker: AttackInput) -> tuple[int, ...]:
-    """Return the sizes of the tensors that the run's distance measures separately."""
-    layout: Layout = attacker.layout
-    is_apart = attacker.parameters is not None and attacker.parameters.distance == "per_tensor"
-    if not layout or not is_apart:
-        return (attacker.colluders.shape[1],)
-    return tuple(prod(shape) for _, shape in layout)
+def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the squared distances between updates from their inner products, shape (k, k)."""
+    own = np.diagonal(products)
+    return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)

@@ -17,9 +17,7 @@ from ledger.distances.fast import fast_distances
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers
-from ledger.protocol.rules.direction import DIRECTION
-from ledger.protocol.rules.distance import L2, SQUARED
-from ledger.protocol.rules.registry import distance_named
+from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
     from clients.attacks.updates.rule_aware.frame import Frame
     from clients.attacks.updates.update_attack import AttackInput, Update
     from ledger.protocol.parameters import Parameters
-
-_OF_ANGLES = frozenset({SQUARED.name, L2.name, DIRECTION.name})
-"""Distances that do not change when all updates are turned alike."""
 
 _DISTANCES = fast_distances()
 
@@ -113,8 +108,8 @@ class Game:
         self, parameters: Parameters, updates: Mapping[ClientId, Update]
     ) -> NDArray[np.float64]:
         inputs = self._inputs(parameters, updates)
-        rule, context = distance_named(parameters.distance), inputs.distance_context(self.travel)
-        distances = _DISTANCES(rule, context, updates, self.members)
+        travel = self.travel if inputs.needs_displacement else None
+        distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
         trainers = inputs.participants.trainers
         columns, seats = {client: i for i, client in enumerate(updates)}, self.members
         measured = distances[:, [columns[client] for client in trainers]]
@@ -161,5 +156,5 @@ _NOBODY = Address(bytes(20))
 
 def _is_of_angles(attacker: AttackInput) -> bool:
     if attacker.parameters is not None:
-        return attacker.parameters.distance in _OF_ANGLES
+        return attacker.parameters.distance == SQUARED.name  # also where directions are compared
     return attacker.server is None or attacker.server.is_of_angles

@@ -6,6 +6,7 @@ honest clients took in all rounds before, and at the model of false labels.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from clients.attacks.updates.rule_aware.pulls import stolen_residuals, turned
 from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
 from clients.attacks.updates.rule_aware.target import goal
-from clients.attacks.updates.update_attack import joint_attack
+from clients.attacks.updates.update_attack import Factor, joint_attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,11 @@ def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
     return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
 
 
+def many_samples(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return the updates of `worst_drift`, from attackers that register k times their samples."""
+    return worst_drift(attacker)
+
+
 def half(attacker: AttackInput) -> NDArray[np.float32]:
     """Return honest updates until colluders send half of a round's, and then far too long ones.
 
@@ -96,4 +102,7 @@ def _pull(
 WORST_BACK = joint_attack("worst-back", worst_back)
 WORST_DRIFT = joint_attack("worst-drift", worst_drift)
 WORST_FULL = joint_attack("worst-full", worst_full)
+MANY_SAMPLES = replace(
+    joint_attack("many-samples", many_samples, Factor(10.0, 1.0, 1000.0)), multiplies_samples=True
+)
 HALF = joint_attack("half", half)

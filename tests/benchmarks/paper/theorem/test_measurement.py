@@ -77,6 +77,7 @@ def test_a_row_follows_from_its_seed_alone(rows: dict[bool, dict[str, Any]]) -> 
         (("malice.members.silent=1",), "malice is set"),
         (("protocol.server_rate=0.5",), "protocol.server_rate = 0.5: Theorem 1 is about 1"),
         (("training.proximal=0.1",), "training.proximal = 0.1: Theorem 1 is about plain SGD"),
+        (("training.calibrated=true",), "training.calibrated = true: Theorem 1 is about plain SGD"),
         (("training.learning_rate=200.0",), "must be below 2 / mu = 200"),
     ],
 )

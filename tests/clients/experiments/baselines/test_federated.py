@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CONFIGURATION = load("digits", settings=("seed=3", "protocol.rounds=60"))
 POPULATION = populate(CONFIGURATION)
 DATA, INITIAL = POPULATION.data, POPULATION.initial
+SAMPLES = DATA.sample_counts
 MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "malicious"))))
 
 
@@ -47,7 +48,7 @@ def run(
     with open_measure(
         with_training_path(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
-        return run_federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
+        return run_federated(SAMPLES, measure.gauge, INITIAL, settings, seed, progress)
 
 
 def accuracy(row: BaselineRound) -> float:
@@ -167,7 +168,7 @@ def test_a_round_tells_how_long_its_parts_took() -> None:
     ticks = iter([0.0, 2.0, 3.0, 7.0])
     with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
         rows = run_federated(
-            DATA, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
+            SAMPLES, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
         )
     assert rows[0].seconds == RoundSeconds(training=2, aggregating=4)
 
@@ -177,7 +178,11 @@ def test_a_round_has_all_that_is_measured_of_its_model() -> None:
     population = populate(chosen)
     with open_measure(with_training_path(chosen, population), population, 5) as measure:
         rows = run_federated(
-            population.data, measure.gauge, population.initial, FederatedSettings(3, 5), 0
+            population.data.sample_counts,
+            measure.gauge,
+            population.initial,
+            FederatedSettings(3, 5),
+            0,
         )
     losses = [row.training_loss for row in rows]
     assert losses == [row.quality.training_loss for row in rows]

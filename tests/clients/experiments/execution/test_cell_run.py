@@ -33,6 +33,16 @@ def ids(*clients: int) -> tuple[ClientId, ...]:
     return tuple(map(ClientId, clients))
 
 
+def test_a_server_weighs_updates_by_declared_samples() -> None:
+    def loss(factor: str) -> float | None:
+        attack = f'attack=many-samples", "malice.factor={factor}'
+        plan = plan_of(("attack=back-gradient", attack))
+        cell = plan.cell("FedAvg-n__back-gradient__seed200")
+        return play_cell(CellJob(cell, 1.0, Path(), None), lambda: None).loss[-1]
+
+    assert loss("1.0") != loss("1000.0")
+
+
 def test_attackers_and_times_are_counted_by_hand() -> None:
     # Clients 0 and 3 attack. Round 1: 0 trains and is taken; round 2: 3 serves, 0 is left out.
     rounds = (

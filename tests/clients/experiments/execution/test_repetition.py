@@ -148,11 +148,11 @@ def test_a_cell_of_another_protocol_version_is_refused_unplayed(
     assert row.ledger is not None
     kept = finished.store.out / row.ledger.report
     text = kept.read_text("utf-8")
-    for other in ('"protocol": 3,', ""):  # version 1 did not say
-        assert '"protocol": 2,' in text
-        kept.write_text(text.replace('"protocol": 2,', other), "utf-8")
+    for other in ('"protocol": 2,', ""):  # version 1 did not say
+        assert '"protocol": 3,' in text
+        kept.write_text(text.replace('"protocol": 3,', other), "utf-8")
         try:
-            with pytest.raises(ConfigurationError, match=r"is of protocol version [13], and this"):
+            with pytest.raises(ConfigurationError, match=r"is of protocol version [12], and this"):
                 repeat_cell(finished.plan, finished.store, CELL, tmp_path / "home", lambda: None)
         finally:
             kept.write_text(text, "utf-8")

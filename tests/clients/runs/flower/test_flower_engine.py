@@ -30,7 +30,7 @@ from clients.runs.population import populate, with_training_path
 from clients.runs.preparation import open_measure
 from clients.training.port import TrainingError, TrainingJob
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import Digest
 from tests.clients.runs.flower.connected import ConnectedNodes
 
@@ -52,7 +52,11 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", params=PAYLOAD_FORMS)
 def configuration(request: pytest.FixtureRequest) -> Configuration:
-    settings = (f"protocol.payload={request.param}", "training.path=plain")
+    settings = (
+        f"protocol.payload={request.param}",
+        "training.path=plain",
+        f"training.calibrated={str(request.param == FLOAT32.name).lower()}",
+    )
     return load("smoke", settings=settings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FORM = DataForm((1, 8, 8), 10)
 STEPS = LocalTraining(learning_rate=0.1, batch_size=4, local_steps=3)
 EPOCHS = LocalTraining(learning_rate=0.1, batch_size=4, local_epochs=2)
+CALIBRATED = replace(EPOCHS, calibrated=True)
 SIZES = (9, 4, 30, 3, 12, 7, 1, 9, 20, 5, 8, 16)
 
 
@@ -80,10 +82,13 @@ def exact_update(
     load_vector(module, torch.tensor(start, dtype=torch.float64))
     parameters = [p for _, p in trainable(module)]
     x, y = train[job.client]
+    shift = torch.zeros(model.form.classes)
+    if settings.calibrated:
+        shift = (torch.bincount(torch.tensor(y), minlength=len(shift)).double() + 0.1).log()
     with reproducible(torch.device("cpu")):
         for indices in batches(job.seed, len(y), settings):
             logits = module(torch.tensor(x[indices], dtype=torch.float64))
-            loss = functional.cross_entropy(logits, torch.tensor(y[indices]))
+            loss = functional.cross_entropy(logits + shift, torch.tensor(y[indices]))
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
                 for parameter, gradient in zip(parameters, gradients, strict=True):

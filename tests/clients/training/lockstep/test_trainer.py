@@ -19,6 +19,7 @@ from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
+    CALIBRATED,
     EPOCHS,
     FORM,
     JOBS,
@@ -84,7 +85,9 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.usefixtures("size")
-@pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize(
+    "settings", [STEPS, EPOCHS, CALIBRATED], ids=["steps", "epochs", "calibrated"]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTraining) -> None:
     model = MODELS[name]
@@ -113,7 +116,9 @@ def test_one_step_by_pencil() -> None:
 
 
 @pytest.mark.usefixtures("size")
-@pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize(
+    "settings", [STEPS, EPOCHS, CALIBRATED], ids=["steps", "epochs", "calibrated"]
+)
 @pytest.mark.parametrize("name", ["cnn", "convolutional"])
 def test_the_bytes_do_not_depend_on_the_chunk(name: str, settings: LocalTraining) -> None:
     model = MODELS[name]

@@ -53,7 +53,10 @@ def test_the_head_is_that_of_one_process_and_the_end_fetched(tmp_path: Path) -> 
 
 def test_a_lying_carrier_changes_no_verdict(tmp_path: Path) -> None:
     with CarriedRun(tmp_path, SEED) as run:
-        objects, domain = FolderObjects(run.home.blobs), deployed_domain(run.ledger)
+        objects, domain = (
+            FolderObjects(run.home.blobs),
+            deployed_domain(run.ledger, allow_unknown_creation=False),
+        )
         carrier = LyingCarrier(nodes_of(run), objects, 60.0, domain, Random(7))
         head = run.play(carrier.exchange)
     assert min(carrier.lies[lie] for lie in LIES) > 10

@@ -1,4 +1,4 @@
-"""Runs with reference `crowd` and clipped updates: crowding and norms are checked by everybody."""
+"""Runs of strategy 3: every verifier checks crowding, clipping and weights."""
 
 from __future__ import annotations
 
@@ -12,35 +12,29 @@ from ledger.audit.checks.distances import FALSE_SCORES, SCORES_COUNTED
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.judgement import next_model, score_updates, usable_clients
+from ledger.protocol.encoding import sha256, vector_bytes, word_client
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.scores import DistanceTable
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from ledger.protocol.judgement import Judgement
+    from ledger.protocol.types import ClientId
     from tests.audit.runs import Payloads, Vectors
 
-RULES = {
-    "distance": "direction",
-    "reference": "crowd",
-    "scoring": "median",
-    "strategy": 3,
-    "threshold": "direction",
-}
 
-
-@pytest.fixture(params=["median", "quantile"])
-def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
-    rules = RULES | {"clip": request.param}
-    found = Run.on_revm(tmp_path, replace(PARAMETERS, **rules))  # type: ignore[arg-type]
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with found.chain:
         yield found
 
@@ -54,25 +48,44 @@ def one_update_sent_by_four(payloads: Payloads, run: Run) -> Payloads:
 
 
 def without_crowding(vectors: Vectors, run: Run) -> Vectors:
-    """Let one member score as if no update were crowded."""
+    """Let one member score as if the four updates were not crowded."""
     liar = min(run.participants.members)
-    own = replace(run.inputs, parameters=replace(run.parameters, reference="travel-sum"))
-    vector = score_updates(own, run.evidence, usable_clients(run.inputs, run.evidence), liar)
-    assert vector is not None
-    return vectors | {liar: vector}
+    vector = vectors[liar]
+    return vectors | {liar: replace(vector, distances=np.minimum(vector.distances, 2.0))}
 
 
 def unclipped(judged: Judgement, run: Run) -> Judgement:
     """Aggregate the accepted updates at their full length."""
-    inputs = replace(run.inputs, parameters=replace(run.parameters, clip="none"))
-    updates = {c: u for c, u in run.evidence.updates.items() if u is not None}
-    model = next_model(inputs, run.model, judged.ranking.accepted, updates)
+    return with_model(judged, run, dict.fromkeys(judged.ranking.accepted, 1))
+
+
+def by_samples(judged: Judgement, run: Run) -> Judgement:
+    """Aggregate the clipped updates by their owners' numbers of samples."""
+    accepted, updates = judged.ranking.accepted, usable(run)
+    factors = clip_factors({client: updates[client] for client in accepted}, updates)
+    samples = {client: run.registry[client].samples for client in accepted}
+    assert len(set(samples.values())) > 1
+    return with_model(judged, run, samples, factors)
+
+
+def usable(run: Run) -> dict[ClientId, NDArray[np.float32]]:
+    return {c: update for c, update in run.evidence.updates.items() if update is not None}
+
+
+def with_model(
+    judged: Judgement,
+    run: Run,
+    weights: dict[ClientId, int],
+    factors: dict[ClientId, float] | None = None,
+) -> Judgement:
+    chosen = {client: usable(run)[client] for client in judged.ranking.accepted}
+    model = aggregate(run.model, chosen, weights, run.parameters.server_rate, factors)
     assert model.tolist() != judged.model.tolist()
     opening = replace(judged.opening, model=sha256(vector_bytes(model)))
     return replace(judged, model=model, opening=opening)
 
 
-def test_an_honest_crowd_run_passes_by_plain_and_compiled_distances(run: Run) -> None:
+def test_an_honest_run_passes_by_plain_and_compiled_distances(run: Run) -> None:
     run.play(Deviation(payloads=one_update_sent_by_four))
     run.abandon()
     run.play()
@@ -105,9 +118,12 @@ def test_a_counted_distance_without_crowding_is_a_contradiction(run: Run) -> Non
     assert contradiction.clients[0] == liar
 
 
-def test_a_model_of_unclipped_updates_is_a_contradiction(run: Run) -> None:
+@pytest.mark.parametrize("departure", [unclipped, by_samples])
+def test_a_model_of_other_weights_is_a_contradiction(
+    run: Run, departure: Callable[[Judgement, Run], Judgement]
+) -> None:
     run.play()
-    run.play(Deviation(judgement=unclipped))
+    run.play(Deviation(judgement=departure))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
     contradiction = report.step(AuditStep.MODEL).contradiction
@@ -127,21 +143,7 @@ def test_a_model_that_rests_on_all_updates_is_not_checkable_without_one(run: Run
     run.play(Deviation(payloads=one_update_sent_by_four))
     events = [found.event for found in run.ledger.outcomes(limit=9)]
     (event,) = (event for event in events if isinstance(event, RoundDecided))
-    lost = next(c for c in sorted(run.participants.trainers) if c not in event.accepted)
+    lost = min(set(map(word_client, event.ranking)) - set(event.accepted))
     payload = run.evidence.payloads[lost]
     report = audit(run.ledger, ChangedBlobs(run.blobs, {payload.digest: None}))
-    is_checked = report.step(AuditStep.MODEL).outcome is StepOutcome.PASSED
-    assert is_checked == (run.parameters.clip == "median")
-
-
-def test_crowding_in_the_first_round_needs_no_displacement(run: Run) -> None:
-    run.prepare(Deviation(payloads=one_update_sent_by_four))
-    updates = {c: u for c, u in run.evidence.updates.items() if u is not None}
-    crowded, added = (
-        DistanceTable(
-            replace(run.inputs, parameters=replace(run.parameters, reference=name)), updates
-        )
-        for name in ("crowd", "travel-sum")
-    )
-    member, trainer = min(run.participants.members), min(run.participants.trainers)
-    assert crowded.between(trainer, member) > added.between(trainer, member)
+    assert report.step(AuditStep.MODEL).outcome is StepOutcome.NOT_CHECKABLE
