@@ -27,7 +27,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome as Verdict
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules import registry
+from ledger.protocol.parameters import STRATEGIES
 from tests.clients.experiments.made_up import cell as row_of
 from tests.cmfl.commands.conftest import refusal
 from tests.faults import times
@@ -102,12 +102,12 @@ def test_the_table_has_means_over_seeds_and_their_errors() -> None:
     assert " ± " not in shown.getvalue()
 
 
-def test_the_demo_plays_each_strategy_of_the_registry() -> None:
+def test_the_demo_plays_each_strategy() -> None:
     strategies = {cell.method.name: cell.configuration for cell in cells_of(0, 2)}
     numbers = [c.protocol.strategy for n, c in strategies.items() if not n.startswith("FedAvg")]
-    assert numbers == list(registry.SELECTIONS)
+    assert numbers == list(STRATEGIES)
     assert [n for n in strategies if not n.startswith("FedAvg")] == [
-        registry.SELECTIONS[number].name for number in numbers
+        STRATEGIES[number] for number in numbers
     ]
 
 
