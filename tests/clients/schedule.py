@@ -1,4 +1,4 @@
-"""The actors played by the readable schedule of `ledger/protocol/algorithms.py`.
+"""The actors played by the readable schedule of `tests/protocol/algorithms.py`.
 
 No messages get lost here and nobody's clock runs: each act is asked for when its line comes. What
 an act says is the product's own; only the order is the paper's.
@@ -13,12 +13,12 @@ from ledger.actors.actions import PostEnvelope, SendDecision, StoreBlobs
 from ledger.actors.member import Member, reports_of
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
-from ledger.protocol.algorithms import training
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import Phase
+from tests.protocol.algorithms import training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,7 @@ ROOTS = ("ledger/protocol", "ledger/audit")
 TESTS = ("tests/protocol", "tests/audit")
 _SEEN_BY = {"ledger/protocol": TESTS, "ledger/audit": ("tests/audit",)}
 # Sentences and tables of names: what they say is read by people and compared by nobody.
-SENTENCES = ("errors.py", "paper_map.py", "sentences.py", "formatting.py", "report_text.py")
+SENTENCES = ("errors.py", "sentences.py", "formatting.py", "report_text.py")
 LEFT_OUT = ()
 # What other tests may take; they see only what runs in a process that is not measured.
 OTHERS_SECONDS = 5.0

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.protocol.algorithms import Ballot, committee_consensus, training, voting
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ConsensusError
 from ledger.protocol.inputs import Participants
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
+from tests.protocol.algorithms import Ballot, committee_consensus, training, voting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
