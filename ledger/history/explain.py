@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.history.documents import Documents
-    from ledger.history.round import HistoryRound, RoundSizes
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.inputs import RoundSizes
     from ledger.protocol.ledger_state import EquivocationReport, RoundDecided
     from ledger.protocol.types import ClientId
 
@@ -209,7 +210,7 @@ def _vote(
 
 def _election(event: RoundDecided, sizes: RoundSizes) -> str:
     elected, accepted = event.next_committee, len(event.accepted)
-    if not sizes.elects_by_lot:
+    if sizes.form is not AcceptanceForm.BELOW_TWO:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
         ranks = [places[client] for client in elected]
         span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import word_client
 from ledger.protocol.fold import RoundStart, mined_commitments, registry_with_bans
 from ledger.protocol.inputs import (
-    ParticipantCounts,
     Participants,
-    WindowLength,
+    RoundSizes,
     closing_block,
     participants_of,
     window_end,
@@ -31,22 +30,6 @@ if TYPE_CHECKING:
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
-
-
-class RoundSizes(ParticipantCounts, WindowLength, Protocol):
-    """Sizes and durations of a round; both a run's parameters and its deployment have them."""
-
-    @property
-    def members(self) -> int:
-        """The number C of members of a committee."""
-
-    @property
-    def rounds(self) -> int:
-        """T, the last round."""
-
-    @property
-    def elects_by_lot(self) -> bool:
-        """True if the next committee is drawn among S_a."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import Digest, Domain, RegisteredClient
+    from ledger.protocol.types import AcceptanceForm, Digest, Domain, RegisteredClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,39 @@ class RoundClosing:
     commitments: dict[ClientId, Digest]
 
 
-class WindowLength(Protocol):
-    """Length of a round's window; a run's parameters and its deployment have it."""
+class RoundSizes(Protocol):
+    """Sizes of a round; a run's parameters and its deployment both have them."""
+
+    @property
+    def clients(self) -> int:
+        """K, registered clients."""
+
+    @property
+    def trainers(self) -> int:
+        """The number n of training clients in a round."""
+
+    @property
+    def members(self) -> int:
+        """The number C of members of a committee."""
+
+    @property
+    def aggregation_ppm(self) -> int:
+        """α in parts per million."""
+
+    @property
+    def form(self) -> AcceptanceForm:
+        """Form from which both sets follow from the ranking."""
+
+    @property
+    def rounds(self) -> int:
+        """T, the last round."""
 
     @property
     def commit_blocks(self) -> int:
         """Blocks after the opening one that accept commitments."""
 
 
-def window_end(sizes: WindowLength, opened_block: int) -> int:
+def window_end(sizes: RoundSizes, opened_block: int) -> int:
     """Return the last block in which a round takes commitments."""
     return opened_block + sizes.commit_blocks
 
@@ -94,18 +118,6 @@ def closing_block(
     return last
 
 
-class ParticipantCounts(Protocol):
-    """Numbers of participants, which a run's parameters and its deployment both have."""
-
-    @property
-    def clients(self) -> int:
-        """K, registered clients."""
-
-    @property
-    def trainers(self) -> int:
-        """The number n of training clients in a round."""
-
-
 @dataclass(frozen=True, slots=True)
 class Participants:
     """Participants of a round, as they follow from chain and seed.
@@ -137,7 +149,7 @@ class Participants:
 
 
 def participants_of(
-    parameters: ParticipantCounts,
+    parameters: RoundSizes,
     registry: Sequence[RegisteredClient],
     round_number: int,
     seed: Digest,

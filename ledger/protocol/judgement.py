@@ -15,7 +15,7 @@ by stage where some of the evidence is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -52,26 +52,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.inputs import Evidence, Inputs
+    from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import ClientId, Digest, RegisteredClient, SignedScores
-
-
-class SelectionSizes(Protocol):
-    """Inputs of a selection apart from the ranking: of a deployment or of a run's parameters."""
-
-    @property
-    def form(self) -> AcceptanceForm:
-        """Form from which S_a follows from the ranking."""
-
-    @property
-    def aggregation_ppm(self) -> int:
-        """α in parts per million."""
-
-    @property
-    def members(self) -> int:
-        """C."""
 
 
 class DerivedSets(NamedTuple):
@@ -133,7 +117,7 @@ class Judgement:
         return encoding.set_digest(chosen)
 
 
-def sets_of(sizes: SelectionSizes, ranking: Sequence[int]) -> DerivedSets:
+def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> DerivedSets:
     """Return S_a and the candidates, as the contract derives them from C words or more."""
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
     accepted = SELECTIONS[sizes.form](ranking, size)
@@ -330,7 +314,7 @@ def next_model(
     chosen = {client: updates[client] for client in accepted}
     rate = inputs.parameters.server_rate
     weights = weights_of(inputs.parameters.form, inputs.registry, accepted)
-    clips = inputs.parameters.weighs_equally
+    clips = inputs.parameters.compares_directions
     factors = clip_factors(chosen, updates) if clips else None
     return aggregate(model, chosen, weights, rate, factors)
 

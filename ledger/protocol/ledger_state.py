@@ -75,11 +75,6 @@ class Deployment:
     beacon: Beacon
     model: Digest
 
-    @property
-    def elects_by_lot(self) -> bool:
-        """True if the next committee is drawn among S_a (strategy III)."""
-        return self.form is AcceptanceForm.BELOW_TWO
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:

@@ -150,16 +150,6 @@ class Parameters:
         return self.form is AcceptanceForm.BELOW_TWO
 
     @property
-    def weighs_equally(self) -> bool:
-        """True for strategy 3, whose accepted updates are clipped, and weigh the same."""
-        return self.compares_directions
-
-    @property
-    def elects_by_lot(self) -> bool:
-        """True for strategy 3: the next committee is drawn among the accepted."""
-        return self.compares_directions
-
-    @property
     def payload_form(self) -> PayloadForm:
         """The form of the payloads."""
         return PAYLOAD_FORMS[self.payload]

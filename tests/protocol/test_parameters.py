@@ -244,12 +244,10 @@ def test_the_strategy_determines_every_rule() -> None:
     for strategy in (1, 2):
         parameters = made(strategy=strategy)
         assert parameters.distance_rule is SQUARED
-        assert not parameters.elects_by_lot
-        assert not parameters.weighs_equally
+        assert not parameters.compares_directions
     ours = made(strategy=3)
     assert ours.distance_rule is DIRECTION
-    assert ours.elects_by_lot
-    assert ours.weighs_equally
+    assert ours.compares_directions
     assert [made(strategy=number).distance_sentence for number in STRATEGIES] == [
         "squared distances",
         "squared distances",

@@ -139,6 +139,10 @@ class Sizes:
     form: AcceptanceForm
     aggregation_ppm: int
     members: int
+    clients: int = 0
+    trainers: int = 0
+    rounds: int = 1
+    commit_blocks: int = 1
 
 
 def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Sizes:

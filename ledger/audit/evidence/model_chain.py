@@ -142,7 +142,7 @@ class ModelChain:
 
 def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
     """Return the clients whose updates determine the next model."""
-    if evidence.inputs.parameters.weighs_equally and evidence.record is not None:
+    if evidence.inputs.parameters.compares_directions and evidence.record is not None:
         return evidence.record.clients  # all lengths determine how far an update is clipped
     return evidence.event.accepted
 

@@ -342,7 +342,7 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
 def _weight(proof: ClientProof) -> UpdateWeight:
     document = proof.document
     weights = weights_of(document.parameters.form, document.registry, proof.sets[0])
-    is_clipped = document.parameters.weighs_equally
+    is_clipped = document.parameters.compares_directions
     return UpdateWeight(weights[proof.client], sum(weights.values()), is_clipped)
 
 

@@ -33,8 +33,6 @@ MAX_SIZES = 16
 _BOUND = ("model_source", "frozen_state", "data_root")
 _DEFAULTS = {"distance": "squared", "payload": "float32"}
 """Settings that a document omits at this value, so that a run has one encoding."""
-_STRATEGY_RULES = ("scoring", "reference", "threshold", "clip", "election", "scores_checked")
-"""Settings of version 2; the strategy determines them."""
 _DECLARED: dict[str, type] = get_type_hints(Parameters)
 _TYPES = {
     name: next(plain for plain in (bool, int, float, str) if issubclass(declared, plain))
@@ -118,13 +116,8 @@ def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     """Return the types of the settings that a document must have.
 
     Raises:
-        EncodingError: it has a setting at its default, or one that protocol 3 has removed.
+        EncodingError: it has a setting at its default.
     """
-    for name in _STRATEGY_RULES:
-        if name in settings:
-            raise EncodingError(
-                f"parameters.{name}: removed in protocol 3; the strategy determines it"
-            )
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
             raise EncodingError(

@@ -72,7 +72,6 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert found.config == sha256(encode_run(DOCUMENT))
     assert (found.clients, found.members, found.trainers) == (300, 12, 18)
     assert (found.form, found.beacon) == (AcceptanceForm.BELOW_TWO, Beacon.BLOCK)
-    assert found.elects_by_lot
     assert (found.commit_blocks, found.deadline_blocks) == (5, 31)
     assert found.replies == 7  # of 12 members 3 may be faulty: ceil((12 + 3 + 1) / 2) - 1
     assert ledger.state().stage is LedgerStage.OPEN

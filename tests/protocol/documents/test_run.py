@@ -110,7 +110,7 @@ def test_a_distance_that_is_not_the_users_own_is_refused(
 def test_a_removed_setting_is_refused_by_name(name: str) -> None:
     value: Any = canonical.decode(encode_run(RUN))
     value["parameters"][name] = "mean"
-    with pytest.raises(EncodingError, match=f"parameters.{name}: removed in protocol 3"):
+    with pytest.raises(EncodingError, match=f"'{name}'.* are missing or not known"):
         decode_run(canonical.encode(value))
 
 

@@ -58,8 +58,6 @@ def test_an_own_distance_is_that_of_its_function() -> None:
     assert found(UPDATE, REFERENCE) == 5
     rule = own_distance(NAME, np.dot)
     assert rule.absolute_tolerance == 1e-12
-    with pytest.raises(ValueError, match="differ"):
-        found(UPDATE, REFERENCE[:1])
 
 
 @pytest.mark.parametrize(
