@@ -138,12 +138,14 @@ def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
         assert parameters.accepted <= parameters.trainers
 
 
-def test_the_robust_preset_differs_from_digits_in_strategy_and_rate_only() -> None:
+def test_the_robust_preset_differs_from_digits_in_strategy_rate_and_calibration_only() -> None:
     robust, digits = load("robust").model_dump(), load("digits").model_dump()
     assert robust["protocol"].pop("strategy") == 3
     assert digits["protocol"].pop("strategy") == 1
     assert robust["training"].pop("learning_rate") == 1.0
     assert digits["training"].pop("learning_rate") == 0.5
+    assert robust["training"].pop("calibrated") is True
+    assert "calibrated" not in digits["training"], "recorded only where it is used"
     assert robust == digits
 
 
