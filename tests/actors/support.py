@@ -39,7 +39,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence
-from ledger.protocol.judgement import judge
+from ledger.protocol.judgement import judge, sets_of
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import (
@@ -312,7 +312,10 @@ class Network:
         assert judgement.opening == decided.opening()
         assert judgement.ranking.words == decided.ranking
         assert judgement.ranking.accepted == decided.accepted
-        assert judgement.ranking.candidates == decided.next_committee
+        derived = sets_of(before.deployment, decided.ranking)
+        assert judgement.ranking.candidates == derived.candidates
+        elected = derived.elected(before.deployment.members, decided.next_seed)
+        assert elected == decided.next_committee
 
 
 @dataclass
