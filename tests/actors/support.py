@@ -42,6 +42,7 @@ from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge, sets_of
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
+from ledger.protocol.rules.direction import displacement
 from ledger.protocol.types import (
     ClientId,
     Digest,
@@ -230,7 +231,18 @@ class Network:
         inputs = next((one for one in known if one == inputs), inputs)
         if not any(one is inputs for one in known):
             known.append(inputs)
-        return empty_round_view(inputs, self.chain.timestamp(inputs.closing.block), model)
+        closed_at, travel = (
+            self.chain.timestamp(inputs.closing.block),
+            self.travel(inputs, final.state),
+        )
+        return empty_round_view(inputs, closed_at, model, travel)
+
+    def travel(self, inputs: Inputs, state: LedgerState) -> NDArray[np.float32] | None:
+        """Return w_1 − w_t, where the distances need it: no run here has more than 20 rounds."""
+        first, now = self.blobs.get(state.deployment.model), self.model(state)
+        if not inputs.needs_displacement or first is None or now is None:
+            return None
+        return displacement(vector_from_bytes(first, len(now)), now)
 
     def model(self, state: LedgerState) -> NDArray[np.float32] | None:
         data = self.blobs.get(state.model)
@@ -305,7 +317,8 @@ class Network:
         }
         named = record.payloads() | {d.client: d.payload for d in record.dropouts if d.payload}
         payloads = {client: Payload.of(self.blobs[digest]) for client, digest in named.items()}
-        evidence = Evidence(self.model(before), payloads, vectors | self.blobs)
+        travel = self.travel(inputs, before)
+        evidence = Evidence(self.model(before), payloads, vectors | self.blobs, displacement=travel)
         judgement, violations = judge(inputs, record, evidence)
         assert not violations
         assert judgement is not None

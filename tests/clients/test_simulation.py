@@ -148,7 +148,7 @@ def test_every_certificate_carries_the_primary_and_a_quorum(player: Player) -> N
 
 
 def test_false_scores_are_refused_and_kept_as_evidence(player: Player) -> None:
-    played = player.play("malice.members.false-scores=4")
+    played = player.play("malice.members.false-scores=4", "seed=1")
     liars = misbehaving(played, MemberFault.FALSE_SCORES)
     honest = player.play(*TWO_ROUNDS, name="honest")
     caught = 0
@@ -273,7 +273,7 @@ def test_equivocation_of_the_last_round_is_reported_too(player: Player) -> None:
 
 def test_too_many_silent_members_only_cost_the_round(player: Player) -> None:
     # With four members a quorum is all three others of the primary: one silent member is too many.
-    played = player.play("malice.members.silent=3", "protocol.deadline_blocks=6")
+    played = player.play("malice.members.silent=3", "protocol.deadline_blocks=6", "seed=1")
     assert [row.round for row in played.rows] == [1, 2, 3, 4, 5]
     assert {row.decided for row in played.rows} == {True, False}
     silent = misbehaving(played, MemberFault.SILENT)

@@ -68,5 +68,5 @@ def test_attackers_see_the_travel_as_everybody_does(
     assert seen[0] is None
     for place, found in enumerate(seen[1:], start=1):
         assert found is not None
-        assert np.array_equal(found, models[0] - models[place])
+        assert np.array_equal(found, models[place - 1] - models[place])
     assert len(seen) == 3

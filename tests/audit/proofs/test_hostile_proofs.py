@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.audit.runs import Run
 
 ASKED = ((1, 3), (1, 0), (1, 9), (3, 1), (4, 2), (5, 12))
-"""Used, malformed, refused scores, abandoned, banned, not sampled."""
+"""Clients and rounds: decided ones, an abandoned one, and some after a ban."""
 AT_ONCE = 50
 CASES = 2_000 * FUZZ
 
@@ -92,6 +92,10 @@ def test_every_field_in_turn_is_refused_or_contradicted(
         if other == document:
             continue
         found = _verified(other, number, client, newest)
+        if found is not None and path == ("path", "links"):
+            # Links behind the trusted head are not read, and change nothing.
+            assert found.statement.as_dict() == document["statement"]
+            continue
         assert found is None or found.outcome is not AuditOutcome.PASSED, path
 
 

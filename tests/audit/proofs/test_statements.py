@@ -289,7 +289,7 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
         (
             {"strategy": 3},
             AcceptanceForm.BELOW_TWO,
-            "no distance is below 2, so the first 3 were accepted",
+            "at a distance below 2 were accepted",
         ),
     ],
 )

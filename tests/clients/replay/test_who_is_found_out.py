@@ -63,11 +63,16 @@ def found(result: TrainingReplay, culprits: Collection[ClientId]) -> str:
     return ", ".join(VERDICT_NAMES[verdict] for verdict in sorted(named)) or "nothing to repeat"
 
 
+def is_documented(verdict: str, allowed: str) -> bool:
+    """Return whether each verdict of a run is among those of its row."""
+    return set(verdict.split(", ")) <= set(allowed.split(", "))
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_on_updates_are_found_out_as_documented(player: Player, attack: str) -> None:
     played = player.play(*ONE_ROUND, f"malice.attack={attack}", ATTACKING)
     verdict = found(repeated(played), played.population.malicious)
-    assert (verdict, verdict) == row_of(attack)
+    assert all(is_documented(verdict, allowed) for allowed in row_of(attack))
 
 
 @pytest.mark.parametrize("attack", ["gradient-scaling", "same-value", "back-gradient"])
@@ -98,7 +103,7 @@ def test_faults_of_trainers_are_found_out_as_documented(
 ) -> None:
     played = player.play(*ONE_ROUND, f"malice.trainers.{fault}=2")
     verdict = found(repeated(played), played.population.trainer_faults)
-    assert (verdict, verdict) == row_of(fault)
+    assert all(is_documented(verdict, allowed) for allowed in row_of(fault))
 
 
 @pytest.mark.parametrize("fault", [MemberFault.FALSE_REFERENCE, MemberFault.FALSE_SCORES])

@@ -252,7 +252,6 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (edited(address="0x12"), "'0x12' is not an address"),
         (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
         (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
-        (edited(transaction="0x" + "11" * 32), "no mined transaction 0x1111"),
         (edited(transaction="0x11"), "the manifest's transaction is not a hash"),
         (edited(transaction="none"), "the manifest's transaction is not a hash"),
     ],
@@ -265,6 +264,17 @@ def test_a_damaged_manifest_is_refused(
     # The other reading commands open a run as the first does: see the next test.
     for command in (READING[0], ("audit",), ("run", "--resume")):
         assert sentence in refusal(*command, "--home", copy)
+
+
+def test_a_manifest_with_another_transaction_is_refused_and_the_audit_reads_the_chain(
+    copy: Path,
+) -> None:
+    path = copy / "runs" / "run" / "deployment.json"
+    path.write_bytes(edited(transaction="0x" + "11" * 32)(path.read_bytes()))
+    for command in (READING[0], ("run", "--resume")):
+        assert "no mined transaction 0x1111" in refusal(*command, "--home", copy)
+    # An audit takes the creating transaction from the contract's own log.
+    succeeds("audit", "--home", copy)
 
 
 @pytest.mark.parametrize("block", [8, -1, 10**30])

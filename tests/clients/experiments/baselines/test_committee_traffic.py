@@ -103,7 +103,7 @@ def test_counting_a_runs_traffic_does_not_change_its_heads(tmp_path: Path) -> No
 def test_faulty_members_and_abandoned_rounds_are_counted_too(tmp_path: Path) -> None:
     settings = (
         *FIVE_MEMBERS,
-        "seed=10",
+        "seed=13",
         "machine.ledger=memory",
         "protocol.rounds=3",
         "protocol.commit_blocks=1",
