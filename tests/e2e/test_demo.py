@@ -65,7 +65,7 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     said = " ".join(out.split())
     told = f"{12 * seeds} rounds are recorded and audited; to compare with, {8 * seeds} of FedAvg"
     assert f"{told} are" in said
-    assert "II is the paper's for clients that are all honest" in said
+    assert "II are the paper's, for a committee without attackers" in said
     assert "PASSED: all ten steps hold for all 2 rounds" in out
     assert f"{6 * seeds} of {6 * seeds} runs on the ledger pass their audit." in out
     assert f"REST service at http://127.0.0.1:{port} answered: 6 runs." in out
