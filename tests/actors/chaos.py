@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,7 +14,7 @@ from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import reports_of
 from ledger.actors.settlement import decision_of, incidents_of, settlement_of
 from ledger.actors.view_timing import view_at
-from ledger.protocol.consensus import majority
+from ledger.protocol.consensus import MAX_VIEWS, majority
 from ledger.protocol.documents.envelope import (
     Body,
     Envelope,
@@ -40,6 +41,9 @@ from tests.actors.support import (
     update_of,
 )
 from tests.support.keys import DOMAIN
+
+if TYPE_CHECKING:
+    from ledger.actors.view import RoundView
 
 VARIANTS = (
     PARAMETERS,
@@ -476,13 +480,24 @@ class ChaosThenCalm(Chaos):
             return
         network.publish(*view.inputs.participants.active)
         members = [one for one in self.seats() if one.abstaining != number]
+        able = {one.client for one in members if one.is_honest}
+        has_views = self.has_views_left(view, able)
         play(network, members)
         if chain.state.round == number and chain.is_open:
-            able = {one.client for one in members if one.is_honest}
-            assert not self.could_be_decided(able), "nobody ended the round"
+            assert not (has_views and self.could_be_decided(able)), "nobody ended the round"
             chain.mine_to(deadline - 1, network.now)
             chain.send(SendAbandonment(number))
             assert not chain.mine(network.now).refused
+
+    def has_views_left(self, view: RoundView, able: set[ClientId]) -> bool:
+        """Return whether an honest member still leads a view, or the aggregation is certified."""
+        seen = self.network.union()
+        if seen is not None and seen.certificates(Phase.AGGREGATION):
+            return True
+        inputs, begin = view.inputs, view.voting_begins
+        span = view_at(inputs, Phase.AGGREGATION, begin, max(begin, self.network.now))
+        later = range(0) if span is None else range(span.view + 1, MAX_VIEWS)
+        return any(view.primary(Phase.AGGREGATION, number) in able for number in later)
 
     def could_be_decided(self, able: set[ClientId]) -> bool:
         """Say whether enough honest members are up, and enough updates and scorers there."""
