@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SEED = 0
+SEED = 1
 """With it the first owner decides round 1, so that all commit in the order of their clients."""
 
 
