@@ -31,7 +31,7 @@ from clients.models.registry import verify_name
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import Beacon
+from ledger.protocol.types import AcceptanceForm, Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -51,8 +51,6 @@ TOML = ".toml"
 """Ending of the path of a user's own preset."""
 
 ALLOW_PREDICTABLE = "--allow-predictable-seeds"
-_BY_LOT = 3
-"""The strategy that draws the next committee by lot."""
 
 
 def plain_values(
@@ -320,7 +318,7 @@ def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | 
         beacon: of the run.
         mines_at_once: whether the chain makes a block for each transaction.
     """
-    if strategy != _BY_LOT:
+    if strategy != AcceptanceForm.BELOW_TWO:
         return None
     if beacon is Beacon.NONE:
         return (

@@ -40,7 +40,7 @@ from ledger.protocol.parameters import (
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
@@ -64,9 +64,6 @@ def _one_value(value: object) -> object:
 
 _RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
-
-ROBUST = 3
-"""The strategy that determines its distance."""
 
 REMOVED = {
     "protocol.scoring": "a score is the mean of the distances",
@@ -169,7 +166,7 @@ class ProtocolSection(Section):
         if self.distance in REMOVED_DISTANCES:
             fault = f": removed in protocol 3; {REMOVED_DISTANCES[self.distance]}"
             raise ParametersError(fault, setting, self.distance)
-        if self.strategy == ROBUST:
+        if self.strategy == AcceptanceForm.BELOW_TWO:
             fault = ": goes with strategies 1 and 2 only; strategy 3 always measures directions"
             raise ParametersError(fault, setting, self.distance)
         if OwnRuleName.of(self.distance) is not None:  # of a run document, whose code is loaded

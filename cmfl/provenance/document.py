@@ -17,6 +17,7 @@ from cmfl.provenance.signing import SIGNATURE_FILE
 from cmfl.provenance.statement import STATEMENT, Predicate, statement
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
+from ledger.protocol.documents.fields import other_version
 from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION
 
@@ -181,10 +182,7 @@ def read_document(path: Path) -> ProvenanceDocument:
     document = ProvenanceDocument(kind, value, folder, envelope)
     version = document.claim("protocol")
     if version is not None and str(version) != str(PROTOCOL_VERSION):
-        raise EncodingError(
-            f"{file} has protocol version {version!s:.20}; this program needs version "
-            f"{PROTOCOL_VERSION}"
-        )
+        raise EncodingError(other_version(str(file), version))
     return document
 
 

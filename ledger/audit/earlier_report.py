@@ -22,6 +22,7 @@ from ledger.audit.report import (
 )
 from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
+from ledger.protocol.documents.fields import other_version
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
@@ -146,10 +147,7 @@ def read_report(data: bytes) -> EarlierAudit:
         )
     facts = whole.fields("deployment")
     if (protocol := facts.number("protocol")) != PROTOCOL_VERSION:
-        raise EarlierReportError(
-            f"the earlier report has protocol version {protocol}; this program needs version "
-            f"{PROTOCOL_VERSION}"
-        )
+        raise EarlierReportError(other_version("the earlier report", protocol))
     _require_passed(whole)
     if whole.value("built_on") is None:
         audits = 1

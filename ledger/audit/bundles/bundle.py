@@ -38,6 +38,7 @@ from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.rules.direction import window_start
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +192,6 @@ def _not_served(what: str) -> Never:
 
 
 FORMAT = "cmfl-round-bundle"
-VERSION = 3
 MAX_EVENTS = 4 * MAX_CLIENTS
 """Every client may commit and be banned in a transaction of its own."""
 
@@ -282,7 +282,7 @@ def as_dict(bundle: RoundBundle) -> dict[str, Any]:
     basis = bundle.basis
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "chain_id": basis.chain_id,
         "genesis_hash": to_hex(basis.genesis_hash),
         "address": to_checksum_address(basis.contract),

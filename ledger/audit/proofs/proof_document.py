@@ -49,7 +49,8 @@ from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
-from ledger.protocol.types import (  # noqa: TC001 - pydantic reads annotations
+from ledger.protocol.types import (  # pydantic reads annotations
+    PROTOCOL_VERSION,
     AcceptanceForm,
     DropoutReason,
     RefusalReason,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Deployment
 
 FORMAT = "cmfl-client-proof"
-VERSION = 3
 _MAX_SIBLINGS = 16
 
 
@@ -190,7 +190,7 @@ def as_dict(proof: ClientProof) -> dict[str, Any]:
     """Return a proof as plain data: 0x-hex, decimal strings and numbers below 2^53."""
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "chain_id": proof.chain_id,
         "genesis_hash": to_hex(proof.genesis_hash),
         "address": to_checksum_address(proof.contract),

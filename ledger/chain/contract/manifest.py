@@ -15,6 +15,7 @@ from ledger.chain.addresses import eip55, to_canonical
 from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
 from ledger.io.json import parse_json
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+from ledger.protocol.documents.fields import other_version
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest, Domain
@@ -227,10 +228,7 @@ def _require_version(name: str, value: object) -> None:
         return
     found = value.get("version", 2 if "format" in value else PROTOCOL_VERSION)
     if found != PROTOCOL_VERSION:
-        raise ChainError(
-            f"{name} has protocol version {found!s:.20}; this program needs version "
-            f"{PROTOCOL_VERSION}"
-        )
+        raise ChainError(other_version(name, found))
 
 
 def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:

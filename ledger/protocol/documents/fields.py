@@ -28,6 +28,14 @@ def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[st
     return dict(value)
 
 
+def other_version(name: str, version: object) -> str:
+    """Return the sentence that refuses a document of another protocol version."""
+    return (
+        f"{name} has protocol version {version!s:.20}; this program needs version "
+        f"{PROTOCOL_VERSION}"
+    )
+
+
 def require_version(name: str, value: object) -> None:
     """Reject a document of another protocol version.
 
@@ -40,9 +48,7 @@ def require_version(name: str, value: object) -> None:
     """
     version = value.get("version") if isinstance(value, Mapping) else None
     if type(version) is int and version != PROTOCOL_VERSION:
-        raise EncodingError(
-            f"{name} has protocol version {version}; this program needs version {PROTOCOL_VERSION}"
-        )
+        raise EncodingError(other_version(name, version))
 
 
 def versioned_fields(
