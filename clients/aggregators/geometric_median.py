@@ -13,7 +13,7 @@ from clients.aggregators.aggregator import (
     everybody,
     shares,
 )
-from clients.datasets.settings_table import Positive  # noqa: TC001 - pydantic reads it
+from clients.datasets.settings_table import Positive
 
 if TYPE_CHECKING:
     from clients.aggregators.mixture import Mixture, Vector

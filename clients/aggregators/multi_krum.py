@@ -8,7 +8,7 @@ import numpy as np
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, shares
 from clients.aggregators.krum import krum_scores
-from clients.aggregators.stage import Faulty, Whole  # noqa: TC001 - pydantic reads it
+from clients.aggregators.stage import Faulty, Whole
 
 if TYPE_CHECKING:
     from clients.aggregators.mixture import Mixture, Vector

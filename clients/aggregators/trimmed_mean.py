@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
-from clients.aggregators.stage import Faulty  # noqa: TC001 - pydantic reads it
+from clients.aggregators.stage import Faulty
 
 if TYPE_CHECKING:
     from clients.aggregators.mixture import Mixture, Vector

@@ -24,8 +24,8 @@ from pydantic import (
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 from clients.experiments.archive import read_stored
-from clients.experiments.definition import MethodKindName  # noqa: TC001 - pydantic reads it
-from ledger.audit.report import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
+from clients.experiments.definition import MethodKindName
+from ledger.audit.report import AuditOutcome
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 

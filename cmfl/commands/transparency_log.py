@@ -15,7 +15,7 @@ from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
-from cmfl.commands.service_options import AllowedHosts  # noqa: TC001 - Typer reads it
+from cmfl.commands.service_options import AllowedHosts
 from cmfl.commands.source_options import ContractOptions
 from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
 from ledger.protocol.errors import ConfigurationError

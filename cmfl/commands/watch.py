@@ -11,7 +11,7 @@ import typer
 
 from cmfl.access.remote import RemoteService, deployment_at
 from cmfl.commands.console import AsJson, complain, print_line
-from cmfl.commands.options import (  # noqa: TC001 - Typer reads them
+from cmfl.commands.options import (
     Address,
     Api,
     ApiTokenFile,

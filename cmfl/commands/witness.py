@@ -11,7 +11,7 @@ import typer
 from cmfl.commands.console import print_line
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
-from cmfl.commands.service_options import AllowedHosts  # noqa: TC001 - Typer reads it
+from cmfl.commands.service_options import AllowedHosts
 
 if TYPE_CHECKING:
     from ledger.transparency.keys import SigningKey

@@ -17,7 +17,7 @@ from api.settings import Settings
 from ledger.history.chain_history import ChainHistory
 from ledger.history.following import NewsKind, RoundFollower
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
-from tests.api.test_rounds import Truth, truth  # noqa: F401, TC001 - a fixture
+from tests.api.test_rounds import Truth, truth  # noqa: F401 - a fixture
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
-from clients.aggregators.stage import Faulty  # noqa: TC001 - pydantic reads it
+from clients.aggregators.stage import Faulty
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from clients.datasets.partition.division import (
     require_classes,
     require_enough,
 )
-from clients.datasets.settings_table import Count  # noqa: TC001 - pydantic reads it
+from clients.datasets.settings_table import Count
 
 if TYPE_CHECKING:
     from clients.datasets.records import PooledData
