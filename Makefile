@@ -108,7 +108,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.durability
 	$(BIN)/python -m benchmarks.start_up
-	$(BIN)/python -m benchmarks.request_costs
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.training_replay

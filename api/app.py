@@ -18,7 +18,6 @@ from api.federation.coverage import CoverageReader
 from api.federation.monitor import FederationMonitor
 from api.http import openapi
 from api.http.access import Access
-from api.http.caching import AnswerCache, AnswerCacheMiddleware
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import BodyLimit, HeadAsGet, HostCheck, SafeHeaders
 from api.http.problems import (
@@ -61,8 +60,6 @@ from ledger.chain.ports import (
 )
 from ledger.history.pages import CursorError
 from ledger.history.pinned_chain import HistoryService
-from ledger.index.service_index import ServiceIndex
-from ledger.index.updater import IndexUpdater
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -71,7 +68,6 @@ if TYPE_CHECKING:
     from fastapi.responses import Response
 
     from api.settings import Settings
-    from ledger.history.source import HistoryIndex
 
 _ROUTES = (
     service_routes,
@@ -94,7 +90,7 @@ _log = logging.getLogger(__name__)
 
 def create_app(
     settings: Settings,
-    histories_of: Callable[[Settings, HistoryIndex], HistoryService] = HistoryService,
+    histories_of: Callable[[Settings], HistoryService] = HistoryService,
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
@@ -118,11 +114,8 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=_lifespan,
     )
-    # Without a configured index, the home's own is read as soon as it exists.
-    index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
-    app.state.settings, app.state.index = settings, index
-    app.state.histories = histories_of(settings, index)
-    app.state.cache = AnswerCache()
+    app.state.settings = settings
+    app.state.histories = histories_of(settings)
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
@@ -130,7 +123,6 @@ def create_app(
     for routes in _ROUTES:
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += routes.router.routes
-    app.router.routes.insert(0, round_routes.PlainRoundRoute())
     _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)
@@ -140,24 +132,16 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
-    updates = state.settings.keeps_index
-    updater = IndexUpdater(state.settings.index_at, state.histories) if updates else None
-    if updater is not None:
-        updater.start()
     yield
     # Background work ends before its sources close.
-    if updater is not None:
-        await anyio.to_thread.run_sync(updater.close)
     await anyio.to_thread.run_sync(state.verifications.close)
     state.histories.close()
-    state.index.close()
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware and the route of its metrics; what is added last is outermost."""
-    metrics, state = Metrics(), app.state
+    metrics = Metrics()
     app.include_router(metrics.router())
-    app.add_middleware(AnswerCacheMiddleware, histories=state.histories, cache=state.cache)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,

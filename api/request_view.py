@@ -22,8 +22,10 @@ from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from ledger.history.deployments import ServedDeployment
+    from ledger.history.history import FoldedHistory
     from ledger.history.pinned_chain import HistoryService, PinnedChain
     from ledger.history.responses.fields import AsOf
+    from ledger.history.round import HistoryRound
 
 
 class RequestView:
@@ -67,20 +69,9 @@ class RequestView:
         """Return the final block that ended a round, for an answer that cannot change any more."""
         return {"number": number, "hash": to_hex(block_hash), "finalized": True}
 
-    def is_final(self, number: int) -> bool:
-        """Return whether a block is final."""
-        return number <= self.chain.final
-
-    def has_block(self, number: int, block_hash: bytes) -> bool:
-        """Return whether the chain has a block, at its newest one or before.
-
-        Raises:
-            ChainError: the chain cannot be read.
-        """
-        newest = self.chain.block
-        if number >= newest.number:
-            return (number, block_hash) == (newest.number, newest.hash)
-        return self.chain.chain.block(number).hash == block_hash
+    def history(self, address: str) -> FoldedHistory:
+        """Return the history of a deployment as of `chain.block`; raises as `deployment` does."""
+        return self.chain.history(self.deployment(address))
 
     def verify_unmoved(self) -> None:
         """Verify that the chain still contains the block that was read at.
@@ -117,12 +108,13 @@ def require_client(client: int, registered: int) -> None:
         )
 
 
-def require_round(round_number: int, newest: int) -> None:
-    """Reject the number of a round that has not opened."""
-    if not 1 <= round_number <= newest:
-        raise ProblemError(
-            ROUND_NOT_FOUND, f"round {round_number} has not opened; the newest is {newest}"
-        )
+def require_round(history: FoldedHistory, number: int) -> HistoryRound:
+    """Return a round; reject the number of one that has not opened."""
+    round_ = history.round(number)
+    if round_ is None:
+        detail = f"round {number} has not opened; the newest is {history.newest()}"
+        raise ProblemError(ROUND_NOT_FOUND, detail)
+    return round_
 
 
 def histories_of(request: Request) -> HistoryService:

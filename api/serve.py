@@ -10,9 +10,6 @@ import uvicorn
 from api.app import create_app
 from api.http.graceful_server import GracefulServer
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
-from ledger.index.database import Database
-from ledger.index.index import Index
-from ledger.index.schema import make_schema
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -38,11 +35,9 @@ def serve(
 
     Raises:
         ConfigurationError: there is no such home, or the address cannot be listened on.
-        IndexStoreError: the configured index cannot be read or made.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
-    require_index(settings)
     with listening_socket(host, port) as listener:
         hosts = (*settings.allowed_hosts, host)
         server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
@@ -51,23 +46,6 @@ def serve(
             if on_listening is not None:
                 on_listening(url_of(listener))
             server.run(sockets=[listener])
-
-
-def require_index(settings: Settings) -> None:
-    """Check the configured index, and make it if the service is to update it.
-
-    Raises:
-        IndexStoreError: it cannot be read or made.
-        ConfigurationError: it is no URL of a database.
-    """
-    if settings.keeps_index:
-        database = Database(settings.index_at, read_only=False)
-        try:
-            make_schema(database)
-        finally:
-            database.close()
-    if settings.keeps_index or settings.index is not None:
-        Index(settings.index_at).close()
 
 
 def server_for(settings: Settings) -> uvicorn.Server:

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ledger.io.home import Home, index_place
+from ledger.io.home import Home
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 MEBIBYTE = 2**20
@@ -60,9 +60,6 @@ class Settings(BaseModel):
             checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
         logs_requests: whether to write a line for each on standard error.
-        index: source of lists while it is at the head: a file of SQLite, or the URL of a
-            PostgreSQL database; None for the home's own, if there is one.
-        keeps_index: whether a thread of the service updates the index.
         most_streams: of events that are open at once.
         most_streams_of_address: of those, with one address or one /64 network.
         reading_is_open: tokens are only needed to start or cancel work.
@@ -90,8 +87,6 @@ class Settings(BaseModel):
     allowed_hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False
-    index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
-    keeps_index: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
     most_streams_of_address: Annotated[int, Field(ge=1, le=10_000)] = 8
     reading_is_open: bool = False
@@ -122,11 +117,6 @@ class Settings(BaseModel):
     def report_folder(self) -> Path:
         """Folder of the reports of verifications."""
         return Home(self.home).verifications if self.reports is None else self.reports
-
-    @property
-    def index_at(self) -> Path | str:
-        """Location of the index, which need not exist."""
-        return index_place(Home(self.home), self.index)
 
     @property
     def runs(self) -> Path:

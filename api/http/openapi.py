@@ -49,8 +49,6 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.DEPLOYMENT_NOT_FOUND: f"no deployment at {_ADDRESS} is served",
     kinds.ROUND_NOT_FOUND: "round 77 has not opened; the newest is 5",
     kinds.CLIENT_NOT_FOUND: "client 99 is not registered; there are 14",
-    kinds.INDEX_NEEDED: "1000 rounds are too many to look through, at most 256 are; cmfl index "
-    "build makes one",
     kinds.VOTES_NOT_FOUND: "the transaction is not to the contract: an account with code of its "
     "own called it",
     kinds.FORMAT_NOT_SERVED: "this service writes no Parquet: it was installed without the extra "

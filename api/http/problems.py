@@ -37,7 +37,6 @@ CURSOR_INVALID = ProblemKind("cursor-invalid", 400, "The cursor is not one of th
 DEPLOYMENT_NOT_FOUND = ProblemKind("deployment-not-found", 404, "There is no such deployment")
 ROUND_NOT_FOUND = ProblemKind("round-not-found", 404, "The round has not opened")
 CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client")
-INDEX_NEEDED = ProblemKind("index-needed", 501, "This takes an index")
 VOTES_NOT_FOUND = ProblemKind(
     "votes-not-found", 404, "The signatures are not in the ledger's call data"
 )

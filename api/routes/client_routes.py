@@ -27,8 +27,7 @@ from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
-    from ledger.history.source import HistorySource
+    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/clients",
@@ -56,10 +55,10 @@ def clients(
     A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
     rounds' records; `records_missing` counts the missing ones.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
 
     def read(limit: int, cursor: str | None) -> ClientsPage:
-        return reading.chain.query(served, lambda history: clients_page(history, limit, cursor))
+        return clients_page(history, limit, cursor)
 
     if format is not Format.JSON:
         return exported(reading, CLIENTS, format, lambda cursor: read(PAGE, cursor))
@@ -75,12 +74,9 @@ def clients(
 )
 def client(request: Request, reading: OneChain, address: Address, number: ClientIndex) -> Response:
     """Return a client's address, samples, ban and counts."""
-
-    def read(history: HistorySource) -> OneClient:
-        require_client(number, len(history.registered()))
-        return one_client(history, ClientId(number))
-
-    return respond(request, reading, reading.chain.query(reading.deployment(address), read))
+    history = reading.history(address)
+    require_client(number, len(history.registered()))
+    return respond(request, reading, one_client(history, ClientId(number)))
 
 
 @router.get(
@@ -104,15 +100,12 @@ def client_rounds(
     One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
     short or empty, with a cursor, until all rounds were examined.
     """
-    served, client = reading.deployment(address), ClientId(number)
+    history, client = reading.history(address), ClientId(number)
+    require_client(number, len(history.registered()))
     walk = RoundQuery("client rounds", order, client=client)
 
     def read(limit: int, cursor: str | None) -> ClientRoundsPage:
-        def page(history: HistorySource) -> ClientRoundsPage:
-            require_client(number, len(history.registered()))
-            return client_rounds_page(history, client, history.page(walk, limit, cursor))
-
-        return reading.chain.query(served, page)
+        return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
     if format is not Format.JSON:
         return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))

@@ -81,7 +81,7 @@ async def events(
 
 def _last_ended(reading: RequestView, address: str) -> int:
     """Return the number of the last round that has ended, 0 before the first."""
-    history = reading.chain.history(reading.deployment(address))
+    history = reading.history(address)
     newest = history.newest()
     if newest == 0:
         return 0
@@ -90,4 +90,4 @@ def _last_ended(reading: RequestView, address: str) -> int:
 
 def _poll(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
     reading = RequestView(histories)
-    return follower.poll(reading.chain.history(reading.deployment(address)), reading.chain.final)
+    return follower.poll(reading.history(address), reading.chain.final)

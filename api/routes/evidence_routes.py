@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
@@ -23,10 +21,6 @@ from ledger.history.responses.evidence import EvidenceAnswer
 from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.history.responses.evidence import EvidencePage
-    from ledger.history.source import HistorySource
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/evidence",
@@ -57,14 +51,9 @@ def evidence(
     incident is the claim of the decision's sender, with the accused's own signatures for wrong
     proposals and equivocation, and none for silence. Nothing of it is verified here.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
     if client is not None:
-        require_client(client, served.fixed.clients)
+        require_client(client, history.fixed.clients)
     against = None if client is None else ClientId(client)
-    walk = RoundQuery("evidence", order)
-
-    def read(history: HistorySource) -> EvidencePage:
-        rounds = history.page(walk, page.limit, page.cursor)
-        return evidence_page(history, rounds, against)
-
-    return respond(request, reading, reading.chain.query(served, read))
+    rounds = history.page(RoundQuery("evidence", order), page.limit, page.cursor)
+    return respond(request, reading, evidence_page(history, rounds, against))

@@ -82,7 +82,7 @@ def proof(
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(number, history.newest())
+    require_round(history, number)
     require_client(client, served.fixed.clients)
     with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
@@ -128,7 +128,7 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(number, history.newest())
+    require_round(history, number)
     if not _one_at_a_time.acquire(blocking=False):
         raise ProblemError(BUSY, "another bundle is being made")
     try:

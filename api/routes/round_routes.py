@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BeforeValidator
-from starlette.concurrency import run_in_threadpool
-from starlette.routing import BaseRoute, Match
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
@@ -33,8 +30,6 @@ from api.http.problems import (
     ProblemError,
 )
 from api.request_view import RequestView, histories_of, require_client, require_round
-from ledger.chain.ports import NotServedError
-from ledger.history.paths import CHAIN_NAME
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (
     AggregationAnswer,
@@ -53,11 +48,8 @@ from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
-    from ledger.history.source import HistorySource
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/rounds",
@@ -108,20 +100,14 @@ class RoundRequest:
 
         Raises:
             ProblemError: there is no such deployment or round.
-            NotServedError: the chain's answers about it do not fit together.
         """
         if self._view is None:
             self._view = self._read()
         return self._view
 
     def _read(self) -> DocumentedRound:
-        reading, number = self.reading, self._number
-        history = reading.chain.history(reading.deployment(self._address))
-        round_ = history.round(number)
-        if round_ is None or round_.ended is None:
-            require_round(number, history.newest())
-        if round_ is None:
-            raise NotServedError(f"round {number} is said to have opened, but no log tells how")
+        history = self.reading.history(self._address)
+        round_ = require_round(history, self._number)
         return DocumentedRound.of(history, round_)
 
     @property
@@ -172,16 +158,13 @@ def rounds(
 
     The data come from the contract's events; the models behind the digests are not verified here.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
     if walk.client is not None:
-        require_client(walk.client, served.fixed.clients)
+        require_client(walk.client, history.fixed.clients)
 
     def read(limit: int, cursor: str | None, *, full: bool) -> RoundsPage:
-        def page(history: HistorySource) -> RoundsPage:
-            rounds = history.page(walk, limit, cursor)
-            return round_responses.rounds_page(history, rounds, full=full)
-
-        return reading.chain.query(served, page)
+        page = history.page(walk, limit, cursor)
+        return round_responses.rounds_page(history, page, full=full)
 
     if format is not Format.JSON:
         return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
@@ -318,41 +301,6 @@ def aggregation(request: Request, asked: OneRound) -> Response:
     """
     aggregation = parts.aggregation(asked.view)
     return respond(request, asked.reading, aggregation, ended=asked.end_with_record)
-
-
-class PlainRoundRoute(BaseRoute):
-    """The route of one round for paths that leave nothing to validate.
-
-    FastAPI takes as long for the parameters of such a request as the chain for its round. Every
-    other path, and every query, takes the route of `one_round`.
-    """
-
-    def __init__(self) -> None:
-        self.path = f"{router.prefix}/{{number}}"
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match a GET of a round without a query."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
-            return Match.NONE, {}
-        path = _PLAIN_ROUND.fullmatch(scope["path"])
-        if path is None or int(path["number"]) > MAX_INDEX:
-            return Match.NONE, {}
-        return Match.FULL, {"path_params": path.groupdict(), "route": self}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as `one_round` does."""
-        request, path = Request(scope, receive), scope["path_params"]
-        reading = RequestView(histories_of(request), path["chain"])
-        asked = RoundRequest(reading, path["address"], int(path["number"]))
-        response = await run_in_threadpool(one_round, request, asked)
-        await response(scope, receive, send)
-
-
-_PLAIN_ROUND = re.compile(
-    rf"/v1/chains/(?P<chain>{CHAIN_NAME.pattern})/deployments/(?P<address>0[xX][0-9a-fA-F]{{40}})"
-    r"/rounds/(?P<number>[1-9][0-9]{0,9})",
-    re.ASCII,
-)
 
 
 def _votes(view: DocumentedRound) -> RoundVotes:

@@ -35,7 +35,5 @@ def series(request: Request, reading: OneChain, address: Address) -> Response:
     run of over 2,000 rounds is thinned evenly, and keeps its last round.
     """
     served = reading.deployment(address)
-    response = reading.chain.query(
-        served, lambda history: series_response(chart_rounds(history), served.folder)
-    )
-    return respond(request, reading, response)
+    points = chart_rounds(reading.chain.history(served))
+    return respond(request, reading, series_response(points, served.folder))

@@ -21,15 +21,12 @@ from ledger.history.serialise.serialise_deployments import (
     deployment_path,
     stage_name,
 )
-from ledger.index.responses import indexed_deployments
 from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from api.schemas.service import DeploymentStatus, ServiceStatus
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
-    from ledger.index.responses import IndexedDeployment
-    from ledger.index.service_index import ServiceIndex
 
 router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
@@ -72,21 +69,12 @@ def status(request: Request, reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
     served, refused = chain.deployments()
-    index: ServiceIndex = request.app.state.index
-    indexed = indexed_deployments(index, chain, served)
     response: ServiceStatus = {
         "chain": chain_head(chain),
-        "deployments": [
-            _deployment_status(chain, deployment, coverage)
-            for deployment, coverage in zip(served, indexed, strict=True)
-        ],
+        "deployments": [_deployment_status(chain, deployment) for deployment in served],
         "refused": [
             {"manifest": manifest.manifest, "reason": manifest.reason} for manifest in refused
         ],
-        "index": {
-            "state": index.standing(),
-            "kept": request.app.state.settings.keeps_index,
-        },
         "versions": {
             "package": package_version(),
             "protocol": PROTOCOL_VERSION,
@@ -96,9 +84,7 @@ def status(request: Request, reading: AnyChain) -> Response:
     return respond(request, reading, response)
 
 
-def _deployment_status(
-    chain: PinnedChain, deployment: ServedDeployment, index: IndexedDeployment | None
-) -> DeploymentStatus:
+def _deployment_status(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentStatus:
     state = chain.state(deployment)
     return {
         "address": deployment.manifest.address,
@@ -107,7 +93,6 @@ def _deployment_status(
         "round": state.round,
         "rounds": deployment.fixed.rounds,
         "links": deployment_path(chain, deployment).links(),
-        "index": index,
     }
 
 

@@ -13,7 +13,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.history.chain_history import ChainHistory
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -96,7 +96,7 @@ class UpdateChoice:
 
 
 def recorded_rounds(
-    history: ChainHistory, initial_model: Digest, choice: UpdateChoice
+    history: FoldedHistory, initial_model: Digest, choice: UpdateChoice
 ) -> tuple[RecordedRound, ...]:
     """Return the chosen updates by round, ascending; rounds without one are left out.
 
@@ -165,7 +165,7 @@ def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest
 
 
 def _recorded(
-    history: ChainHistory, number: int, model: Digest, clients: Sequence[ClientId]
+    history: FoldedHistory, number: int, model: Digest, clients: Sequence[ClientId]
 ) -> RecordedRound:
     round_ = history.round(number)
     assert round_ is not None, "it has ended"

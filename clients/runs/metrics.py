@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
-from ledger.history.round import RoundReader
+from ledger.history.round import read_round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -173,7 +173,7 @@ class Measure:
         Raises:
             ValueError: the round has not ended.
         """
-        round_ = RoundReader(ledger, self.parameters, None, ledger.registry).one(round_number)
+        round_ = read_round(ledger, self.parameters, round_number)
         if round_ is None or round_.end is None:
             raise ValueError(f"round {round_number} has not ended")
         decided = round_.decided

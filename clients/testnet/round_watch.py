@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.history.chain_history import ChainHistory
+from ledger.chain.contract.complete_log import CompleteLog
 from ledger.history.documents import read_documents
+from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import DropoutReason
@@ -72,6 +73,7 @@ class RoundWatch:
         self._now = now
         self._next = first
         self._since = now()
+        self._log, self._fold = CompleteLog(), DeploymentFold()
 
     def is_finished(self) -> bool:
         """Return whether no round is open any more; False if the node does not answer."""
@@ -105,8 +107,8 @@ class RoundWatch:
         self._next, self._since = self._next + 1, now
         return watched
 
-    def _history(self) -> ChainHistory:
-        return ChainHistory.of(self.ledger, self._blobs)
+    def _history(self) -> FoldedHistory:
+        return self._fold.up_to(self._log.up_to(self.ledger), self._blobs)
 
     def _told(self, round_: HistoryRound, seconds: float) -> WatchedRound:
         active = round_.participants.expected

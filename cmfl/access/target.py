@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.rpc_reader import RpcReader
-    from ledger.history.chain_history import ChainHistory
+    from ledger.history.history import FoldedHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
 
 _log = logging.getLogger(__name__)
@@ -254,19 +254,19 @@ class Target:
                 )
             self.ledger(chain)
 
-    def history(self, chain: ChainReader) -> ChainHistory:
+    def history(self, chain: ChainReader) -> FoldedHistory:
         """Return the history of the contract.
 
         Raises:
             ConfigurationError: the contract is ambiguous.
         """
         from ledger.chain.contract.complete_log import complete_ledger
-        from ledger.history.chain_history import ChainHistory
+        from ledger.history.history import FoldedHistory
 
         ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
         ledger = ledger if chain.node is None else complete_ledger(ledger)
-        return ChainHistory.of(ledger, self.published())
+        return FoldedHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all of its events up to there.

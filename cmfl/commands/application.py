@@ -33,7 +33,6 @@ from cmfl.commands import (
     export,
     find,
     flower,
-    index,
     join,
     keys,
     leave,
@@ -107,7 +106,7 @@ app = typer.Typer(
 _SIMULATE = "Simulate runs, compare them, and take their models"
 _AUDIT = "Audit: read the history, and verify it"
 _DEPLOY = "Deploy a federation, and take part in one"
-_OPERATE = "Operate services, stores and indexes"
+_OPERATE = "Operate services and stores"
 
 app.command("demo", rich_help_panel=_SIMULATE)(demo)
 app.command("run", rich_help_panel=_SIMULATE)(run_command.run)
@@ -138,7 +137,6 @@ app.add_typer(flower.app, name="flower", rich_help_panel=_DEPLOY)
 app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
 app.command("watch", rich_help_panel=_OPERATE)(watch.watch)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
-app.add_typer(index.app, name="index", rich_help_panel=_OPERATE)
 app.add_typer(blobs.app, name="blobs", rich_help_panel=_OPERATE)
 app.add_typer(transparency_log.app, name="log", rich_help_panel=_OPERATE)
 app.add_typer(witness.app, name="witness", rich_help_panel=_OPERATE)

@@ -294,16 +294,6 @@ Rules = Annotated[
     ),
 ]
 
-IndexAt = Annotated[
-    str | None,
-    typer.Option(
-        "--index",
-        help="A file, or postgresql://...; index.sqlite in the home if not given.",
-        envvar="CMFL_INDEX",
-        callback=_of_a_home,
-    ),
-]
-
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
 Cursor = Annotated[
     str | None, typer.Option(help="`next_cursor` of the page before, from the same query.")

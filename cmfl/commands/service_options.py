@@ -180,7 +180,7 @@ class ServiceOptions:
         """Return the settings of the service.
 
         Args:
-            of_home: the other settings, about home, node and index.
+            of_home: the other settings, about home and node.
 
         Raises:
             ConfigurationError: an option is refused, or has no effect.
@@ -234,7 +234,6 @@ _OPTIONS = {
     "rpc_url": "--rpc-url",
     "chain_id": "--chain-id",
     "reports": "--reports",
-    "index": "--index",
     "mailbox": "--mailbox",
     "verification_bounds": "--verifications-waiting and --verifications-kept",
 }

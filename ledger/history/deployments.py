@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.event_logs import require_possible_sizes
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.history.chain_history import ChainHistory, DeploymentCache
+from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.io.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import LedgerStage
@@ -25,18 +26,20 @@ from ledger.protocol.ledger_state import LedgerStage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.protocol.ledger_state import Deployment
     from ledger.storage.blobs import BlobReader
 
 MAX_MANIFESTS = 1_024
+MAX_FOLDS = 16
+"""Deployments whose events stay in memory: those that were read most recently."""
 
 
 @dataclass(slots=True)
 class ServedDeployment:
-    """A deployment that agrees with the chain, with a cache of its immutable parts.
+    """A deployment that agrees with the chain, with the fold of its events.
 
     Attributes:
         manifest: as it was checked.
@@ -49,11 +52,11 @@ class ServedDeployment:
     ledger: CommitteeLedger
     fixed: Deployment
     folder: RunPaths | None = None
-    _cache: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
+    _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
     _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
 
-    def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
+    def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
         """Return its history as of a block; nothing up to the final block can change.
 
         Raises:
@@ -63,9 +66,11 @@ class ServedDeployment:
         ledger = self.ledger
         # A home's own file has no node between it and its reader.
         ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
-        return ChainHistory(
-            ledger, self.fixed, blobs, block.number, final_block, self._cache, block.hash
-        )
+        return self._fold.up_to(ledger, blobs, block, final_block)
+
+    def forget(self) -> None:
+        """Release the memory of the events; the next history reads them again."""
+        self._fold, self._log = DeploymentFold(), CompleteLog()
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
         """Return the contract as of a block, with all of its events up to there.
@@ -117,6 +122,15 @@ class Deployments:
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
+        self._recent: dict[int, ServedDeployment] = {}
+
+    def use(self, served: ServedDeployment) -> None:
+        """Note that a deployment's history is read now; release the least recently used ones."""
+        with self._lock:
+            self._recent.pop(id(served), None)
+            self._recent[id(served)] = served
+            if len(self._recent) > MAX_FOLDS:
+                self._recent.pop(next(iter(self._recent))).forget()
 
     def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
         """Return one deployment by its address, in any case of the letters; None if it is unknown.
@@ -223,6 +237,7 @@ def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
+    ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
     return ServedDeployment(file.run, manifest, ledger, sizes, folder)
 
 

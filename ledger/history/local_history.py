@@ -1,4 +1,4 @@
-"""The history of one deployment as responses, from its chain or from an index."""
+"""The history of one deployment as responses, from its chain."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
     from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
-    from ledger.history.source import HistorySource
     from ledger.history.status import Order
     from ledger.protocol.types import Digest
 
@@ -31,7 +31,7 @@ class LocalHistory:
     Every method that is given a round or a client raises ConfigurationError where there is none.
     """
 
-    source: HistorySource
+    source: FoldedHistory
 
     @property
     def address(self) -> str:
@@ -79,11 +79,7 @@ class LocalHistory:
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
-        """Return a page of the places of a digest, the deployment's first.
-
-        Raises:
-            TooLongError: the history is too long to be searched without an index.
-        """
+        """Return a page of the places of a digest, the deployment's first."""
         return digest_page(self.source, digest, limit, cursor)
 
     def _view(self, number: int) -> DocumentedRound:

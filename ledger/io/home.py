@@ -257,11 +257,6 @@ class Home:
         return self.path / "verifications"
 
     @property
-    def index(self) -> Path:
-        """The index of all runs, if there is one; it can be rebuilt from chain and blobs."""
-        return self.path / "index.sqlite"
-
-    @property
     def lock(self) -> Path:
         """The lock file that writers share."""
         return self.path / "home.lock"
@@ -420,10 +415,3 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def index_place(home: Home, named: str | None) -> Path | str:
-    """Return a home's index: its own file, or the named file or database URL."""
-    if not named:
-        return home.index
-    return named if "://" in named else Path(named)

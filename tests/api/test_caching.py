@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.http.caching import AnswerCache
-from api.http.encoded_answer import CHANGING, IMMUTABLE, EncodedAnswer, is_known
+from api.http.encoded_answer import CHANGING, IMMUTABLE, is_known
 from api.settings import Settings
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.api.conftest import (
@@ -105,21 +104,6 @@ def test_a_long_answer_is_compressed_for_who_asks(client: httpx.Client, root: st
     for refusing in ("gzip;q=0", "gzip; q=0.0, br", "identity", "x" * 5_000):
         answer = client.get(path, headers={"Accept-Encoding": refusing})
         assert "content-encoding" not in answer.headers
-
-
-def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
-    kept = AnswerCache(max_bytes=1_000)
-    answers = {number: EncodedAnswer(bytes([number]) * 200, immutable=True) for number in range(4)}
-    for number, answer in answers.items():
-        kept.add((1, b"", str(number)), answer)
-    assert [kept.find((1, b"", str(n))) for n in range(4)] == [None, None, answers[2], answers[3]]
-    kept.find((1, b"", "2"))
-    kept.add((1, b"", "4"), answers[0])
-    assert kept.find((1, b"", "3")) is None
-    assert kept.find((1, b"", "2")) is answers[2]
-    kept.add((1, b"", "5"), EncodedAnswer(bytes(501), immutable=True))
-    assert kept.find((1, b"", "5")) is None
-    assert kept.find((2, b"", "2")) is None, "of another chain"
 
 
 def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:

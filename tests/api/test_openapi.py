@@ -30,7 +30,6 @@ from ledger.history.responses import (
     series,
     training,
 )
-from ledger.index import responses as index
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
@@ -47,7 +46,7 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for module in (
         *(fields, clients, deployments, digests, evidence, rounds, series, training),
-        *(index, federation, service, verifications),
+        *(federation, service, verifications),
     )
     for kind in vars(module).values()
     if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Schema))

@@ -11,7 +11,7 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.protocol import encoding, merkle
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
@@ -46,7 +46,7 @@ class Truth:
         self.registry = self.ledger.registry()
         self.domain: Domain = manifest.domain()
         self.chain = chain
-        self.history = ChainHistory.of(self.ledger, FolderBlobs(home / "blobs"))
+        self.history = FoldedHistory.of(self.ledger, FolderBlobs(home / "blobs"))
 
     def round(self, number: int) -> HistoryRound:
         one = self.history.round(number)

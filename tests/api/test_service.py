@@ -86,7 +86,6 @@ def test_status_tells_chain_deployments_and_versions(
         "stage": "finished",
         "round": 9,
         "rounds": 9,
-        "index": None,
     }
     assert told["refused"] == []
     assert told["versions"]["compiler"].startswith("vyper 0.4.3")

@@ -50,9 +50,8 @@ def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks:
     home = tmp_path / "home"
     make_run(home, "first", ("protocol.rounds=1",))
     newest, heads, open_rounds = [0], [0], 0
-    # The index that is built meanwhile is asked whenever it is at the block of the answer.
     with (
-        serving(Settings(home=home, keeps_index=True)) as client,
+        serving(Settings(home=home)) as client,
         forks.start(*RUN, "--set", PLAIN, "--home", home, "--name", "second") as writer,
     ):
         root = wait_for_run(client)

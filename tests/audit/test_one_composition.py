@@ -20,7 +20,7 @@ from ledger.audit.proofs.statement import ClientStatement, ClientVerdict
 from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.history.participation import ScoresOutcome, UpdateOutcome, participation_of
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
@@ -72,7 +72,7 @@ class Played:
     """A run of one strategy, with the answers of its history."""
 
     run: Run
-    history: ChainHistory
+    history: FoldedHistory
     rounds: dict[int, HistoryRound]
 
 
@@ -96,7 +96,7 @@ def played(
         run.abandon()
         run.play(Deviation(payloads=pointing, withheld=lambda run: run.trainers[:1]))
         run.play(Deviation(payloads=pointing))
-        history = ChainHistory.of(run.ledger, run.blobs)
+        history = FoldedHistory.of(run.ledger, run.blobs)
         found = {number: history.round(number) for number in range(1, 6)}
         yield Played(run, history, {n: one for n, one in found.items() if one is not None})
 

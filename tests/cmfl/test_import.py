@@ -13,7 +13,7 @@ import pytest
 import cmfl
 from cmfl import charter
 
-HEAVY = ("torch", "numpy", "web3", "eth", "fastapi", "pydantic", "rich", "typer", "sqlalchemy")
+HEAVY = ("torch", "numpy", "web3", "eth", "fastapi", "pydantic", "rich", "typer")
 ROOT = Path(cmfl.__file__).parents[1]
 
 

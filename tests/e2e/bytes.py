@@ -179,9 +179,6 @@ def _answer(home: Path, answers: Path) -> None:
     _cli(answers, "blobs", "blobs", "list", *at, "--round", str(numbers[0]), "--json")
     rest = _rest(home, numbers, count)
     _write_all(answers, {f"rest/{name}": text for name, text in rest.items()})
-    _cli(answers, "index", "index", "build", *at)
-    indexed = _rest(home, numbers, count)
-    _write_all(answers, {f"indexed/{name}": text for name, text in indexed.items()})
     if decided:
         _tampered(home, answers, decided[0])
 
@@ -468,7 +465,7 @@ def _preload() -> None:
             "typer",
             "rich.console",
         ),
-        *("httpx", "fastapi", "uvicorn", "safetensors.torch", "sqlalchemy"),
+        *("httpx", "fastapi", "uvicorn", "safetensors.torch"),
     ):
         with contextlib.suppress(ImportError):
             __import__(name)

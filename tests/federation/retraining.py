@@ -14,8 +14,8 @@ from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
 from ledger.chain.contract.deployment import deployed_document
-from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
+from ledger.history.history import FoldedHistory
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId
@@ -69,7 +69,7 @@ class Retraining:
             KeyError: the round before it has not been asked for.
         """
         before = self._models[number]
-        one = ChainHistory.of(self._ledger, self._blobs).round(number)
+        one = FoldedHistory.of(self._ledger, self._blobs).round(number)
         assert one is not None, "it has ended"
         self.begins_with(number + 1, before if one.decided is None else one.decided.model)
         record = read_documents(self._blobs, one).record

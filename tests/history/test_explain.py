@@ -6,16 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.event_logs import RecordedEvent
-from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
-from ledger.history.round import HistoryRound, RoundActivity
+from ledger.history.history import FoldedHistory
+from ledger.history.round import HistoryRound
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import keccak256, ranking_word, sha256, word_client
 from ledger.protocol.fold import RoundStart
-from ledger.protocol.inputs import MinedCommitment, Participants
-from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
+from ledger.protocol.inputs import Participants
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+    deployment_of,
+)
 from ledger.protocol.types import (
     AcceptanceForm,
     Address,
@@ -97,12 +103,15 @@ COMMITTED = [*TRAINERS, ClientId(6), ClientId(7), ClientId(9)]
 
 def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> HistoryRound:
     """Return round 2, opened in block 5, whose window of 3 blocks takes what came in block 6."""
-    came = [MinedCommitment(6, client, NOTHING) for client in COMMITTED]
-    came += [MinedCommitment(9, ClientId(client), NOTHING) for client in late]
+    came = [(6, client) for client in COMMITTED] + [(9, ClientId(client)) for client in late]
+    events = [
+        RecordedEvent(UpdatesCommitted(2, (client,), (NOTHING,)), block, bytes(32), bytes(32), 0)
+        for block, client in came
+    ]
     ended = None if event is None else RecordedEvent(event, 12, bytes(32), bytes(32), 0)
     banned = RecordedEvent(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
     opening = RoundStart(2, COMMITTEE, keccak256(b"a seed"), 5)
-    one = HistoryRound(opening, SIZES, REGISTRY, ended, RoundActivity(tuple(came), (banned,)))
+    one = HistoryRound(opening, SIZES, REGISTRY, ended, (*events, banned))
     # Who is sampled is a matter of other tests.
     vars(one)["participants"] = Participants(COMMITTEE, TRAINERS, frozenset({ClientId(10)}))
     return one
@@ -216,7 +225,7 @@ def test_says_who_committed_too_late() -> None:
 
 
 def test_explains_every_round_of_a_run(honest: Run) -> None:
-    history = ChainHistory.of(honest.ledger, honest.blobs)
+    history = FoldedHistory.of(honest.ledger, honest.blobs)
     for number in range(1, 6):
         one = history.round(number)
         assert one is not None

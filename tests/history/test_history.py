@@ -4,39 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.ports import IncompleteLogsError
-from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
+from ledger.history.history import FoldedHistory
 from ledger.history.participation import (
+    RoundParts,
     RoundRole,
     ScoresOutcome,
     UpdateOutcome,
     participation_of,
-    participations,
 )
 from ledger.history.serialise.parts import commitments
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
-from ledger.protocol.fold import RoundStart
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
-from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.round import HistoryRound
-    from ledger.protocol.ledger_state import ClientBanned
 
 
-def history_of(run: Run) -> ChainHistory:
-    return ChainHistory.of(run.ledger, run.blobs)
+def history_of(run: Run) -> FoldedHistory:
+    return FoldedHistory.of(run.ledger, run.blobs)
 
 
 def round_of(run: Run, number: int) -> tuple[HistoryRound, Documents]:
@@ -114,28 +106,6 @@ def test_there_is_no_round_after_the_last(honest: Run) -> None:
     assert history_of(honest).newest() == 5
 
 
-def test_a_ledger_that_drew_no_committee_has_no_further_round(
-    honest: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = RoundStart(5, (ClientId(1),), sha256(b"a seed"), 9)
-    monkeypatch.setattr(honest.ledger, "opening", lambda _round, _block: short)
-    assert history_of(honest).round(5) is None
-
-
-def test_a_range_of_rounds_equals_single_reads(honest: Run) -> None:
-    history = history_of(honest)
-    for one in history.rounds(1, 5):
-        alone = history.round(one.round)
-        assert alone is not None
-        assert (alone.opening, alone.ended, alone.registry) == (
-            one.opening,
-            one.ended,
-            one.registry,
-        )
-        with pytest.raises(ValueError, match="only the opening and the end were read"):
-            one.commitments  # noqa: B018 - the access is what is tried
-
-
 def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     event = honest.outcome(2)
     gone = ChangedBlobs(honest.blobs, {event.record: None, event.incidents: b"nothing"})
@@ -175,7 +145,7 @@ def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
     one, documents = round_of(honest, 2)
     assert one.decided is not None
     assert documents.record is not None
-    parts = {part.client: part for part in participations(one, documents)}
+    parts = {part.client: part for part in RoundParts.of(one, documents).all()}
     assert parts.keys() == {*one.trainers, *one.committee}
     for client, part in parts.items():
         assert participation_of(one, documents, client) == part
@@ -214,77 +184,9 @@ def test_counts_what_each_client_did(honest: Run) -> None:
 def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
     missing = honest.outcome(2).record
     lost: dict[Digest, bytes | None] = {missing: None}
-    history = ChainHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
+    history = FoldedHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
     before = history.tally()
     assert (before.rounds, before.records_missing) == (5, 1)
     assert history.tally() == before
     del lost[missing]
     assert history.tally() == history_of(honest).tally()
-
-
-def test_a_node_giving_rounds_without_clients_is_not_believed(honest: Run) -> None:
-    """One that lags behind between two answers has the later rounds and not the registrations."""
-    silent = forged(honest.ledger, logs_of=lambda _logs: [])
-    with pytest.raises(IncompleteLogsError):
-        ChainHistory.of(silent, honest.blobs).registered()
-
-
-def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = round_of(honest, 1)
-    of_round = honest.ledger.round_events
-    first = honest.ledger.events(0, honest.chain.head().number)[:2]
-    monkeypatch.setattr(honest.ledger, "round_events", lambda *args: [*first, *of_round(*args)])
-    assert round_of(honest, 1) == whole
-
-
-class BansCounted(CommitteeLedger):
-    """A contract that counts how often it is asked for its bans."""
-
-    asked = 0
-
-    def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        self.asked += 1
-        return super().bans(to_block)
-
-
-def at_head(chain: GeneratedChain, ledger: CommitteeLedger, kept: DeploymentCache) -> ChainHistory:
-    head, fixed = chain.head(), ledger.deployment()
-    return ChainHistory(ledger, fixed, MemoryBlobs(), head.number, 0, kept, head.hash)
-
-
-def banned(history: ChainHistory) -> list[int]:
-    return [c for c, client in enumerate(history.registered()) if client.banned_in]
-
-
-def test_bans_are_read_once_for_each_block() -> None:
-    chain, kept = GeneratedChain(), DeploymentCache()
-    chain.register()
-    shared, ledger = chain.head().number, BansCounted(chain, ADDRESS, 1)
-    assert [banned(at_head(chain, ledger, kept)) for _ in range(3)] == [[], [], []]
-    assert ledger.asked == 1
-    chain.ban()
-    first = banned(at_head(chain, ledger, kept))
-    assert (len(first), ledger.asked) == (1, 2)
-    fork = chain.fork(shared, seed=3)  # another block of this number, in which nobody is banned
-    fork.mine()
-    assert banned(at_head(fork, BansCounted(fork, ADDRESS, 1), kept)) == []
-    assert banned(at_head(chain, ledger, kept)) == first
-
-
-def test_bans_of_a_chain_that_moved_meanwhile_are_not_kept() -> None:
-    chain, kept = GeneratedChain(), DeploymentCache()
-    chain.register()
-    fork = chain.fork(chain.head().number, seed=3)
-    chain.mine()
-    fork.ban()
-    moved = ChainHistory(
-        fork.ledger,
-        fork.ledger.deployment(),
-        MemoryBlobs(),
-        chain.head().number,
-        0,
-        kept,
-        chain.head().hash,
-    )
-    assert len(banned(moved)) == 1, "an answer that is refused: the block is another one now"
-    assert banned(at_head(chain, BansCounted(chain, ADDRESS, 1), kept)) == []

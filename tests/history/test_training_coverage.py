@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.history.training_coverage import counting_only, joined, training_coverage
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import MemoryBlobs
@@ -24,7 +24,7 @@ def test_an_open_round_is_not_covered(tmp_path: Path) -> None:
         def covered(
             first: int | None = None, last: int | None = None, most: int = 9
         ) -> tuple[int, int, int, int | None]:
-            history = ChainHistory.of(contract.ledger, MemoryBlobs())
+            history = FoldedHistory.of(contract.ledger, MemoryBlobs())
             bounds, rounds = (first, last), []
 
             def is_enough(_: int) -> bool:

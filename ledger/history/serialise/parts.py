@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError
-from ledger.history.participation import members_of, trainers_of
+from ledger.history.participation import RoundParts
 from ledger.history.serialise.values import code_of, finite, phase_name, to_hex_or_none
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
@@ -50,7 +50,7 @@ def commitments(round_: HistoryRound) -> list[responses.CommitmentEntry]:
 
 def updates(view: DocumentedRound) -> responses.RoundUpdates:
     """Return every sampled trainer, ascending, and what became of its update."""
-    entries = [_update(part) for part in trainers_of(view.round, view.documents)]
+    entries = [_update(part) for part in RoundParts.of(view.round, view.documents).trainers()]
     return {**view.heading(), "updates": entries, "record": view.record()}
 
 
@@ -84,7 +84,7 @@ def committee(view: DocumentedRound) -> responses.RoundCommittee:
         **view.heading(),
         "committee": [
             _member(view, place, part)
-            for place, part in enumerate(members_of(view.round, view.documents))
+            for place, part in enumerate(RoundParts.of(view.round, view.documents).members())
         ],
         "next_committee": [
             {"place": place, "client": client, "address": view.address(client)}
@@ -173,11 +173,11 @@ def _accepted(
     """Return S_a in ranking order, with each share, exactly and as a float64."""
     weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
     total = sum(weights.values())
-    payloads = view.documents.payloads
+    payloads, places = view.documents.payloads, view.round.places
     return [
         {
             "client": client,
-            "rank": view.round.places[client][0],
+            "rank": places[client][0],
             "payload": to_hex_or_none(payloads.get(client)),
             "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
         }

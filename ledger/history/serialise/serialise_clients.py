@@ -11,6 +11,7 @@ from ledger.history.serialise.serialise_evidence import ban_body
 from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.participation import Participation, Tally
     from ledger.history.queries import RoundPage
     from ledger.history.responses.clients import (
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
         OneClient,
     )
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, RegisteredClient
 
 
-def clients_page(history: HistorySource, limit: int, cursor: str | None) -> ClientsPage:
+def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsPage:
     """Return a page of clients, ascending.
 
     Raises:
@@ -44,7 +44,7 @@ def clients_page(history: HistorySource, limit: int, cursor: str | None) -> Clie
     }
 
 
-def one_client(history: HistorySource, client: ClientId) -> OneClient:
+def one_client(history: FoldedHistory, client: ClientId) -> OneClient:
     """Return one registered client, with the proof of its ban."""
     tally, registered = history.tally(), history.registered()
     banned_in = registered[client].banned_in
@@ -59,7 +59,7 @@ def one_client(history: HistorySource, client: ClientId) -> OneClient:
 
 
 def client_rounds_page(
-    history: HistorySource, client: ClientId, page: RoundPage
+    history: FoldedHistory, client: ClientId, page: RoundPage
 ) -> ClientRoundsPage:
     """Return a page of the rounds that a client took part in."""
     parts = zip(page.rounds, history.parts(client, page.rounds), strict=True)
@@ -71,7 +71,7 @@ def client_rounds_page(
 
 
 def _entry(
-    history: HistorySource, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
+    history: FoldedHistory, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
 ) -> ClientEntry:
     own, counts = registered[client], tally.clients[client]
     return {
@@ -93,7 +93,7 @@ def _entry(
     }
 
 
-def _client_round(history: HistorySource, round_: HistoryRound, part: Participation) -> ClientRound:
+def _client_round(history: FoldedHistory, round_: HistoryRound, part: Participation) -> ClientRound:
     return {
         "round": round_.round,
         "status": round_.status,

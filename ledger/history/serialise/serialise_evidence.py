@@ -16,9 +16,9 @@ from ledger.protocol.types import Scores
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.history.history import FoldedHistory
     from ledger.history.queries import RoundPage
     from ledger.history.responses.evidence import Ban, EvidenceEntry, EvidencePage, Statement
-    from ledger.history.source import HistorySource
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores
     from ledger.protocol.ledger_state import SignedStatement
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 def evidence_page(
-    history: HistorySource, page: RoundPage, client: ClientId | None = None
+    history: FoldedHistory, page: RoundPage, client: ClientId | None = None
 ) -> EvidencePage:
     """Return the evidence in the rounds of a page, against one client or against all."""
-    rounds = [history.round(line.round) or line for line in page.rounds]
     entries = [
-        entry for round_ in rounds for entry in round_evidence(DocumentedRound.of(history, round_))
+        entry
+        for round_ in page.rounds
+        for entry in round_evidence(DocumentedRound.of(history, round_))
     ]
     return {
         "evidence": [entry for entry in entries if client is None or entry["client"] == client],
@@ -51,7 +52,7 @@ def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
     ]
 
 
-def ban_body(history: HistorySource, recorded: RecordedEvent) -> Ban:
+def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
     """Return a ban with the two statements that prove it."""
     report = history.ban_report(recorded)
     return {

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.claims import ClaimedRound
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.series import Claimed, ClaimsState, Series
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.io.home import RunPaths
 
 MAX_POINTS = 2_000
@@ -46,7 +46,7 @@ def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> 
     }
 
 
-def chart_rounds(history: HistorySource) -> list[HistoryRound]:
+def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
     """Return the rounds that a chart shows, ascending, by their openings and ends."""
     newest = history.newest()
     numbers = chart_points(newest)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol import encoding, merkle
@@ -84,7 +84,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
     page: Page, request: pytest.FixtureRequest, name: str
 ) -> None:
     run = request.getfixturevalue(name)
-    history = ChainHistory.of(run.ledger, run.blobs)
+    history = FoldedHistory.of(run.ledger, run.blobs)
     fixed = history.fixed
     contract = {
         "beacon": fixed.beacon.value,

@@ -8,7 +8,7 @@ from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.environment import environment_here
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.training_replay import ReplayVerdict
 
@@ -31,7 +31,7 @@ def here(path: TrainingPath = "plain") -> TrainingEnvironment:
 
 def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
     """Return the chosen updates of a run."""
-    history = ChainHistory.of(played.ledger, played.blobs)
+    history = FoldedHistory.of(played.ledger, played.blobs)
     document = decode_run(played.blobs.get(history.fixed.config))
     rounds = recorded_rounds(history, document.initial_model, choice)
     return RecordedRun(played.domain, document, rounds)

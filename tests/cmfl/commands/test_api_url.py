@@ -69,8 +69,6 @@ def test_a_digest_is_found_at_a_service_as_at_home(
     assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
     nowhere = "5c" * 32
     assert "is not in this run" in succeeds("find", nowhere, *api).out
-    said = refusal("find", nowhere, *api, "--index", "x")
-    assert said == "--index has no effect with --api: nothing of a home is read then"
     assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
 
 

@@ -138,14 +138,3 @@ def test_no_payload_is_removed_when_a_node_omits_logs(seen: Seen, lie: Lie) -> N
     result = cmfl("blobs", "prune", "--keep-rounds", 1, *seen.options)
     assert result.code == 3, result
     assert sorted(seen.blobs.rglob("*")) == before
-
-
-# Once in a run, and in each of its rounds: the index reads all events as other commands do.
-@pytest.mark.parametrize("event", ["LedgerOpened", "RoundDecided"])
-def test_an_index_continues_only_with_complete_logs(seen: Seen, tmp_path: Path, event: str) -> None:
-    build = ("index", "build", *seen.options, "--index", tmp_path / "index.sqlite")
-    seen.node.lies = [Lie(event, "hide", 0)]
-    result = cmfl(*build)
-    assert (result.code, seen.node.url in result.err) == (3, True), result
-    seen.node.lies = []
-    succeeds(*build)
