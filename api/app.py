@@ -33,22 +33,20 @@ from api.http.problems import (
     problem,
 )
 from api.http.streams import Streams
-from api.routes import (
-    blob_routes,
-    client_routes,
-    deployment_routes,
-    digest_routes,
-    event_routes,
-    evidence_routes,
-    federation_routes,
-    proof_routes,
-    round_routes,
-    series_routes,
-    service_routes,
-    training_routes,
-    verification_routes,
-    web_routes,
-)
+from api.routes import verification_routes
+from api.routes.blob_routes import blobs_router
+from api.routes.client_routes import clients_router
+from api.routes.deployment_routes import deployments_router
+from api.routes.digest_routes import digests_router
+from api.routes.event_routes import events_router
+from api.routes.evidence_routes import evidence_router
+from api.routes.federation_routes import federation_router
+from api.routes.proof_routes import proofs_router
+from api.routes.round_routes import rounds_router
+from api.routes.series_routes import series_router
+from api.routes.service_routes import package_version, service_router
+from api.routes.training_routes import training_router
+from api.routes.web_routes import web_router
 from api.schemas.problems import MAX_SHOWN, FieldError
 from api.verifications.queue import Verifications
 from ledger.chain.ports import (
@@ -69,21 +67,21 @@ if TYPE_CHECKING:
 
     from api.settings import Settings
 
-_ROUTES = (
-    service_routes,
-    deployment_routes,
-    round_routes,
-    client_routes,
-    evidence_routes,
-    digest_routes,
-    series_routes,
-    training_routes,
-    event_routes,
-    federation_routes,
-    proof_routes,
-    blob_routes,
-    verification_routes,
-    web_routes,
+_ROUTERS = (
+    service_router,
+    deployments_router,
+    rounds_router,
+    clients_router,
+    evidence_router,
+    digests_router,
+    series_router,
+    training_router,
+    events_router,
+    federation_router,
+    proofs_router,
+    blobs_router,
+    verification_routes.router,
+    web_router,
 )
 _log = logging.getLogger(__name__)
 
@@ -102,7 +100,7 @@ def create_app(
     """
     app = FastAPI(
         title=openapi.TITLE,
-        version=service_routes.package_version(),
+        version=package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
@@ -120,9 +118,9 @@ def create_app(
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
-    for routes in _ROUTES:
+    for router in _ROUTERS:
         # include_router would build the schemas of all routes once more: half a second.
-        app.router.routes += routes.router.routes
+        app.router.routes += router.routes
     _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)

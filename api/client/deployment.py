@@ -42,7 +42,7 @@ ALL_ROUNDS = RoundQuery()
 
 
 class RemoteDeployment:
-    """The history of one deployment, read from a service; see `ledger.history.source.History`.
+    """The history of one deployment, read from a service; `LocalHistory` gives the same answers.
 
     Every method raises ServiceError where the service does not answer as it should.
 

@@ -29,14 +29,14 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage
 
-router = APIRouter(
+clients_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/clients",
     tags=["clients"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@clients_router.get(
     "",
     summary="Clients, page by page",
     operation_id="list_clients",
@@ -65,7 +65,7 @@ def clients(
     return respond(request, reading, read(page.limit, page.cursor))
 
 
-@router.get(
+@clients_router.get(
     "/{number}",
     summary="One client",
     operation_id="read_client",
@@ -79,7 +79,7 @@ def client(request: Request, reading: OneChain, address: Address, number: Client
     return respond(request, reading, one_client(history, ClientId(number)))
 
 
-@router.get(
+@clients_router.get(
     "/{number}/rounds",
     summary="A client's rounds, page by page",
     operation_id="list_client_rounds",

@@ -15,14 +15,14 @@ from api.routes.federation_routes import federations_of
 from ledger.history.responses.deployments import DeploymentAnswer, DeploymentsAnswer
 from ledger.history.serialise.serialise_deployments import deployment_details, deployment_list
 
-router = APIRouter(
+deployments_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments",
     tags=["deployments"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@deployments_router.get(
     "",
     summary="All deployments",
     operation_id="list_deployments",
@@ -35,7 +35,7 @@ def deployments(request: Request, reading: OneChain) -> Response:
     return respond(request, reading, deployment_list(reading.chain, served))
 
 
-@router.get(
+@deployments_router.get(
     "/{address}",
     summary="One deployment",
     operation_id="read_deployment",

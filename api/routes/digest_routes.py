@@ -19,7 +19,7 @@ from ledger.history.serialise.serialise_digests import digest_page
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
-router = APIRouter(
+digests_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/digests",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
@@ -36,7 +36,7 @@ DigestAsked = Annotated[
 ]
 
 
-@router.get(
+@digests_router.get(
     "/{digest}",
     summary="Where a digest stands",
     operation_id="find_digest",

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from ledger.history.pinned_chain import HistoryService
 
-router = APIRouter(
+events_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/events",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@events_router.get(
     "",
     summary="What happens, as it happens",
     operation_id="follow_rounds",

@@ -22,14 +22,14 @@ from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
-router = APIRouter(
+evidence_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/evidence",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@evidence_router.get(
     "",
     summary="What is held against clients",
     operation_id="list_evidence",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from api.federation.monitor import FederationMonitor, FederationSnapshot
 
-router = APIRouter(
+federation_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/federation",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
@@ -41,7 +41,7 @@ router = APIRouter(
 _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
 
 
-@router.get(
+@federation_router.get(
     "",
     summary="Who has done what in the open round, and who is late",
     operation_id="read_federation",
@@ -62,7 +62,7 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     )
 
 
-@router.get(
+@federation_router.get(
     "/events",
     summary="The open round, as it goes on",
     operation_id="follow_federation",
@@ -76,7 +76,9 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
         }
     },
 )
-async def events(request: Request, reading: OneChain, address: Address) -> EventSourceResponse:
+async def federation_events(
+    request: Request, reading: OneChain, address: Address
+) -> EventSourceResponse:
     """Send the status of the open round whenever it changes; earlier events are not repeated."""
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:

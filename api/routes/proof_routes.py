@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.bundles.bundle_export import RoundExport
 
-router = APIRouter(
+proofs_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/rounds/{number}",
     tags=["proofs"],
     dependencies=[Depends(refuse_unknown)],
@@ -55,7 +55,7 @@ Whole = Annotated[
 ]
 
 
-@router.get(
+@proofs_router.get(
     "/proof/{client}",
     summary="What became of a client, as a proof",
     operation_id="read_proof",
@@ -90,7 +90,7 @@ def proof(
     return response_of(request, EncodedAnswer(to_json(as_dict(made)), immutable=False))
 
 
-@router.get(
+@proofs_router.get(
     "/bundle",
     summary="A whole round as one file",
     operation_id="read_bundle",

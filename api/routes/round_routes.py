@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
 
-router = APIRouter(
+rounds_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/rounds",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
@@ -136,7 +136,7 @@ async def _round_request(
 OneRound = Annotated[RoundRequest, Depends(_round_request)]
 
 
-@router.get(
+@rounds_router.get(
     "",
     summary="Rounds, page by page",
     operation_id="list_rounds",
@@ -171,7 +171,7 @@ def rounds(
     return respond(request, reading, read(page.limit, page.cursor, full=full))
 
 
-@router.get(
+@rounds_router.get(
     "/{number}",
     summary="One round",
     operation_id="read_round",
@@ -198,7 +198,7 @@ def one_round(
     return respond(request, asked.reading, response, ended=asked.end_with_both)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/explanation",
     summary="One round in plain words",
     operation_id="explain_round",
@@ -214,7 +214,7 @@ def explanation(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, round_responses.explanation(asked.view))
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/updates",
     summary="What became of each trainer's update",
     operation_id="read_updates",
@@ -232,7 +232,7 @@ def updates(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, updates, ended=asked.end_with_record)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/scores",
     summary="The members' signed score claims",
     operation_id="read_scores",
@@ -255,7 +255,7 @@ def scores(
     return respond(request, asked.reading, scores, ended=ended)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/votes",
     summary="Both certificates, with all signatures",
     operation_id="read_votes",
@@ -271,7 +271,7 @@ def votes(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, _votes(asked.view), ended=asked.end_with_incidents)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/committee",
     summary="The committee and the next one",
     operation_id="read_committee",
@@ -287,7 +287,7 @@ def committee(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, committee, ended=asked.end_with_both)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/aggregation",
     summary="What was aggregated",
     operation_id="read_aggregation",

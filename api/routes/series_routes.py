@@ -14,14 +14,14 @@ from api.http.parameters import (
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.serialise.serialise_series import chart_rounds, series_response
 
-router = APIRouter(
+series_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/series",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@series_router.get(
     "",
     summary="A run over its rounds",
     operation_id="read_series",

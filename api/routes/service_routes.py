@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
 
-router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
+service_router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
 
-@router.get(
+@service_router.get(
     "/health",
     summary="Is the process up",
     operation_id="check_health",
@@ -45,7 +45,7 @@ async def health() -> Response:
     )
 
 
-@router.get(
+@service_router.get(
     "/ready",
     summary="Can the chain be read",
     operation_id="check_readiness",
@@ -58,7 +58,7 @@ def ready(reading: AnyChain) -> Response:
     return Response(body, 200, {"Cache-Control": "no-store"}, "application/json")
 
 
-@router.get(
+@service_router.get(
     "/v1/status",
     summary="Chain, deployments and versions",
     operation_id="read_status",
@@ -96,7 +96,7 @@ def _deployment_status(chain: PinnedChain, deployment: ServedDeployment) -> Depl
     }
 
 
-@router.get(
+@service_router.get(
     "/v1/chains",
     summary="The chains that are served",
     operation_id="list_chains",

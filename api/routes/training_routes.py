@@ -16,14 +16,14 @@ from ledger.history.responses.training import TrainingAnswer
 if TYPE_CHECKING:
     from api.federation.coverage import CoverageReader
 
-router = APIRouter(
+training_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/training",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@training_router.get(
     "",
     summary="Which updates auditors have repeated",
     operation_id="read_training",

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from api.client.deployment import RemoteDeployment
     from cmfl.access.target import Target
-    from ledger.history.source import History
+    from ledger.history.local_history import LocalHistory
 
 
 @contextmanager
-def open_history(target: Target) -> Iterator[History]:
+def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
     """Open the history of the deployment that a command's options name.
 
     Raises:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalHistory:
-    """Responses about one deployment, made here; see `ledger.history.source.History`.
+    """Responses about one deployment, made here; `RemoteDeployment` reads the same ones.
 
     Every method that is given a round or a client raises ConfigurationError where there is none.
     """

@@ -16,16 +16,14 @@ import pytest
 from fastapi.routing import APIRoute
 
 from api.app import create_app
-from api.routes import (
-    client_routes,
-    deployment_routes,
-    digest_routes,
-    evidence_routes,
-    proof_routes,
-    round_routes,
-    series_routes,
-    service_routes,
-)
+from api.routes.client_routes import clients_router
+from api.routes.deployment_routes import deployments_router
+from api.routes.digest_routes import digests_router
+from api.routes.evidence_routes import evidence_router
+from api.routes.proof_routes import proofs_router
+from api.routes.round_routes import rounds_router
+from api.routes.series_routes import series_router
+from api.routes.service_routes import service_router
 from api.settings import Settings
 from ledger.history.pinned_chain import HistoryService, PinnedChain
 from ledger.protocol.errors import ChainError
@@ -39,14 +37,14 @@ if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
 
 READING = (
-    client_routes,
-    deployment_routes,
-    digest_routes,
-    evidence_routes,
-    proof_routes,
-    round_routes,
-    series_routes,
-    service_routes,
+    clients_router,
+    deployments_router,
+    digests_router,
+    evidence_router,
+    proofs_router,
+    rounds_router,
+    series_router,
+    service_router,
 )
 
 
@@ -56,7 +54,7 @@ def depended_on(dependant: Dependant) -> Iterator[Dependant]:
         yield from depended_on(inner)
 
 
-@pytest.mark.parametrize("router", [module.router for module in READING])
+@pytest.mark.parametrize("router", READING)
 def test_no_dependency_takes_a_thread_of_its_own(router: APIRouter) -> None:
     routes = [route for route in router.routes if isinstance(route, APIRoute)]
     found = [inner.call for route in routes for inner in depended_on(route.dependant)]
