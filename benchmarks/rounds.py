@@ -29,9 +29,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.contention import gemm_rate, machine
 from benchmarks.peers.contenders import REFERENCE, TASKS, Contender, PeerTask
-from benchmarks.workloads import WORKS, make_workload, write_workload
+from benchmarks.workloads import WORKS, gemm_rate, machine, make_workload, write_workload
 
 RESULTS = Path(__file__).parent / "results"
 MEASURED = Path(__file__).parents[1] / "docs" / "measured"

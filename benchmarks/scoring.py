@@ -34,7 +34,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.contention import gemm_rate, machine
+from benchmarks.workloads import gemm_rate, machine
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
 from ledger.protocol.rules.distance import (
     DIRECTION,

@@ -8,7 +8,12 @@ the product, so that the environments of the peers need only torch.
 from __future__ import annotations
 
 import json
+import os
+import platform
+import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +22,14 @@ from torch import nn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _IMAGE = (1, 28, 28)
 _CHARACTERS = 80
 _TOKENS = 80
+_PRODUCT_SIDE = 1024
+_PRODUCTS = 15
 
 
 class PlainLeafCnn(nn.Module):
@@ -256,3 +262,40 @@ def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
         optimizer.step()
+
+
+def gemm_rate() -> float:
+    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of some.
+
+    It takes about half a second. A calm machine always gives the same; less means that others
+    use it, and that wall seconds measured near it are too long.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        a, b = (torch.rand(_PRODUCT_SIDE, _PRODUCT_SIDE, generator=generator) for _ in range(2))
+        product = torch.empty(_PRODUCT_SIDE, _PRODUCT_SIDE)
+        torch.mm(a, b, out=product)
+        seconds = []
+        for _ in range(_PRODUCTS):
+            start = time.perf_counter()
+            torch.mm(a, b, out=product)
+            seconds.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return 2e-9 * _PRODUCT_SIDE**3 / median(seconds)
+
+
+def machine() -> dict[str, Any]:
+    """Return what a figure has to be read with: processor, cores, system and versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text("utf-8") if cpuinfo.exists() else ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
