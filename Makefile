@@ -106,24 +106,16 @@ figures: $(VENV)/.dev bench-peers
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
-	$(BIN)/python -m benchmarks.durability
-	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.scoring
-	$(BIN)/python -m benchmarks.training
-	$(BIN)/python -m benchmarks.training_replay
-	$(BIN)/python -m benchmarks.environments
-	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.rounds
-	$(BIN)/python -m benchmarks.adapters
 
-# The peers of `benchmarks.rounds` and `benchmarks.aggregators`, each in an environment of its own; torch goes first and alone.
-bench-peers: .bench/pfl/.installed .bench/flower/.installed .bench/byzfl/.installed
+# The peers of `benchmarks.rounds`, each in an environment of its own; torch goes first and alone.
+bench-peers: .bench/pfl/.installed .bench/flower/.installed
 
-.bench/byzfl/.installed: ALONE := --no-deps
 .bench/%/.installed: benchmarks/peers/requirements-%.txt
 	$(PYTHON) -m venv .bench/$*
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
-	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet $(ALONE) --requirement $<
+	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
 	touch $@
 
 # Tests with Flower itself, in an environment of its own, whose pins differ from ours: by hand, 20 minutes.

@@ -1,38 +1,60 @@
-"""What `python -m benchmarks.gpu` does, at full size for a card and at a tiny one for tests."""
+"""The sizes and made data of `python -m benchmarks.gpu`: full for a card, tiny for tests."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.training import WORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from benchmarks.training import TrainingWork
-    from clients.models.model import Option
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
+from clients.local_sgd import LocalTraining
+from clients.models.model import Option
 
 SIDE, CLASSES = 28, 62
+IMAGES = DataForm((1, SIDE, SIDE), CLASSES)
+CHARACTERS = DataForm((80,), 80, input_dtype="int64", vocabulary=80)
+TEXT_LENGTH, TEXTS, TEST_TEXTS = 32, 24, 32
+"""Tokens of a text, texts of each client, and texts of the test."""
+TOKENS_SEEN = 200
+"""Distinct tokens in the texts: few, so that a few steps learn them."""
 PAPER_CLIENTS = 355
 """Active clients in a round of the preset paper-femnist, 142 of them members."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWork:
+    """A model and how each of some clients trains it."""
+
+    model: str
+    options: Mapping[str, Option]
+    form: DataForm
+    samples: int
+    settings: LocalTraining
+    clients: int
+
+    def made_data(self) -> FederatedData:
+        """Return random samples, equal in each call."""
+        rng, form, train = np.random.default_rng(0), self.form, []
+        for _ in range(self.clients):
+            shape = (self.samples, *form.input_shape)
+            x: np.ndarray[Any, Any]
+            if form.vocabulary is None:
+                x = rng.random(shape, dtype=np.float32)
+            else:
+                x = rng.integers(0, form.vocabulary, shape)
+            train.append(frozen_samples(x, rng.integers(0, form.classes, self.samples)))
+        return FederatedData("made", form, tuple(train), train[0])
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRun:
     """A run on made images in the form of FEMNIST; all clients are active in each round.
 
-    Attributes:
-        clients: their number.
-        samples: of each; an epoch of them is its training.
-        batch: samples of a step.
-        learning_rate: of SGD.
-        model: its name.
-        options: its settings.
-        rounds: of the run.
+    A client trains for one epoch of its samples.
     """
 
     clients: int
@@ -83,21 +105,46 @@ class ImageRun:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRun:
-    """A run of GPT-2's shape with random weights and adapters; see `benchmarks.adapters`.
-
-    Attributes:
-        layers: of the base.
-        width: of its layers.
-        vocabulary: its tokens.
-        clients: their number.
-        rounds: of the run.
-    """
+    """A run of GPT-2's shape with random weights and adapters."""
 
     layers: int
     width: int
     vocabulary: int
     clients: int
     rounds: int
+
+    def write_base(self, folder: Path) -> int:
+        """Write the base with random weights; return its number of parameters."""
+        import torch  # noqa: PLC0415 - slow to import
+        from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+
+        torch.manual_seed(0)
+        config = GPT2Config(
+            vocab_size=self.vocabulary,
+            n_positions=1024,
+            n_embd=self.width,
+            n_layer=self.layers,
+            n_head=self.width // 64,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+        model = GPT2LMHeadModel(config)
+        model.save_pretrained(folder)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def write_texts(self, path: Path) -> None:
+        """Write texts in which four of five tokens follow from the token before."""
+        rng = np.random.default_rng(0)
+        with path.open("w", encoding="utf-8") as file:
+            for row in range(self.clients * TEXTS + TEST_TEXTS):
+                tokens = [int(rng.integers(TOKENS_SEEN))]
+                for _ in range(TEXT_LENGTH - 1):
+                    follows = (3 * tokens[-1] + 1) % TOKENS_SEEN
+                    tokens.append(follows if rng.random() < 0.8 else int(rng.integers(TOKENS_SEEN)))
+                is_test = row >= self.clients * TEXTS
+                client = f"c{row % self.clients:03}"
+                sample = {"tokens": tokens, "client": client, "is_test": is_test}
+                file.write(f"{json.dumps(sample)}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +155,9 @@ class GpuPlan:
         tests: arguments of pytest.
         digits: settings of the run of the preset digits, by their last names.
         replayed: updates of a run that are drawn and repeated.
-        femnist: the run on made images.
-        adapters: the run of a transformer with adapters.
-        works: training workloads.
-        repeats: measured turns, after one that is not.
+        repeats: measured turns, after one that is not measured.
         scoring: members, trainers and d.
-        paper_round: the run of large rounds, with as many of its clients as fit into memory.
+        paper_round: the run of large rounds, with as many clients as fit into memory.
     """
 
     tests: tuple[str, ...]
@@ -127,6 +171,10 @@ class GpuPlan:
     paper_round: ImageRun
 
 
+def _steps(steps: int, batch: int, rate: float) -> LocalTraining:
+    return LocalTraining(learning_rate=rate, batch_size=batch, local_steps=steps)
+
+
 FULL = GpuPlan(
     tests=("-m", "cuda", "tests/clients"),
     digits={},
@@ -134,9 +182,15 @@ FULL = GpuPlan(
     femnist=ImageRun(20, 100, 10, 0.05, "leaf_cnn", {"hidden": 2048}, 8),
     adapters=AdapterRun(layers=12, width=768, vocabulary=20_000, clients=20, rounds=5),
     works={
-        "W1L": replace(WORKS["W1L"], clients=100),
-        "W1S": replace(WORKS["W1S"], clients=100),
-        "W2": replace(WORKS["W2"], clients=14),
+        "W1L": TrainingWork(
+            "leaf_cnn", {"hidden": 2048}, IMAGES, 100, _steps(10, 10, 0.05), clients=100
+        ),
+        "W1S": TrainingWork(
+            "leaf_cnn", {"hidden": 512}, IMAGES, 100, _steps(10, 10, 0.05), clients=100
+        ),
+        "W2": TrainingWork(
+            "shakespeare_lstm", {"hidden": 100}, CHARACTERS, 200, _steps(20, 10, 0.5), clients=14
+        ),
     },
     repeats=3,
     scoring=(43, 65, 6_600_000),
@@ -150,14 +204,12 @@ TINY = GpuPlan(
     femnist=ImageRun(10, 5, 2, 0.05, "softmax", {}, 1),
     adapters=AdapterRun(layers=1, width=64, vocabulary=200, clients=10, rounds=1),
     works={
-        "W2": replace(
-            WORKS["W2"],
-            clients=2,
-            options={"hidden": 4},
-            samples=4,
-            settings=replace(WORKS["W2"].settings, local_steps=1, batch_size=2),
+        "W2": TrainingWork(
+            "shakespeare_lstm", {"hidden": 4}, CHARACTERS, 4, _steps(1, 2, 0.5), clients=2
         ),
-        "digits": replace(WORKS["digits"], clients=4),
+        "digits": TrainingWork(
+            "softmax", {}, DataForm((1, 8, 8), 10), 24, _steps(5, 16, 0.5), clients=4
+        ),
     },
     repeats=1,
     scoring=(2, 3, 1_000),

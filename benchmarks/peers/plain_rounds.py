@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 import torch
 import torch.multiprocessing as multiprocessing
 
-from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in, sketch
 from benchmarks.workloads import (
+    RoundClock,
+    contender_arguments,
+    hand_in,
     load_flat,
     module_of,
     read_workload,
     run_sgd,
+    sketch,
     trained_parameters,
 )
 

@@ -10,7 +10,6 @@ import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import steps
-from benchmarks.gpu.measurements import fitting
 from benchmarks.gpu.plans import FULL, TINY, GpuPlan, ImageRun
 
 if TYPE_CHECKING:
@@ -95,9 +94,9 @@ def test_a_skipped_test_is_no_passed_one(tmp_path: Path) -> None:
 def test_the_large_round_has_the_clients_that_fit() -> None:
     run = ImageRun(100, 1, 1, 0.1, "softmax", {}, 2)
     update = 4 * 48_670
-    assert fitting(run, 1000 * update).clients == 100
-    assert fitting(run, 100 * update).clients == 40
-    assert fitting(run, 0).clients == 10
+    assert steps.fitting(run, 1000 * update).clients == 100
+    assert steps.fitting(run, 100 * update).clients == 40
+    assert steps.fitting(run, 0).clients == 10
 
 
 def test_the_full_sizes_are_those_of_a_large_round() -> None:

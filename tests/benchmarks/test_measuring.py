@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.peers.measuring import RoundClock, hand_in, tree_cpu_seconds
+from benchmarks.workloads import RoundClock, hand_in, tree_cpu_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.peers.contenders import PLAIN, TASKS, Contender, PeerTask
-from benchmarks.peers.measuring import sketch
-from benchmarks.rounds import Turns, compare, fault_of, take_turns
+from benchmarks.rounds import (
+    PLAIN,
+    TASKS,
+    Contender,
+    PeerTask,
+    Turns,
+    compare,
+    fault_of,
+    take_turns,
+)
+from benchmarks.workloads import sketch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.peers.engine_rounds import data_of, jobs_of, training_of
+from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
 from benchmarks.workloads import (
     WORKS,
     flat,

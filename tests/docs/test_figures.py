@@ -38,7 +38,7 @@ NOT_PROSE = (
     re.compile(r"`[^`\n]*`"),
     re.compile(r"\]\([^)]*\)"),
 )
-"""What may hold digits: figures with their comments, tables that tests compare, code and links."""
+"""What may hold digits: figures with their comments, dated tables, code and links."""
 
 TYPED = {
     "docs/attacks.md": "0.01; 0.01; 0.01; 0.01; 0.34; 40 times as; 0.85; 0.01",

@@ -1,4 +1,4 @@
-"""Claims and targets are judged by rows that nobody ran."""
+"""Claims are judged by rows that nobody ran."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper import complexity, official_figures
+from benchmarks.paper import complexity
 from benchmarks.paper.claims import committee, efficiency, grids, normal, robustness, theorem
 from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
-from benchmarks.paper.targets import WEIGHTS
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
-from benchmarks.paper.worst_targets import worst_targets
 from clients.experiments.baselines.simulated_time import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
@@ -101,7 +99,6 @@ def test_an_undecidable_claim_is_not_said_to_hold() -> None:
 def test_without_rows_no_claim_is_judged() -> None:
     results = Results({})
     assert {claim.verdict(results).answer for claim in CLAIMS} == {ClaimAnswer.MISSING}
-    assert {one.verdict(results).answer for one in worst_targets()} == {ClaimAnswer.MISSING}
 
 
 def test_no_two_claims_are_called_the_same() -> None:
@@ -275,35 +272,6 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
     )
 
 
-def test_strategy_three_is_held_to_three_points_under_the_worst_attacks() -> None:
-    calm = {"number": 2, "condition": "none"}
-    found = rows(
-        [
-            *constant("FedAvg", (0.9, 0.91, 0.92), **calm),
-            *constant("CMFL-III", (0.9, 0.9, 0.91), **calm),
-            *constant("CMFL-III", (0.88, 0.89, 0.89), number=2, condition="ipm"),
-            *constant("CMFL-III", (0.7, 0.8, 0.9), number=2, condition="target"),
-        ]
-    )
-    verdicts = [one.verdict(Results({"robustness-worst": found})) for one in worst_targets()]
-    # -.0067 with error .0033; -.0233 and -.11; .8867 and .8.
-    holds = [[finding.holds for finding in verdict.findings] for verdict in verdicts]
-    assert holds == [[False], [True, False], [True, True]]
-    assert worst_targets()[0].verdict(Results({"robustness-digits": found})).findings == ()
-
-
-def test_one_seed_meets_no_target() -> None:
-    found = rows(
-        [
-            *constant("FedAvg", (0.9,), number=2, condition="none"),
-            *constant("CMFL-III", (0.9,), number=2, condition="ipm"),
-        ]
-    )
-    results = Results({"robustness-worst": found})
-    answers = [one.verdict(results).answer for one in worst_targets()]
-    assert answers == [ClaimAnswer.MISSING, ClaimAnswer.OPEN, ClaimAnswer.OPEN]
-
-
 def test_strategy_two_is_poor_if_not_better_than_fl() -> None:
     claim = next(one for one in robustness.CLAIMS if one.sentence.endswith("typical FL."))
     attack = {"number": 2, "condition": "same-value-10"}
@@ -346,44 +314,6 @@ def test_of_indistinguishable_gaps_neither_promises_less_error() -> None:
     assert answer((0.1, 0.11, 0.12)) is ClaimAnswer.HOLDS
     assert answer((0.8, 0.81, 0.82)) is ClaimAnswer.FAILS
     assert answer((0.1, 0.51, 0.8)) is ClaimAnswer.OPEN
-
-
-def test_the_authors_fedavg_stands_beside_ours_of_as_many_clients() -> None:
-    def whose(condition: str, experiment: str) -> str:
-        cells = [
-            *constant("FedAvg-active", (0.7,), condition=condition),
-            *constant("FedAvg-aggregated", (0.6,), condition=condition),
-        ]
-        table = official_figures.accuracy_table(Results({experiment: rows(cells)}))
-        return next(line for line in table if "ours: " in line)
-
-    assert "clean, FedAvg-aggregated | 0.600 |" in whose("clean", "normal-sent140")
-    attacked = whose("back-gradient-weights-10", "authors-sent140")
-    assert "back-gradient-weights-10, FedAvg-active | 0.700 |" in attacked
-
-
-def test_attacks_on_weights_are_told_with_those_on_updates_beside() -> None:
-    found = rows(
-        [
-            *constant("CMFL-I", (0.9, 0.9, 0.9), number=2),
-            *constant("CMFL-I", (0.9, 0.9, 0.9), number=2, condition="ipm-weights-10"),
-            *constant("CMFL-I", (0.45, 0.45, 0.45), number=2, condition="ipm-10"),
-        ]
-    )
-    (finding,) = WEIGHTS.verdict(Results({"robustness": found})).findings
-    assert finding.holds
-    assert finding.numbers == "keeps 100.0 %; on updates 50.0 %"
-
-
-def test_retained_accuracy_uses_seeds_that_both_runs_have() -> None:
-    # Of the attacked cells the first two are there: .9 and .8 are 100 % of what these were.
-    attacked = constant("CMFL-I", (0.9, 0.8), number=2, condition="ipm-weights-10")
-    clean = constant("CMFL-I", (0.9, 0.8, 0.5), number=2)
-    (finding,) = WEIGHTS.verdict(Results({"robustness": rows([*attacked, *clean])})).findings
-    assert finding.holds
-    assert finding.numbers == "keeps 100.0 %"
-    (alone,) = WEIGHTS.verdict(Results({"robustness": rows([attacked[0], *clean])})).findings
-    assert alone.holds is None
 
 
 @given(st.lists(st.sampled_from([True, False, None])))

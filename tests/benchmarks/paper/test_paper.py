@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.paper import official_figures
 from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import VERSION_2, VERSION_3, paper_report
@@ -84,12 +83,6 @@ def test_the_published_report_is_what_the_rows_have() -> None:
     links = [f"figures/{path.name}" for path in sorted((SCIENCE / "figures").glob("*.svg"))]
     report = (SCIENCE / "report.md").read_text("utf-8")
     assert report == paper_report(read_published(), links), "run: benchmarks.paper report"
-
-
-@pytest.mark.parametrize("command", ["worst", "costs"])
-def test_tables_are_printed_from_the_rows(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main([command])
-    assert capsys.readouterr().out.count("\n| --- |") >= 1
 
 
 def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -> None:
@@ -175,12 +168,3 @@ def test_claims_name_methods_that_experiments_have() -> None:
             for method in definition_named(name).methods
         }
         assert set(wanted) <= known
-
-
-def test_official_figures_stand_beside_experiments_that_there_are() -> None:
-    for anchor in official_figures.OFFICIAL_FIGURES:
-        for place in anchor.ours:
-            conditions = {one.name for one in definition_named(place.experiment).conditions}
-            assert place.condition in conditions
-    for _, experiment, _, _ in official_figures.CLIENTS:
-        assert experiment in names()

@@ -59,7 +59,6 @@ def test_two_clients_of_opposite_opinions() -> None:
     assert problem.heterogeneity == pytest.approx(GAMMA)
     assert problem.smoothness == pytest.approx(1 + MU)
     assert problem.gamma == pytest.approx(4 * (log(3) + 1))
-    assert problem.best_committee(1) == (0,)
 
 
 def test_the_committee_gap_of_either_client() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from eth.vm import opcode_values as op
 
-from benchmarks.digits_round import use_reference
 from benchmarks.recorded_rounds import RecordedRounds
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.engine import code_blocks, opcode_loop, trie_nodes
 from ledger.chain.ports import BlockDamagedError
@@ -41,7 +41,8 @@ def test_rounds_of_the_contract_make_the_same_blocks(tmp_path: Path) -> None:
         path = tmp_path / f"{is_reference}.sqlite"
         with EmbeddedChain.create(path, synchronous="NORMAL", clock=lambda: 1.7e9) as chain:
             if is_reference:
-                use_reference(chain)
+                machine = evm.chain_class(chain.chain_id, is_reference=True)
+                chain._chain = machine(chain._database)
             run = RecordedRounds(chain, members=4, trainers=6, clients=20)
             for others in (False, True):
                 run.commit(run.signed_commitments(run.active))
