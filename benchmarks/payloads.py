@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
-from clients.experiments.baselines.committee_traffic import CommitteeTraffic
+from clients.experiments.costs import CommitteeTraffic
 from clients.experiments.statistics import mean_and_error, paired
 from ledger.io.named_files import write_named
 from ledger.io.processes import task_pool
@@ -36,7 +36,7 @@ from ledger.protocol.payload_forms import PAYLOAD_FORMS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from clients.experiments.baselines.traffic import RoundTraffic
+    from clients.experiments.costs import RoundTraffic
     from clients.experiments.statistics import Estimate
     from clients.runs.metrics import RoundMetrics
 
@@ -173,11 +173,10 @@ def _bytes(
     """Return the mean bytes of a trainer's upload, a member's download and a round's uploads."""
     sent, read, stored = [], [], []
     for row, traffic in zip(rows, rounds, strict=True):
-        phases = {phase.name: phase.links for phase in traffic.phases}
-        uploads = [phases["updates"][client].sent for client in row.trained]
+        uploads = [traffic.sent["updates"][client] for client in row.trained]
         sent += uploads
-        read += [phases["reading"][client].received for client in row.served]
-        stored.append(sum(link.sent for link in phases["updates"].values()))
+        read += [traffic.received["reading"][client] for client in row.served]
+        stored.append(traffic.sent["updates"].total())
     return fmean(sent), fmean(read), fmean(stored)
 
 

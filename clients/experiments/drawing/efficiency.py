@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.experiments.baselines.simulated_time import (
+from clients.experiments.costs import (
     RATES,
     Transmission,
     computation_of,
@@ -139,8 +139,7 @@ def _draw_spent(
 
 
 def _computed(cell: CellRow, alone: float | None) -> float:
-    each = computation_of(cell, alone)
-    return (each.training + each.scoring) * cell.rounds
+    return computation_of(cell, alone) * cell.rounds
 
 
 def _grow(

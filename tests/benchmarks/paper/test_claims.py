@@ -13,7 +13,7 @@ from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
 from benchmarks.paper.targets import WEIGHTS
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
 from benchmarks.paper.worst_targets import worst_targets
-from clients.experiments.baselines.simulated_time import Transmission
+from clients.experiments.costs import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows
