@@ -23,7 +23,7 @@ from benchmarks.paper.published import ROWS, read_published
 from benchmarks.paper.theorem import figure
 from benchmarks.paper.worst_table import SHARED, STRATEGY_3, TUNED, worst_table
 from clients.experiments.archive import pack
-from clients.experiments.plots import DRAWN_BY, draw
+from clients.experiments.figures import DRAWN_BY, draw
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final, never_aggregated
-from clients.experiments.drawing.clients import correlation
+from clients.experiments.figures import correlation
 from clients.experiments.report import DASH, format_estimate, markdown
 
 if TYPE_CHECKING:

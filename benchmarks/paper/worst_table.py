@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.experiments.drawing.series import by_method, grouped
 from clients.experiments.report import DASH, captured_share, format_estimate, markdown
+from clients.experiments.series import by_method, grouped
 from clients.experiments.statistics import mean_and_error, paired
 from ledger.protocol.errors import ConfigurationError
 
