@@ -19,7 +19,7 @@ from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import ROWS, read_published
 from benchmarks.paper.theorem import figure
 from clients.experiments.archive import pack
-from clients.experiments.plots import DRAWN_BY, draw
+from clients.experiments.figures import DRAWN_BY, draw
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.verdict import Claim, ClaimFinding
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
-from clients.experiments.drawing.efficiency import sizes_of
+from clients.experiments.figures import sizes_of
 from clients.experiments.report import DASH
 from clients.experiments.statistics import mean_and_error
 

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import names, order_of
-from clients.experiments.drawing.figure_file import attack_text, rate_text
-from clients.experiments.drawing.series import FEW_SCENARIOS, by_method, grouped, scenario_name
+from clients.experiments.series import FEW_SCENARIOS, by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 DASH = "–"  # noqa: RUF001 - a dash
 """What stands where there is no cell."""
+CALM = "nobody attacks"
+MOST_CONDITIONS = 4
+"""Conditions whose attacks are named one by one."""
 
 
 def captured_share(cell: CellRow) -> float | None:
@@ -39,14 +41,8 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
 """What there is a table of, where cells have it and it is not always the same."""
 
 
-def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
-    """Return the report as Markdown.
-
-    Args:
-        rows: of each experiment, by its name.
-        figures: links to figures; each is shown with the experiment whose name its file begins
-            with.
-    """
+def report(rows: Mapping[str, ExperimentRows]) -> str:
+    """Return the report as Markdown."""
     rows = sorted_rows(rows)
     lines = [
         "# What the experiments say",
@@ -60,7 +56,7 @@ def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> s
         "",
         *learning_rates(rows),
         "",
-        *sections(rows, figures),
+        *sections(rows),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -125,8 +121,11 @@ def _factor(choice: ChoiceRow) -> str:
     return f"{choice.factor:g}{ends.get(choice.factor, '') if len(tried) > 1 else ''}"
 
 
-def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str]) -> list[str]:
-    """Return the section of each experiment: tables, figures and audited points."""
+def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
+    """Return the section of each experiment: tables, figures and audited points.
+
+    `figures` are links; each is shown with the experiment whose name its file begins with.
+    """
     lines: list[str] = []
     for name, experiment in rows.items():
         lines += _section(name, experiment, _figures_of(name, figures, rows))
@@ -288,3 +287,48 @@ def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
 def _place(known: Sequence[str], name: str) -> tuple[int, str]:
     """Return the sort key of a name; unknown names come last, in alphabetical order."""
     return (known.index(name) if name in known else len(known), name)
+
+
+def attack_text(cells: Iterable[CellRow]) -> str:
+    """Return who attacks under which condition, by the attackers that the rows name."""
+    conditions = grouped(cells, lambda cell: cell.condition)
+    texts = {condition: _attack_of(condition, own) for condition, own in conditions.items()}
+    if len(set(texts.values())) == 1 and CALM in texts.values():
+        return "Nobody attacks."
+    if len(texts) <= MOST_CONDITIONS:
+        named = (
+            text if text.startswith(f"{condition} by") else f"{condition}: {text}"
+            for condition, text in texts.items()
+        )
+        return f"{'; '.join(named)}."
+    calm = [condition for condition, text in texts.items() if text == CALM]
+    attacked = [cell for name, own in conditions.items() if name not in calm for cell in own]
+    everywhere = f"in all {len(texts)} conditions" + (f" but {', '.join(calm)}" if calm else "")
+    return f"{_percent(attacked)} of the clients attack {everywhere}."
+
+
+def rate_text(cells: Iterable[CellRow]) -> str:
+    """Return the learning rates, by method where methods differ."""
+    methods: dict[str, list[str]] = {}
+    for method, own in by_method(cells).items():
+        rates = dict.fromkeys(f"{cell.learning_rate:g}" for cell in own)
+        methods.setdefault(" and ".join(rates), []).append(method)
+    if len(methods) == 1:
+        return f"Learning rate {next(iter(methods))}."
+    listed = "; ".join(f"{rates} of {', '.join(names)}" for rates, names in methods.items())
+    return f"Learning rate {listed}."
+
+
+def _attack_of(condition: str, cells: Sequence[CellRow]) -> str:
+    attacked = [cell for cell in cells if cell.malicious]
+    if not attacked:
+        return CALM
+    # Rows of earlier versions name no attack: then their condition does.
+    named = dict.fromkeys(cell.attack for cell in attacked if cell.attack is not None)
+    attacks = " or ".join(named) if named else f"the attack {condition}"
+    return f"{attacks} by {_percent(cells)} of the clients"
+
+
+def _percent(cells: Iterable[CellRow]) -> str:
+    shares = {round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells}
+    return " to ".join(map(str, sorted({min(shares), max(shares)}))) + " %"

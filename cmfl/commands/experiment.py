@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -168,7 +167,7 @@ def plot(
     The key figure of a definition names their kinds; else they follow from its axes. Nothing is
     averaged but seeds.
     """
-    from clients.experiments.plots import draw
+    from clients.experiments.figures import draw
     from ledger.io.extras import require_extra
 
     require_extra("plots", "figures need")
@@ -186,23 +185,15 @@ def report(
             "--to", help="The Markdown file, which replaces an existing one; else it is printed."
         ),
     ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder of figures that it is to show.")
-    ] = None,
     quick: Quick = False,
 ) -> None:
-    """Write the tables, figures and audited points of all rows, or of one experiment's.
+    """Write the tables and audited points of all rows, or of one experiment's.
 
     The report is one Markdown file.
     """
     from clients.experiments.report import report as make_report
 
-    if figures is not None and not figures.is_dir():
-        raise ConfigurationError(f"--figures {figures}: is no folder; make it by experiment plot")
-    shown = [] if figures is None else sorted(figures.glob("*.svg"))
-    folder = Path() if to is None else to.parent
-    links = [Path(os.path.relpath(path, folder)).as_posix() for path in shown]
-    text = make_report(_rows(name, out, is_quick=quick), links)
+    text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
         for line in text.splitlines():
             print_line(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, beside_others, compare_with_margin
-from clients.experiments.drawing.clients import correlation
+from clients.experiments.figures import correlation
 from clients.experiments.statistics import Estimate, mean_and_error
 
 if TYPE_CHECKING:

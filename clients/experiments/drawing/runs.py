@@ -5,9 +5,15 @@ from __future__ import annotations
 from json import loads
 from typing import TYPE_CHECKING
 
-from clients.experiments.drawing.canvas import MARKERS, count_rounds, draw_floor, draw_line, panels
-from clients.experiments.drawing.figure_file import write
-from clients.experiments.drawing.series import line_through
+from clients.experiments.figures import (
+    MARKERS,
+    count_rounds,
+    draw_floor,
+    draw_line,
+    panels,
+    write,
+)
+from clients.experiments.series import line_through
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.configuration.run_configuration import rule_sources
 from clients.experiments.definition import DATA
-from clients.experiments.kinds.cmfl import RUN, play_run
+from clients.experiments.kinds import RUN, play_run
 from clients.experiments.rows import ChainEvidence
 from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.experiments.cells import Cell
-    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
+    from clients.experiments.kinds import MethodRun, MethodTask
     from ledger.audit.report import AuditReport
 
 CONFIGURATION = "config.toml"

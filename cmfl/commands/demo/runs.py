@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.experiments.cells import Cell
-    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
+    from clients.experiments.kinds import MethodRun, MethodTask
     from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainWriter
@@ -209,12 +209,11 @@ def _play(
 ) -> MethodRun:
     """Play a cell; CMFL goes over the chain of the home."""
     from clients.experiments.execution.chain_run import on_chain
-    from clients.experiments.kinds import cmfl
-    from clients.experiments.kinds.method_kind import kind_named
+    from clients.experiments.kinds import kind_named, play_run
     from clients.runs.open_run import open_run
 
     if not cell.is_recorded:
         return kind_named(cell.method.kind).play(task)
     configuration = on_chain(cell.configuration)
     with open_run(home, run_name(cell), configuration, chain, blobs) as run:
-        return cmfl.play_run(run, task)
+        return play_run(run, task)

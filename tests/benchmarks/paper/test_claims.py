@@ -11,7 +11,7 @@ from benchmarks.paper.claims import committee, efficiency, grids, normal, robust
 from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
-from clients.experiments.baselines.simulated_time import Transmission
+from clients.experiments.costs import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clients.experiments.catalogue import definition_named
-from clients.experiments.report import captured_share, report, sorted_rows, tables
+from clients.experiments.report import captured_share, report, sections, sorted_rows, tables
 from clients.experiments.rows import ChoiceRow, ExperimentRows
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
@@ -74,19 +74,24 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
         ),
         "empty": ExperimentRows(),
     }
-    text = report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
-    assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
+    text = report(found)
+    assert text == report(found)
     assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
     assert "| clean | 0.900 ± 0.058 |" in text
     assert (
         "| normal-sent140 | CMFL-I | 0.5 (smallest tried) | 0.1 | 2 | 0.5: 0.800, 1: 0.700 |"
         in text
     )
-    assert "![normal-sent140-curves](f/normal-sent140-curves.svg)" in text
-    assert "f/normal-curves.svg" not in text
     assert EVIDENCE.head in text
     assert "| 1 | normal-sent140 | 3 | 0 | 3 of 3 | 1.5 |" in text
     assert "empty" not in text
+
+
+def test_a_section_shows_the_figures_of_its_experiment() -> None:
+    found = {name: rows(constant("CMFL-I", (0.8,))) for name in ("normal", "normal-sent140")}
+    lines = sections(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
+    shown = [line for line in lines if line.startswith("!")]
+    assert shown == [f"![{name}-curves](f/{name}-curves.svg)" for name in found]
 
 
 def test_rows_are_told_in_the_order_of_their_definition() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from clients.experiments.drawing.series import (
-    PlotLine,
+from clients.experiments.series import (
     over_rounds,
+    positions_of,
     share_at_most,
     times_by_accuracy,
     times_by_samples,
@@ -63,22 +61,12 @@ def test_clients_are_parted_by_their_samples() -> None:
     assert times_by_samples("A", [one], classes=2).mean == (2.0, 6.0)
 
 
-def test_a_long_line_is_thinned_and_keeps_its_end() -> None:
-    line = PlotLine("A", tuple(map(float, range(1, 8))), (0.0,) * 7, (None,) * 7)
-    assert line.thinned(3).x == (1.0, 4.0, 7.0)
-    assert line.thinned(2).x == (3.0, 7.0)
-    assert line.thinned(7) is line
-
-
-def test_a_line_is_cut_after_x() -> None:
-    line = PlotLine("A", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), (None,) * 3)
-    assert line.after(1.0).mean == (0.2, 0.3)
-
-
-@given(st.integers(1, 80), st.integers(1, 30))
-def test_a_thinned_line_has_few_points_and_the_last(count: int, most: int) -> None:
-    line = PlotLine("A", tuple(map(float, range(count))), (0.0,) * count, (None,) * count)
-    thin = line.thinned(most)
-    assert len(thin.x) <= most
-    assert thin.x[-1] == count - 1
-    assert len(thin.x) == len(thin.mean) == len(thin.error)
+@pytest.mark.parametrize(
+    ("labels", "positions"),
+    [(("10", "5"), (10.0, 5.0)), (("10", "base"), (0.0, 1.0)), (("1", "1.0"), (0.0, 1.0))],
+)
+def test_an_axis_of_numbers_has_them_as_positions(
+    labels: tuple[str, ...], positions: tuple[float, ...]
+) -> None:
+    cells = [cell("A", 1, (0.5,), axes={"size": label}) for label in labels]
+    assert positions_of(cells, "size") == dict(zip(labels, positions, strict=True))

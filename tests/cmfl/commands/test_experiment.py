@@ -10,8 +10,6 @@ import pytest
 
 from clients.experiments import catalogue
 from clients.experiments.execution.row_store import RowStore
-from clients.experiments.rows import append_row
-from tests.clients.experiments import made_up
 from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
@@ -83,20 +81,6 @@ def test_rows_of_another_version_are_listed_as_such(out: Path, tmp_path: Path) -
     assert "another version" not in more.out
 
 
-def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
-    for row in made_up.constant("CMFL-I", [0.8, 0.9], experiment="normal"):
-        append_row(tmp_path / "normal.jsonl", row)
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "normal-curves.svg").touch()
-    told = tmp_path / "text" / "report.md"
-    told.parent.mkdir()
-    words = ("experiment", "report", "--out", tmp_path, "--to", told)
-    succeeds(*words, "--figures", tmp_path / "figures")
-    assert "(../figures/normal-curves.svg)" in told.read_text("utf-8")
-    said = refusal(*words, "--figures", tmp_path / "none")
-    assert said.endswith("none: is no folder; make it by experiment plot")
-
-
 def test_own_rows_are_drawn_and_reported(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +98,7 @@ def test_own_rows_are_drawn_and_reported(
         return []
 
     with monkeypatch.context() as patched:
-        patched.setattr("clients.experiments.plots.draw", noted)
+        patched.setattr("clients.experiments.figures.draw", noted)
         for name in (MINI, "mini", "all"):
             assert plot(name) == f"0 files in {figures}\n"
             report = succeeds("experiment", "report", name, "--quick", "--out", out).out

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.experiments.baselines import MethodRound
 from clients.experiments.execution.cell_run import CellJob, play_cell, row_of
 from clients.experiments.execution.stopwatch import SCORING, TRAINING, Stopwatch
-from clients.experiments.kinds.method_kind import MethodRound, MethodRun
+from clients.experiments.kinds import MethodRun
 from clients.experiments.rows import CellSeconds, append_row, read_rows
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.experiments.baselines.committee_traffic import CommitteeTraffic
+from clients.experiments.costs import CommitteeTraffic, RoundTraffic
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.storage.mailbox import MemoryMailbox
@@ -17,7 +17,6 @@ from tests.clients.played import FIVE_MEMBERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.experiments.baselines.traffic import RoundTraffic
     from clients.runs.metrics import RoundMetrics
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import ClientId
@@ -60,37 +59,34 @@ def test_the_traffic_of_every_phase_is_counted_from_messages(tmp_path: Path, boa
     rounds = played(tmp_path)
     assert len(rounds) == 2
     for row, traffic in rounds:
-        model, commitments, updates, reading, votes, decision = traffic.phases
+        sent, received = traffic.sent, traffic.received
         active = sorted((*row.trained, *row.served))
         posted = {
             (c, first): board.sizes[row.round, c, first] for c in active for first in (True, False)
         }
 
-        assert model.busiest == 2600, "one model down"
-        assert sorted(model.links) == active
+        assert received["model"] == dict.fromkeys(active, 2600), "one model down"
         # A selector and nine words: round, two offsets, two lengths, client, commitment, r, vs.
-        assert {link.sent for link in commitments.links.values()} == {4 + 9 * 32}
-        assert sorted(commitments.links) == active
+        assert sent["commitments"] == dict.fromkeys(active, 4 + 9 * 32)
         # One update up, not one for every member.
-        sent = {client: link.sent for client, link in updates.links.items()}
-        assert sent == {client: 2600 + posted[client, True] for client in active}
+        assert sent["updates"] == {client: 2600 + posted[client, True] for client in active}
 
         # A member reads those of all others, C - 1 + n = 9.
-        assert sorted(reading.links) == sorted(row.served)
-        for member, link in reading.links.items():
+        assert sorted(received["reading"]) == sorted(row.served)
+        for member, read in received["reading"].items():
             others = [client for client in active if client != member]
             assert len(others) == 9
-            assert link.received == sum(2600 + posted[client, True] for client in others)
+            assert read == sum(2600 + posted[client, True] for client in others)
             said = sum(posted.get((client, False), 0) for client in others)
-            assert votes.links[member].received == said
-            assert votes.links[member].sent >= posted[member, False] > 0
+            assert received["votes"][member] == said
+            assert sent["votes"][member] >= posted[member, False] > 0
         # Who leads stores the record and the vectors once; all others only speak.
-        stored = [m for m in row.served if votes.links[m].sent > posted[m, False]]
+        stored = [m for m in row.served if sent["votes"][m] > posted[m, False]]
         assert len(stored) == 1
 
-        (settler,) = decision.links
+        ((settler, size),) = sent["decision"].items()
         assert settler in row.served
-        assert decision.links[settler].sent > 2600 + 1000, "a model, and the decision's call data"
+        assert size > 2600 + 1000, "a model, and the decision's call data"
         assert traffic.busiest > (1 + 1 + 9 + 1) * 2600
 
 
@@ -118,5 +114,5 @@ def test_faulty_members_and_abandoned_rounds_are_counted_too(tmp_path: Path) -> 
         assert len(run.ledger.bans()) > 0
     assert {row.decided for row in rows} == {True, False}
     for row, one in zip(rows, traffic.rounds, strict=True):
-        sent = sum(link.sent for link in one.phases[-1].links.values())
-        assert (sent > 2600) == row.decided, "a model goes out with a decision alone"
+        # A model goes out with a decision alone.
+        assert (one.sent["decision"].total() > 2600) == row.decided

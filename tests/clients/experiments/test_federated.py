@@ -13,12 +13,13 @@ from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
 from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration.loading import load
-from clients.experiments.baselines.federated import (
+from clients.experiments.baselines import (
     FederatedServer,
     FederatedSettings,
+    MethodRound,
+    federated_traffic,
     run_federated,
 )
-from clients.experiments.baselines.round import BaselineRound, RoundSeconds
 from clients.random_streams import named_stream
 from clients.runs.population import populate, with_training_path
 from clients.runs.preparation import open_measure
@@ -43,40 +44,38 @@ MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "
 def run(
     settings: FederatedSettings,
     seed: int = 3,
-    progress: Callable[[BaselineRound], None] | None = None,
-) -> tuple[BaselineRound, ...]:
+    progress: Callable[[MethodRound], None] = lambda _: None,
+) -> tuple[MethodRound, ...]:
     with open_measure(
         with_training_path(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
         return run_federated(SAMPLES, measure.gauge, INITIAL, settings, seed, progress)
 
 
-def accuracy(row: BaselineRound) -> float:
-    assert row.accuracy is not None
-    return row.accuracy
+def accuracy(row: MethodRound) -> float:
+    assert row.quality.accuracy is not None
+    return row.quality.accuracy
 
 
-def loss(row: BaselineRound) -> float:
-    assert row.loss is not None
-    return row.loss
+def loss(row: MethodRound) -> float:
+    assert row.quality.loss is not None
+    return row.quality.loss
 
 
 def test_a_clean_run_learns_and_back_gradient_slows_it() -> None:
     clean = run(FederatedSettings(30, 30))
     attacked = run(FederatedSettings(30, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
     floor = majority_rate(DATA.test.y)
-    assert [row.round for row in clean] == list(range(1, 31))
+    assert len(clean) == 30
     assert floor < 0.15
     assert accuracy(clean[-1]) > 0.92
     assert floor < accuracy(attacked[-1]) < accuracy(clean[-1]) - 0.05
     assert loss(clean[-1]) < loss(clean[0])
-    assert [row.participants for row in clean] == [row.participants for row in attacked]
-    assert all(row.malicious == 0 for row in clean)
-    assert all(row.malicious == len(MALICIOUS.intersection(row.participants)) for row in attacked)
+    assert [row.trained for row in clean] == [row.trained for row in attacked]
 
 
 def test_a_run_is_reproducible_and_reports_each_round() -> None:
-    seen: list[BaselineRound] = []
+    seen: list[MethodRound] = []
     settings = FederatedSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
     rows = run(settings, 3, seen.append)
     assert rows == tuple(seen) == run(settings)
@@ -85,7 +84,7 @@ def test_a_run_is_reproducible_and_reports_each_round() -> None:
 
 def test_the_server_rate_scales_the_step() -> None:
     still = run(FederatedSettings(2, 10, server_rate=0.0))
-    assert still[0].accuracy == still[1].accuracy
+    assert accuracy(still[0]) == accuracy(still[1])
     assert loss(run(FederatedSettings(2, 10))[1]) < loss(still[1])
 
 
@@ -101,7 +100,7 @@ def test_no_rounds_or_more_participants_than_clients_are_refused(
 def test_options_impossible_for_the_participants_are_refused_early() -> None:
     krum = aggregator_named("Krum", {"f": 3})
     FederatedSettings(1, 9, aggregator=krum).require(60)
-    seen: list[BaselineRound] = []
+    seen: list[MethodRound] = []
     with pytest.raises(ConfigurationError, match="Krum with f = 3 of n = 8 updates"):
         run(FederatedSettings(1, 8, aggregator=krum), progress=seen.append)
     assert not seen
@@ -117,16 +116,16 @@ def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:
     rows = run(FederatedSettings(3, 10, server_rate=0.8, attackers=attackers))
     sampling, model = named_stream(3, "fedavg", "sample"), INITIAL
     with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 10) as measure:
-        for row in rows:
+        for number, row in enumerate(rows, start=1):
             chosen = sorted(sampling.choice(60, 10, replace=False).tolist())
-            seed = sha256(repr((3, "fedavg", row.round)).encode())
+            seed = sha256(repr((3, "fedavg", number)).encode())
             jobs = [TrainingJob(c, training_seed(seed, ClientId(c))) for c in chosen]
             trained = measure.gauge.engine.train(model, jobs)
             updates = {ClientId(c): one.vector for c, one in zip(chosen, trained, strict=True)}
             sent = {c: -u if c in MALICIOUS else u for c, u in updates.items()}
             model = aggregate(model, sent, dict(enumerate(DATA.sample_counts)), 0.8)  # type: ignore[arg-type]
             quality = measure.gauge.quality(measure.gauge.begin(model))
-            assert (row.participants, row.quality) == (tuple(chosen), quality)
+            assert (row.trained, row.quality) == (tuple(chosen), quality)
 
 
 def test_a_selecting_aggregator_reports_its_choice_and_withstands_attacks() -> None:
@@ -142,12 +141,10 @@ def test_a_selecting_aggregator_reports_its_choice_and_withstands_attacks() -> N
     assert accuracy(ruined[-1]) < 0.3
     assert min(accuracy(selected[-1]), accuracy(trimmed[-1])) > 0.7
     for one, two, three in zip(ruined, selected, trimmed, strict=True):
-        assert one.participants == two.participants == three.participants
-        assert one.used == three.used == one.participants
-        assert one.malicious == one.malicious_used == two.malicious > 0
-        assert len(two.used) == 30 - 13
-        assert set(two.used) < set(two.participants)
-        assert two.malicious_used == len(MALICIOUS.intersection(two.used)) < two.malicious
+        assert one.trained == two.trained == three.trained == one.aggregated == three.aggregated
+        assert len(two.aggregated) == 30 - 13
+        assert set(two.aggregated) < set(two.trained)
+        assert MALICIOUS.intersection(two.aggregated) < MALICIOUS.intersection(two.trained)
 
 
 def test_the_server_keeps_its_model_without_finite_updates() -> None:
@@ -164,13 +161,11 @@ def test_the_server_keeps_its_model_without_finite_updates() -> None:
     assert one.last.tolist() == [largest, largest]
 
 
-def test_a_round_tells_how_long_its_parts_took() -> None:
-    ticks = iter([0.0, 2.0, 3.0, 7.0])
-    with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
-        rows = run_federated(
-            SAMPLES, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
-        )
-    assert rows[0].seconds == RoundSeconds(training=2, aggregating=4)
+def test_a_round_takes_one_model_down_and_one_update_up() -> None:
+    traffic = federated_traffic(map(ClientId, (0, 2)), dimension=100)
+    assert traffic.received["model"] == {0: 400, 2: 400}
+    assert traffic.sent["updates"] == {0: 408, 2: 408}
+    assert traffic.busiest == 400 + 408
 
 
 def test_a_round_has_all_that_is_measured_of_its_model() -> None:
@@ -184,7 +179,6 @@ def test_a_round_has_all_that_is_measured_of_its_model() -> None:
             FederatedSettings(3, 5),
             0,
         )
-    losses = [row.training_loss for row in rows]
-    assert losses == [row.quality.training_loss for row in rows]
+    losses = [row.quality.training_loss for row in rows]
     assert None not in losses
-    assert len({row.loss for row in rows} | set(losses)) == 6
+    assert len({row.quality.loss for row in rows} | set(losses)) == 6

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from clients.experiments.definition import FigureKind
-from clients.experiments.drawing import accuracy, clients, efficiency, heat
-from clients.experiments.drawing.canvas import (
-    GAIN,
-    LOSS,
-    difference_shade,
+from clients.experiments.figures import (
+    DRAWN_BY,
+    Panels,
+    caption_of,
+    draw,
     line_style,
     panels,
+    tone_of,
     zoom,
 )
-from clients.experiments.drawing.figure_file import caption_of
-from clients.experiments.drawing.series import MOST_LINES, PlotLine, panels_of
-from clients.experiments.plots import DRAWN_BY, draw
 from clients.experiments.rows import CellSeconds
+from clients.experiments.series import MOST_LINES, PlotLine, panels_of
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, rows
 from tests.clients.experiments.minis import defined
@@ -31,7 +30,6 @@ from tests.clients.experiments.minis import defined
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.experiments.drawing.canvas import Panels
     from clients.experiments.rows import ExperimentRows
 
 TRAFFIC = {
@@ -58,8 +56,7 @@ SWEPT = rows(
     for at in (1, 9)
     for s in (1, 2)
 )
-WRITING = (accuracy, clients, efficiency, heat)
-"""The modules that write figures."""
+WRITE = "clients.experiments.figures.write"
 ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
 
 
@@ -84,8 +81,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return [folder / f"{name}.svg", folder / f"{name}.png"]
 
-    for module in WRITING:
-        monkeypatch.setattr(module, "write", note)
+    monkeypatch.setattr(WRITE, note)
     return names
 
 
@@ -194,7 +190,7 @@ def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
     draw({"mine": figured(rows(cells), "heat")}, tmp_path)
     words = svg(tmp_path, "mine-heat")
     assert "FedAvg, clean: 0.920" in words
-    assert "\N{MINUS SIGN}.120 ±.020" in words
+    assert "\N{MINUS SIGN}0.120 ±0.020" in words
     assert "less that of FedAvg under clean, paired by seed" in words
     assert "Run under one condition alone: once." in words
 
@@ -206,24 +202,24 @@ def test_a_heat_map_may_refer_to_a_method_without_a_column(tmp_path: Path) -> No
     ]
     draw({"mine": figured(rows(cells), "heat")}, tmp_path)
     words = svg(tmp_path, "mine-heat")
-    assert words.count("\N{MINUS SIGN}.100") == 3
+    assert words.count("\N{MINUS SIGN}0.100") == 3
     assert "less that of FedAvg under clean" in words
     assert "Run under one condition alone: FedAvg." in words
 
 
 def test_a_loss_is_the_redder_the_larger_it_is() -> None:
-    shades = [difference_shade(difference) for difference in (0.01, -0.01, -0.1, -0.3, -0.9)]
-    assert [shade for shade, _ in shades] == sorted(shade for shade, _ in shades)
-    assert shades[-1] == shades[-2] == (1.0, LOSS)
-    assert shades[0][1] == GAIN
+    tones = [tone_of(difference) for difference in (-0.9, -0.3, -0.1, -0.01, 0.01)]
+    assert tones == sorted(tones)
+    assert tones[0] == tones[1] == -1.0
+    assert tones[-1] == -tones[-2] > 0
 
 
 def test_a_panel_shows_where_its_curves_settle() -> None:
-    # Of ten rounds the first two are left out; the ends are .88 and .92, a twentieth apart each.
-    line = PlotLine("a", tuple(map(float, range(1, 11))), (0.1, *[0.9] * 9), (0.02,) * 10)
+    # Of ten rounds the first two are left out; the ends are 0.8 and 1.0, a twentieth of that apart.
+    line = PlotLine("a", tuple(map(float, range(1, 11))), (0.1, *[0.9] * 9), (0.1,) * 10)
     with panels(1) as drawn:
         zoom(drawn.axes[0], [line], 0.125)
-        assert drawn.axes[0].get_ylim() == pytest.approx((0.878, 0.922))
+        assert drawn.axes[0].get_ylim() == pytest.approx((0.79, 1.01))
         assert not drawn.axes[0].lines
         zoom(drawn.axes[0], [line], 0.9)
         assert len(drawn.axes[0].lines) == 1
@@ -240,8 +236,7 @@ def test_every_panel_names_its_axes(kind: FigureKind, monkeypatch: pytest.Monkey
                 unnamed.append(axes.get_title())
         return []
 
-    for module in WRITING:
-        monkeypatch.setattr(module, "write", look)
+    monkeypatch.setattr(WRITE, look)
     timed = rows(cell("CMFL-I", s, (0.3, 0.4), client_accuracy=(0.1,), **TIMED) for s in (1, 2))
     draw({"mine": figured(timed, kind)}, Path())
     assert unnamed == []

@@ -1,22 +1,28 @@
-"""Accuracy against simulated time, from the rows of an experiment."""
+"""Bytes of a round, and simulated time from the rows of an experiment."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients.experiments.baselines.simulated_time import (
-    Computation,
+from clients.experiments.baselines import federated_traffic
+from clients.experiments.costs import (
+    RATES,
+    RoundTraffic,
     Transmission,
     computation_of,
+    recorded_traffic,
     solo_training_seconds,
     time_axis,
+    transfers,
     transmission_of,
 )
 from clients.experiments.rows import CellRow, CellSeconds
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,22 +98,17 @@ def test_each_client_computes_its_share_beside_the_others() -> None:
     work = CellSeconds(wall=99, cpu=99, training=60, scoring=30, ledger=8)
     # Two rounds: of 5 clients that train and a whole committee's scores; of n = 3 and a server; of
     # 5 and the initiator again, one merge; of 5, and as many merges.
-    assert computation_of(row("cmfl", work)) == Computation(6, 15, 4)
-    assert computation_of(row("federated", work)) == Computation(10, 15, 4)
-    assert computation_of(row("brain-torrent", work)) == Computation(10, 15, 4)
-    assert computation_of(row("gossip", work)) == Computation(6, 3, 4)
-
-
-def test_a_federation_of_another_size_is_divided_by_its_own() -> None:
-    work = CellSeconds(wall=99, cpu=99, training=60)
-    assert computation_of(row("federated", work, SIZES | {"participants": 5})) == Computation(6)
+    assert computation_of(row("cmfl", work)) == 6 + 15
+    assert computation_of(row("federated", work)) == 10 + 15
+    assert computation_of(row("brain-torrent", work)) == 2 * 5 + 15
+    assert computation_of(row("gossip", work)) == 6 + 3
+    assert computation_of(row("federated", work, SIZES | {"participants": 5})) == 6 + 15
 
 
 def test_computation_and_transmission_add_up_round_by_round() -> None:
     work = CellSeconds(wall=99, cpu=99, training=10, scoring=1, ledger=4)
-    # Training 10 / (2 * 5), scoring 1 / 2, the ledger 4 / 2; then 2 and 4 s on the wire.
+    # Training 10 / (2 * 5), scoring 1 / 2; then 2 and 4 s on the wire.
     assert time_axis(row("cmfl", work), COUNTED, rate=1) == (3.5, 9.0)
-    assert time_axis(row("cmfl", work), COUNTED, rate=1, with_ledger=True) == (5.5, 13.0)
 
 
 def test_given_training_times_are_equal_for_all_methods() -> None:
@@ -127,10 +128,66 @@ def test_rows_that_do_not_say_what_is_needed_are_refused() -> None:
         time_axis(untimed, TEXT, rate=1)
     with pytest.raises(ConfigurationError, match="kind 'theorem' sends nothing"):
         transmission_of(row("theorem", NO_WORK), TEXT, rate=1)
-    with pytest.raises(ConfigurationError, match=r"its bytes were not counted$"):
+    with pytest.raises(ConfigurationError, match="not counted in every round"):
         transmission_of(replace(row("cmfl", NO_WORK), bytes={}), TEXT, rate=1)
     with pytest.raises(ConfigurationError, match="not counted in every round"):
         transmission_of(replace(row("cmfl", NO_WORK), bytes={"by_round": [1]}), COUNTED, rate=1)
     for wrong in (None, 0, True, 2.0):
         with pytest.raises(ConfigurationError, match=f"extra.committee = {wrong}: at least 1"):
             transmission_of(row("cmfl", NO_WORK, SIZES | {"committee": wrong}), TEXT, rate=1)
+
+
+A, B, C = map(ClientId, range(3))
+
+
+def test_a_round_waits_for_the_busier_direction_of_each_phase_s_busiest_link() -> None:
+    traffic = RoundTraffic("ask", "nothing", "send")
+    traffic.ask("ask", A, B, question=8, answer=100)
+    traffic.ask("ask", A, C, question=8, answer=50)
+    traffic.move("send", B, C, 70)
+    assert traffic.received["ask"] == {A: 150, B: 8, C: 8}
+    assert traffic.sent["ask"] == {A: 16, B: 100, C: 50}
+    assert traffic.phases == {"ask": 150, "nothing": 0, "send": 70}
+    assert (traffic.busiest, traffic.requests) == (220, 2)
+
+
+def test_a_row_keeps_plain_sums_over_the_run() -> None:
+    two = [federated_traffic((A, C), dimension=100), federated_traffic((B, C), dimension=100)]
+    assert recorded_traffic(two, dimension=100) == {
+        "model": 400,
+        "busiest": 1616,
+        "phases": {"model": 800, "updates": 816},
+        "sent": 1632,
+        "received": 1600,
+        "requests": 0,
+        "by_round": [808, 808],
+        "clients": [0, 1, 2],
+        "client_sent": [408, 408, 816],
+        "client_received": [400, 400, 800],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "authors"),
+    [
+        ("federated", 2, 2),
+        ("cmfl", 43 + 65, 43 + 1),
+        ("brain-torrent", 65, 65),
+        ("gossip", 64, 64),
+    ],
+)
+def test_the_transfers_of_the_paper_s_sizes(kind: str, text: int, authors: int) -> None:
+    assert transfers(kind, TEXT, committee=43, trainers=65) == text
+    assert transfers(kind, AUTHORS, committee=43, trainers=65) == authors
+
+
+def test_a_million_bytes_at_each_of_the_paper_s_rates() -> None:
+    one = replace(row("cmfl", NO_WORK), bytes={"model": 1, "by_round": [1_000_000, 0]})
+    found = [transmission_of(one, COUNTED, rate) for rate in RATES]
+    assert found == [(8.0, 0), (0.8, 0), (0.08, 0)]
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_a_rate_that_is_not_above_zero_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigurationError, match=r"rate = .* Mbit/s: must be above 0"):
+        transmission_of(row("cmfl", NO_WORK), COUNTED, rate)
