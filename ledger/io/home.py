@@ -252,11 +252,6 @@ class Home:
         return self.path / "runs"
 
     @property
-    def verifications(self) -> Path:
-        """Reports of audits that a service ran."""
-        return self.path / "verifications"
-
-    @property
     def index(self) -> Path:
         """The index of all runs, if there is one; it can be rebuilt from chain and blobs."""
         return self.path / "index.sqlite"

@@ -1,4 +1,4 @@
-"""A service that is killed, by kill -9: the next one has its index and its verifications."""
+"""A service that is killed, by kill -9: the next one has its index, and no audit goes on."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from api.client.service import Service
-from api.schemas.verifications import VerificationState
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.index.database import Database
 from ledger.storage.blobs import FolderBlobs
-from tests.api.conftest import read, refused, root_of, serving
+from tests.api.conftest import read, root_of, serving
 from tests.e2e.sessions import kill_when
 from tests.faults import times
 from tests.index.conftest import content, indexed, made
@@ -43,8 +41,7 @@ def has_ended(process: int) -> bool:
     return status.rpartition(") ")[2].startswith("Z")
 
 
-def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
-    """Return the verification that a service was in the midst of."""
+def killed_while_it_verifies(service: Forked, address: str) -> None:
     with service:
         url = service.first_line().partition(" at ")[2].split()[0].rstrip("/,")
         with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
@@ -55,37 +52,20 @@ def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
         children = children_of(service)
         service.kill()
     wait_until(lambda: all(map(has_ended, children)))
-    return told
 
 
-def test_a_killed_service_has_its_index_and_its_verifications_again(
+def test_a_killed_service_has_its_index_again_and_its_audit_ends(
     home: Path, address: str, tmp_path: Path, forks: Forks
 ) -> None:
-    index, reports = tmp_path / "index.sqlite", tmp_path / "reports"
-    places = ["--home", str(home), "--index", str(index), "--reports", str(reports)]
+    index = tmp_path / "index.sqlite"
+    places = ["--home", str(home), "--index", str(index)]
     command = ["serve", *places, "--keep-index", "--port", "0"]
     # While it makes the index, then while it verifies.
     for delay_seconds in (0, 2, 3)[: times(0, 3)]:
         assert kill_when(forks.start(*command), index.exists, delay_seconds)
-    lost = killed_while_it_verifies(forks.start(*command), address)
-    kept = Settings(home=home, index=str(index), keeps_index=True, reports=reports)
-    with serving(kept) as client, Service(str(client.base_url)) as service:
-        path = lost["links"]["self"]
-        told = client.get(path).json()
-        assert (told["state"], told["why"]) == ("interrupted", "service_ended")
-        assert (told["verdict"], told["report"]) == (None, None)
-        refused(client.get(lost["links"]["report"]), 404, "report-not-found")
-        refused(client.delete(path), 409, "verification-over")
-        (chain,) = service.chains()["chains"]
-        verifications = service.deployment(chain["name"], address).verifications
-        again = verifications.begin()
-        following = verifications.follow(again.verification, 0.05)
-        wait_until(lambda: next(following).state is VerificationState.RUNNING)
-        verifications.cancel(again.verification)
-        *_, ended = following
-        assert ended.state is VerificationState.CANCELLED
-        names = [one.verification for one in verifications.all().verifications]
-        assert names == [again.verification, lost["verification"]]
+    killed_while_it_verifies(forks.start(*command), address)
+    kept = Settings(home=home, index=str(index), keeps_index=True)
+    with serving(kept) as client:
 
         def is_used() -> bool:
             (one,) = read(client, "/v1/status")["deployments"]
