@@ -1,14 +1,7 @@
-"""JSON-RPC methods for logs, and filters that return new ones.
-
-Filters are the server's only per-client state: their number is bounded, and one that is unused for
-five minutes is removed.
-"""
+"""The JSON-RPC method for logs."""
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,15 +9,11 @@ from ledger.chain.rpc import wire
 from ledger.chain.rpc.server.block_tags import number_of, requested_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import Log
     from ledger.chain.rpc.server.block_methods import Methods
-
-MOST_FILTERS = 100
-FILTER_SECONDS = 300.0
-_MOST_NEW_BLOCKS = 10_000
 
 Topics: TypeAlias = "Sequence[bytes | Sequence[bytes] | None]"
 
@@ -46,52 +35,13 @@ class LogQuery:
     last: int | None
 
 
-@dataclass(slots=True)
-class _Filter:
-    """An installed filter: for logs, for blocks (no query), or for pending transactions.
-
-    The last kind returns nothing.
-    """
-
-    query: LogQuery | None
-    pending: bool
-    newest_sent: int
-    last_used: float
-
-
 class LogMethods:
-    """Methods about logs, with installed filters. Safe to share between threads.
+    """The method for logs; one answer has at most `max_logs`, as on public nodes."""
 
-    Args:
-        chain: the chain.
-        max_logs: limit of one answer, as on public nodes.
-        clock: monotonic seconds, for the filters' age.
-
-    Attributes:
-        table: the methods by name.
-    """
-
-    def __init__(
-        self,
-        chain: EmbeddedReader,
-        max_logs: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, chain: EmbeddedReader, max_logs: int) -> None:
         self._chain = chain
         self._most_logs = max_logs
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._filters: dict[str, _Filter] = {}
-        self._names = map(hex, itertools.count(1))
-        self.table: Methods = {
-            "eth_getLogs": lambda request: self._logs(self._query(request)),
-            "eth_newFilter": lambda request: self._new(self._query(request)),
-            "eth_newBlockFilter": lambda: self._new(None),
-            "eth_newPendingTransactionFilter": lambda: self._new(None, pending=True),
-            "eth_getFilterChanges": self._changes,
-            "eth_getFilterLogs": self._filter_logs,
-            "eth_uninstallFilter": self._uninstall,
-        }
+        self.table: Methods = {"eth_getLogs": lambda request: self._logs(self._query(request))}
 
     def _query(self, request: object) -> LogQuery:
         fields = wire.members(request)
@@ -115,9 +65,9 @@ class LogMethods:
         first, last = (requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
         return LogQuery(contracts, topics, first, last)
 
-    def _logs(self, query: LogQuery, first: int | None = None) -> list[dict[str, Any]]:
+    def _logs(self, query: LogQuery) -> list[dict[str, Any]]:
         head = self._chain.head().number
-        low = first if first is not None else head if query.first is None else query.first
+        low = head if query.first is None else query.first
         high = head if query.last is None else query.last
         logs: list[Log] = []
         for contract in (None,) if query.addresses is None else query.addresses:
@@ -133,55 +83,6 @@ class LogMethods:
             for hash_ in {entry.transaction_hash for entry in logs}
         }
         return [wire.log_json(entry, positions[entry.transaction_hash]) for entry in logs]
-
-    def _new(self, query: LogQuery | None, *, pending: bool = False) -> str:
-        head = self._chain.head().number
-        with self._lock:
-            self._drop_expired()
-            if len(self._filters) >= MOST_FILTERS:
-                raise wire.RpcFault(wire.LIMIT_EXCEEDED, f"over {MOST_FILTERS} filters are open")
-            name = next(self._names)
-            self._filters[name] = _Filter(query, pending, head, self._clock())
-        return name
-
-    def _changes(self, name: object) -> list[Any]:
-        with self._lock:
-            filter_ = self._open(name)
-            head = self._chain.head().number
-            first, filter_.newest_sent = filter_.newest_sent + 1, head
-        if filter_.pending or first > head:
-            return []
-        if filter_.query is None:
-            numbers = range(max(first, head - _MOST_NEW_BLOCKS + 1), head + 1)
-            return [wire.to_hex(self._chain.block(number).hash) for number in numbers]
-        last = head if filter_.query.last is None else min(filter_.query.last, head)
-        query = LogQuery(filter_.query.addresses, filter_.query.topics, None, last)
-        return self._logs(query, max(first, filter_.query.first or 0))
-
-    def _filter_logs(self, name: object) -> list[dict[str, Any]]:
-        with self._lock:
-            query = self._open(name).query
-        if query is None:
-            raise wire.RpcFault(wire.SERVER_ERROR, "filter not found")
-        return self._logs(query)
-
-    def _uninstall(self, name: object) -> bool:
-        with self._lock:
-            self._drop_expired()
-            return isinstance(name, str) and self._filters.pop(name, None) is not None
-
-    def _open(self, name: object) -> _Filter:
-        self._drop_expired()
-        filter_ = self._filters.get(name) if isinstance(name, str) else None
-        if filter_ is None:
-            raise wire.RpcFault(wire.SERVER_ERROR, "filter not found")
-        filter_.last_used = self._clock()
-        return filter_
-
-    def _drop_expired(self) -> None:
-        oldest = self._clock() - FILTER_SECONDS
-        for name in [name for name, filter_ in self._filters.items() if filter_.last_used < oldest]:
-            del self._filters[name]
 
 
 def _read_topics(position: object) -> bytes | Sequence[bytes] | None:

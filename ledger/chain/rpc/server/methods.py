@@ -18,7 +18,6 @@ from ledger.chain.rpc.server.log_methods import LogMethods
 from ledger.chain.rpc.server.sending_methods import SendingMethods
 from ledger.chain.rpc.server.state_methods import StateMethods
 from ledger.protocol.errors import ChainError
-from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -43,11 +42,7 @@ class RpcMethods:
         version = "cmfl-ledger/py-evm" if pool is None else "cmfl-ledger-on-a-clock/py-evm"
         self._methods: Methods = {
             "web3_clientVersion": lambda: version,
-            "web3_sha3": lambda data: wire.to_hex(keccak(wire.data(data))),
             "net_version": lambda: str(chain.chain_id),
-            "net_listening": lambda: True,
-            "net_peerCount": lambda: "0x0",
-            "eth_protocolVersion": lambda: "0x44",
             "eth_chainId": lambda: hex(chain.chain_id),
             "eth_syncing": lambda: False,
             "eth_accounts": list,
