@@ -1,9 +1,10 @@
 """Cost of a round's distances: ours, the ones they replaced, and reading the same updates.
 
 `python -m benchmarks.scoring` compares all 108 updates of a round with its 43 members', squared:
-ours on one and on two threads, the first version's torch blocks, the authors' double loop of
-`torch.norm`, the protocol's pair by pair, and reading the updates' files with a sha256 of each,
-which an audit cannot go without; then ours by direction.
+ours on one and on two threads, ours in NumPy without the extra `fast`, the first version's torch
+blocks, the authors' double loop of `torch.norm`, the protocol's pair by pair, and reading the
+updates' files with a sha256 of each, which an audit needs; then ours by direction.
+`--members 6 --trainers 12` measures a small round.
 All ways take their turn, `--repeats` times; `--ways direction` takes those with that word in their
 name. The slow ones do it for a few of the members, and what they take is multiplied. A product of
 two matrices before and after shows whether the machine was shared meanwhile.
@@ -35,6 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
 from ledger.protocol.rules.distance import (
     DIRECTION,
@@ -98,7 +101,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for dimension in arguments.dimensions:
             ways = [name for name in WAYS if any(part in name for part in arguments.ways)]
-            document["seconds"] += seconds(dimension, Path(folder), arguments.repeats, ways)
+            round_ = _round_of(dimension, arguments.members, arguments.trainers, Path(folder))
+            document["seconds"] += seconds(round_, arguments.repeats, ways)
     document["errors"] = errors()
     if not arguments.without_large:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -110,33 +114,25 @@ def main() -> None:
     (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
-def seconds(
-    dimension: int, folder: Path, repeats: int, ways: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return what each way takes at one size, medians.
-
-    Args:
-        dimension: d.
-        folder: where to write the updates.
-        repeats: how often each way takes its turn.
-        ways: their names.
-    """
-    round_ = _round_of(dimension, MEMBERS + TRAINERS, folder)
+def seconds(round_: ScoredRound, repeats: int, ways: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the median time of each way in one round, and its ratio to the first way's."""
+    members = len(round_.members)
+    few = {name: min(_FEW.get(name, members), members) for name in ways}
     costs: dict[str, list[ScoringCost]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name in ways:
             way = WAYS[name]
-            part = replace(round_, members=round_.members[: _FEW.get(name, MEMBERS)])
+            part = replace(round_, members=round_.members[: few[name]])
             costs[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
     for file in round_.files:
         file.unlink()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, times in costs.items():
-        timed = _FEW.get(name, MEMBERS)
-        cpu = median(round_.cpu for round_ in times) * MEMBERS / timed
-        wall = median(round_.wall for round_ in times) * MEMBERS / timed
-        row = {"d": dimension, "way": name, "members timed": timed}
-        rows.append({**row, "cpu s": round(cpu, 4), "wall s": round(wall, 4)})
+        cpu = median(cost.cpu for cost in times) * members / few[name]
+        wall = median(cost.wall for cost in times) * members / few[name]
+        row: dict[str, Any] = {"d": len(round_.updates[ClientId(0)]), "way": name}
+        row |= {"members timed": few[name], "cpu s": round(cpu, 4), "wall s": round(wall, 4)}
+        rows.append({**row, "ratio": round(cpu / (rows[0]["cpu s"] if rows else cpu), 2)})
     return rows
 
 
@@ -266,6 +262,7 @@ def _directions() -> Callable[[ScoredRound], object]:
 
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _ours(1),
+    "NumPy blocks": _by(distances_by(BlockedSquares)),
     "first version": _first_version,
     "ours, 2 threads": _ours(2),
     "naive float32 loop": _by(_naive),
@@ -277,14 +274,14 @@ _FEW = {"naive float32 loop": 8, "pair by pair": 1}
 """How many of the members are timed; the time of each is the same. Not so with crowding."""
 
 
-def _round_of(dimension: int, count: int, folder: Path) -> ScoredRound:
+def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> ScoredRound:
     rng = np.random.default_rng(3)
     updates, files = {}, []
-    for place in range(count):
+    for place in range(members + trainers):
         updates[ClientId(place)] = rng.standard_normal(dimension, dtype=np.float32)
         files.append(folder / f"{place}.f32")
         updates[ClientId(place)].tofile(files[-1])
-    return ScoredRound(updates, tuple(updates)[:MEMBERS], files)
+    return ScoredRound(updates, tuple(updates)[:members], files)
 
 
 def _exact(updates: Updates) -> NDArray[np.longdouble]:
@@ -320,6 +317,8 @@ def _show(name: str, rows: list[dict[str, Any]]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
+    parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
+    parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
     parser.add_argument("--ways", nargs="+", default=[""], help="parts of the names of ways")
     parser.add_argument("--without-large", action="store_true", help="no files of 200 MB")
