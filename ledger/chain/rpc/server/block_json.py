@@ -1,92 +1,17 @@
-"""JSON-RPC methods about blocks, transactions, receipts and gas prices."""
+"""Blocks, transactions and receipts of the embedded chain in the form of JSON-RPC."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import rlp  # type: ignore[import-untyped]
+from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
 
 from ledger.chain.addresses import checksum
-from ledger.chain.embedded.evm_values import base_fee, next_base_fee
+from ledger.chain.embedded.evm_values import base_fee
+from ledger.chain.ports import Receipt
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server import block_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
-
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
-    from ledger.chain.ports import Receipt
-    from ledger.chain.rpc.server.transaction_pool import TransactionPool
-
-Methods: TypeAlias = "dict[str, Callable[..., object]]"
-
-
-class BlockMethods:
-    """Methods about blocks.
-
-    Args:
-        chain: the chain.
-        pool: pending transactions; None if each transaction is mined at once.
-
-    Attributes:
-        table: the methods by name.
-    """
-
-    def __init__(self, chain: EmbeddedReader, pool: TransactionPool | None = None) -> None:
-        self._chain = chain
-        self._pool = pool
-        self.table: Methods = {
-            "eth_blockNumber": lambda: hex(chain.head().number),
-            "eth_getTransactionByHash": self._transaction,
-            "eth_getTransactionReceipt": self._receipt,
-            "eth_gasPrice": lambda: hex(next_base_fee(chain.header())),
-            "eth_maxPriorityFeePerGas": lambda: "0x0",
-            "eth_feeHistory": self._fee_history,
-            "eth_getBlockByNumber": lambda tag, whole=False: self._block(
-                block_tags.header_at(chain, tag), whole=whole is True
-            ),
-            "eth_getBlockByHash": lambda block_hash, whole=False: self._block(
-                block_tags.header_with(chain, block_hash), whole=whole is True
-            ),
-        }
-
-    def _block(self, header: BlockHeaderAPI | None, *, whole: bool) -> object:
-        if header is None:
-            return None
-        return block_json(header, self._chain.transactions(header), whole=whole)
-
-    def _transaction(self, transaction_hash: object) -> object:
-        hash_ = wire.data(transaction_hash, 32)
-        # The pool first: a transaction that has left it is mined by then.
-        pending = None if self._pool is None else self._pool.find(hash_)
-        if pending is not None:
-            return transaction_json(None, None, pending)
-        entry = self._chain.find(hash_)
-        return None if entry is None else transaction_json(*entry)
-
-    def _receipt(self, transaction_hash: object) -> object:
-        entry = self._chain.find(wire.data(transaction_hash, 32))
-        if entry is None:
-            return None
-        header, index, signed = entry
-        receipt = self._chain.receipt(bytes(signed.hash))
-        if receipt is None:
-            return None
-        raw = self._chain.receipts(header)[index]
-        return receipt_json(header, index, signed, (raw, receipt))
-
-    def _fee_history(self, *_: object) -> object:
-        """Return the newest block alone, with no tips: wallets estimate the next fee from it."""
-        end = self._chain.header()
-        return {
-            "oldestBlock": hex(end.block_number),
-            "baseFeePerGas": [hex(base_fee(end)), hex(next_base_fee(end))],
-            "gasUsedRatio": [end.gas_used / end.gas_limit],
-            "reward": [["0x0"]],
-        }
-
 
 _ACCESS_LIST_TYPE = 1
 
@@ -179,14 +104,7 @@ def receipt_json(
     signed: SignedTransactionAPI,
     receipts: tuple[ReceiptAPI, Receipt],
 ) -> dict[str, Any]:
-    """Return a transaction's receipt.
-
-    Args:
-        header: the block's.
-        index: of the transaction in the block.
-        signed: the transaction.
-        receipts: its receipt from the EVM, and as a port value.
-    """
+    """Return a transaction's receipt, given the receipt of the EVM and the port's value."""
     raw, receipt = receipts
     return {
         "transactionHash": wire.to_hex(receipt.transaction_hash),
