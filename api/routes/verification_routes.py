@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from multiprocessing.connection import Connection
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import Field
@@ -186,12 +186,7 @@ def run_audit(
 
 
 class Verifications:
-    """The audits of one service, one at a time; safe to share between threads.
-
-    Args:
-        seconds: time limit of an audit.
-        target: function that an audit's process runs.
-    """
+    """The audits of one service, one at a time; safe to share between threads."""
 
     def __init__(
         self, seconds: float, target: Callable[[AuditTask, Connection], None] = run_task
@@ -201,17 +196,17 @@ class Verifications:
         self._all: dict[str, tuple[Verification, bytes]] = {}
         self._running: tuple[str, Child, threading.Thread] | None = None
 
-    def begin(self, path: DeploymentPath, task: AuditTask) -> tuple[Verification, bool]:
+    def begin(self, task: AuditTask) -> tuple[Verification, bool]:
         """Start an audit, unless one runs; return the running one, and whether it is new."""
         with self._lock:
             if self._running is not None:
                 return self._all[self._running[0]][0], False
             name = secrets.token_hex(8)
-            own = f"{path}/verifications/{name}"
+            own = f"{DeploymentPath(task.chain, task.address)}/verifications/{name}"
             entry = Verification(
                 verification=name,
-                chain=path.chain.name,
-                address=path.address,
+                chain=task.chain.name,
+                address=task.address,
                 strict=task.strict,
                 links={"self": own, "report": f"{own}/report"},
                 begun_at=_now(),
@@ -222,12 +217,11 @@ class Verifications:
             watching.start()
             return entry, True
 
-    def of(self, path: DeploymentPath) -> tuple[Verification, ...]:
+    def of(self, chain: ChainPath, address: str) -> tuple[Verification, ...]:
         """Return the audits of a deployment, the newest first."""
         with self._lock:
             entries = [entry for entry, _ in reversed(self._all.values())]
-        of_path = (path.chain.name, path.address)
-        return tuple(entry for entry in entries if (entry.chain, entry.address) == of_path)
+        return tuple(one for one in entries if (one.chain, one.address) == (chain.name, address))
 
     def report(self, name: str) -> bytes:
         """Return the report of an audit; empty for none."""
@@ -296,12 +290,9 @@ _REFUSALS = {
 )
 def verifications(request: Request, reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and whether the caller may start one."""
-    path = DeploymentPath(reading.chain.path, reading.deployment(address).manifest.address)
-    answer = VerificationsAnswer(
-        verifications=_verifications(request).of(path),
-        permission=permission(request, request.app.state.settings),
-    )
-    return Response(to_rooted_json(request, answer), 200, _PRIVATE, "application/json")
+    granted = permission(request, request.app.state.settings)
+    found = _found(request, reading, address)
+    return _json(request, VerificationsAnswer(verifications=found, permission=granted))
 
 
 @router.post(
@@ -327,20 +318,16 @@ def begin(
         raise ProblemError(VERIFICATION_REFUSED, _REFUSALS[granted])
     if is_foreign_page(request, settings):
         raise ProblemError(VERIFICATION_REFUSED, "a page of another origin may not start one")
-    served = reading.deployment(address)
-    ledger, path = served.ledger, DeploymentPath(reading.chain.path, served.manifest.address)
-    task = AuditTask(
-        settings, path.chain, ledger.address, ledger.from_block, asked.strict, asked.head
-    )
-    entry, is_new = _verifications(request).begin(path, task)
+    path, ledger = reading.chain.path, reading.deployment(address).ledger
+    task = AuditTask(settings, path, ledger.address, ledger.from_block, asked.strict, asked.head)
+    entry, is_new = request.app.state.verifications.begin(task)
     place = root_path_of(request) + entry.links["self"]
     if not is_new:
         detail = f"verification {entry.verification} runs; one runs at a time"
         answer = problem(request, VERIFICATION_RUNNING, detail)
         answer.headers["Link"] = f'<{place}>; rel="related"'
         return answer
-    headers = _PRIVATE | {"Location": place}
-    return Response(to_rooted_json(request, entry), 202, headers, "application/json")
+    return _json(request, entry, 202, Location=place)
 
 
 @router.get(
@@ -352,8 +339,7 @@ def begin(
 )
 def verification(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the state of a verification; only a finished one has an outcome."""
-    entry = _found(request, reading, address, name)
-    return Response(to_rooted_json(request, entry), 200, _PRIVATE, "application/json")
+    return _json(request, _one(request, reading, address, name))
 
 
 @router.get(
@@ -370,22 +356,28 @@ def verification(request: Request, reading: OneChain, address: Address, name: _N
 )
 def report(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the whole report. It is not signed: to build on it is to trust this service."""
-    _found(request, reading, address, name)
-    data = _verifications(request).report(name)
+    _one(request, reading, address, name)
+    data = request.app.state.verifications.report(name)
     if not data:
         raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
 
-def _found(request: Request, reading: OneChain, address: str, name: str) -> Verification:
-    """Return a verification of a deployment (ProblemError: there is none)."""
-    path = DeploymentPath(reading.chain.path, reading.deployment(address).manifest.address)
-    for entry in _verifications(request).of(path):
+def _found(request: Request, reading: OneChain, address: str) -> tuple[Verification, ...]:
+    found: tuple[Verification, ...] = request.app.state.verifications.of(
+        reading.chain.path, reading.deployment(address).ledger.address
+    )
+    return found
+
+
+def _one(request: Request, reading: OneChain, address: str, name: str) -> Verification:
+    for entry in _found(request, reading, address):
         if entry.verification == name:
             return entry
     raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
 
 
-def _verifications(request: Request) -> Verifications:
-    return cast("Verifications", request.app.state.verifications)
+def _json(request: Request, answer: Schema, status: int = 200, **headers: str) -> Response:
+    body = to_rooted_json(request, answer)
+    return Response(body, status, _PRIVATE | headers, "application/json")

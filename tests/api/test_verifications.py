@@ -23,7 +23,7 @@ from api.routes.verification_routes import (
 from api.settings import Settings
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
 from ledger.audit.report import AuditOutcome
-from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.history.paths import ChainPath
 from ledger.io.processes import follow_parent
 from ledger.protocol.encoding import sha256
 from ledger.storage.blobs import FolderBlobs
@@ -45,10 +45,10 @@ pytestmark = pytest.mark.group("web")
 
 TOKEN = "a token that this test has made up"
 CHAIN = ChainPath(5, b"\x5c" * 32)
-PATHS = [
-    DeploymentPath(CHAIN, "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"),
-    DeploymentPath(CHAIN, "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"),
-]
+ADDRESSES = (
+    "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+    "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+)
 
 
 def test_the_service_returns_the_report_of_the_command(
@@ -167,15 +167,17 @@ def large_report(_task: AuditTask, out: Connection) -> None:
     out.send_bytes(bytes(MAX_REPORT_BYTES // 2))
 
 
-def task(folder: Path, **limits: int) -> AuditTask:
-    return AuditTask(Settings(home=folder, **limits), CHAIN, PATHS[0].address, 0)
+def task(folder: Path, address: str = ADDRESSES[0], **limits: int) -> AuditTask:
+    return AuditTask(Settings(home=folder, **limits), CHAIN, address, 0)
 
 
 def ended(runs: Verifications, begun: Verification) -> Verification:
     """Wait for the end of an audit, and return it."""
 
     def found() -> Verification | None:
-        (one,) = (one for one in runs.of(PATHS[0]) if one.verification == begun.verification)
+        (one,) = (
+            one for one in runs.of(CHAIN, ADDRESSES[0]) if one.verification == begun.verification
+        )
         return None if one.state is VerificationState.RUNNING else one
 
     one = wait_until(found)
@@ -202,7 +204,7 @@ def test_an_audit_over_a_limit_has_no_outcome(
     why: WhyStopped,
 ) -> None:
     runs = Verifications(seconds, target)
-    begun, _ = runs.begin(PATHS[0], task(tmp_path, **limits))
+    begun, _ = runs.begin(task(tmp_path, **limits))
     one = ended(runs, begun)
     assert (one.state, one.why, one.outcome) == (VerificationState.STOPPED, why, None)
     assert one.report_sha256 is None
@@ -212,17 +214,17 @@ def test_an_audit_over_a_limit_has_no_outcome(
 @pytest.mark.usefixtures("forked_children")
 def test_one_audit_runs_at_a_time_and_ends_with_the_service(tmp_path: Path) -> None:
     runs = Verifications(PATIENCE_SECONDS, sleep)
-    begun, is_new = runs.begin(PATHS[0], task(tmp_path))
+    begun, is_new = runs.begin(task(tmp_path))
     assert is_new
-    for path in PATHS:
-        assert runs.begin(path, task(tmp_path)) == (begun, False)
-    assert (runs.of(PATHS[0]), runs.of(PATHS[1])) == ((begun,), ())
+    for address in ADDRESSES:
+        assert runs.begin(task(tmp_path, address)) == (begun, False)
+    assert (runs.of(CHAIN, ADDRESSES[0]), runs.of(CHAIN, ADDRESSES[1])) == ((begun,), ())
     file = tmp_path / "process"
     process = int(wait_until(lambda: file.exists() and file.read_text()))
     runs.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
-    assert runs.of(PATHS[0])[0].why is WhyStopped.FAULT
+    assert runs.of(CHAIN, ADDRESSES[0])[0].why is WhyStopped.FAULT
 
 
 @pytest.mark.usefixtures("forked_children")
@@ -230,15 +232,15 @@ def test_only_the_newest_reports_are_kept_within_their_bound(tmp_path: Path) -> 
     runs = Verifications(PATIENCE_SECONDS, large_report)
     names = []
     for _ in range(3):
-        begun, _ = runs.begin(PATHS[0], task(tmp_path))
+        begun, _ = runs.begin(task(tmp_path))
         assert ended(runs, begun).outcome is AuditOutcome.PASSED
         names.append(begun.verification)
-    assert [one.verification for one in runs.of(PATHS[0])] == names[:0:-1]
+    assert [one.verification for one in runs.of(CHAIN, ADDRESSES[0])] == names[:0:-1]
     assert (len(runs.report(names[0])), len(runs.report(names[2]))) == (0, MAX_REPORT_BYTES // 2)
     runs = Verifications(PATIENCE_SECONDS, half_a_report)
     for _ in range(KEPT + 1):
-        ended(runs, runs.begin(PATHS[0], task(tmp_path))[0])
-    assert len(runs.of(PATHS[0])) == KEPT
+        ended(runs, runs.begin(task(tmp_path))[0])
+    assert len(runs.of(CHAIN, ADDRESSES[0])) == KEPT
 
 
 def test_a_corrupt_payload_fails_and_names_its_owner(honest: Run, tmp_path: Path) -> None:
