@@ -48,7 +48,6 @@ from api.routes.service_routes import package_version, service_router
 from api.routes.training_routes import training_router
 from api.routes.web_routes import web_router
 from api.schemas.problems import MAX_SHOWN, FieldError
-from api.verifications.queue import Verifications
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainMovedError,
@@ -92,7 +91,7 @@ def create_app(
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    The app takes no lock of the home's, and writes nothing but reports of verifications.
+    The app takes no lock of the home's, and writes nothing.
 
     Args:
         settings: of the service.
@@ -117,7 +116,7 @@ def create_app(
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
-    app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
+    app.state.verifications = verification_routes.Verifications(settings.verification_seconds)
     for router in _ROUTERS:
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += router.routes

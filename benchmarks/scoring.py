@@ -1,8 +1,9 @@
 """Cost of a round's distances, beside other ways and beside reading the same updates.
 
 `python -m benchmarks.scoring` compares the 108 updates of a round with the updates of its 43
-members: our distances on one and on two threads, the authors' double loop of `torch.norm`, the
-protocol's distances pair by pair, and our distances by direction. Reading the updates' files with
+members: our distances on one and on two threads, our distances in NumPy blocks without the extra `fast`,
+the authors' double loop of `torch.norm`, the protocol's distances pair by pair, and our distances
+by direction. `--members 6 --trainers 12` measures a small round. Reading the updates' files with
 a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats` times. Slow ways
 compare with a few of the members, and their seconds are multiplied. A product of two matrices
 before and after shows whether other processes used the machine.
@@ -26,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workloads import gemm_rate, machine
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
 from ledger.protocol.rules.distance import (
     DIRECTION,
@@ -80,32 +83,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for dimension in arguments.dimensions:
             ways = [name for name in WAYS if any(part in name for part in arguments.ways)]
-            document["seconds"] += seconds(dimension, Path(folder), arguments.repeats, ways)
+            round_ = _round_of(dimension, arguments.members, arguments.trainers, Path(folder))
+            document["seconds"] += seconds(round_, arguments.repeats, ways)
     document["gemm after, GF/s"] = gemm_rate()
     _show(document["seconds"])
     (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
-def seconds(
-    dimension: int, folder: Path, repeats: int, ways: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the median seconds of each way for updates of one length."""
-    round_ = _round_of(dimension, MEMBERS + TRAINERS, folder)
+def seconds(round_: ScoredRound, repeats: int, ways: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the median time of each way in one round, and its ratio to the first way's."""
+    members = len(round_.members)
+    few = {name: min(_FEW.get(name, members), members) for name in ways}
     costs: dict[str, list[ScoringCost]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name in ways:
             way = WAYS[name]
-            part = replace(round_, members=round_.members[: _FEW.get(name, MEMBERS)])
+            part = replace(round_, members=round_.members[: few[name]])
             costs[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
     for file in round_.files:
         file.unlink()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, times in costs.items():
-        timed = _FEW.get(name, MEMBERS)
-        cpu = median(round_.cpu for round_ in times) * MEMBERS / timed
-        wall = median(round_.wall for round_ in times) * MEMBERS / timed
-        row = {"d": dimension, "way": name, "members timed": timed}
-        rows.append({**row, "cpu s": round(cpu, 4), "wall s": round(wall, 4)})
+        cpu = median(cost.cpu for cost in times) * members / few[name]
+        wall = median(cost.wall for cost in times) * members / few[name]
+        row: dict[str, Any] = {"d": len(round_.updates[ClientId(0)]), "way": name}
+        row |= {"members timed": few[name], "cpu s": round(cpu, 4), "wall s": round(wall, 4)}
+        rows.append({**row, "ratio": round(cpu / (rows[0]["cpu s"] if rows else cpu), 2)})
     return rows
 
 
@@ -147,6 +150,7 @@ def _directions() -> Callable[[ScoredRound], object]:
 
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _ours(1),
+    "NumPy blocks": _by(distances_by(BlockedSquares)),
     "ours, 2 threads": _ours(2),
     "naive float32 loop": _by(_naive),
     "read and hashed": _read_and_hashed,
@@ -157,14 +161,14 @@ _FEW = {"naive float32 loop": 8, "pair by pair": 1}
 """How many of the members are timed, if not all."""
 
 
-def _round_of(dimension: int, count: int, folder: Path) -> ScoredRound:
+def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> ScoredRound:
     rng = np.random.default_rng(3)
     updates, files = {}, []
-    for place in range(count):
+    for place in range(members + trainers):
         updates[ClientId(place)] = rng.standard_normal(dimension, dtype=np.float32)
         files.append(folder / f"{place}.f32")
         updates[ClientId(place)].tofile(files[-1])
-    return ScoredRound(updates, tuple(updates)[:MEMBERS], files)
+    return ScoredRound(updates, tuple(updates)[:members], files)
 
 
 def _taken(act: Callable[[], object]) -> ScoringCost:
@@ -183,6 +187,8 @@ def _show(rows: list[dict[str, Any]]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
+    parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
+    parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
     parser.add_argument("--ways", nargs="+", default=[""], help="parts of the names of ways")
     parser.add_argument("--folder", type=Path, default=None, help="where files are written")

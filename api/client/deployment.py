@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from api.client.connection import JSON
-from api.client.verifications import RemoteVerifications
 from api.schemas.federation import FederationAnswer
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
@@ -49,14 +48,12 @@ class RemoteDeployment:
     Attributes:
         address: of its contract, EIP-55.
         path: of the deployment, below the service's URL.
-        verifications: audits of it that the service runs.
     """
 
     def __init__(self, connection: Connection, chain: str, address: str) -> None:
         self._connection = connection
         self.address = address
         self.path = f"{chain}/deployments/{address}"
-        self.verifications = RemoteVerifications(connection, self.path)
 
     def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
         """Return any response below the deployment's path.

@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import math
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,7 +17,6 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import Request
 
 from api.http.problems import RATE_EXCEEDED, TOKEN_NEEDED, problem
-from api.schemas.verifications import VerificationPermission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +116,15 @@ def address_of(scope: Scope) -> str:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
+
+
+class VerificationPermission(StrEnum):
+    """Permission to start an audit."""
+
+    GRANTED = "granted"
+    TOKEN_NEEDED = "token_needed"  # noqa: S105 - a word, no token
+    THIS_MACHINE_ONLY = "this_machine_only"
+    OFF = "off"
 
 
 def permission(request: Request, settings: Settings) -> VerificationPermission:

@@ -63,13 +63,9 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",
     kinds.REPORT_NOT_FOUND: f"verification {_NAME} has no report",
-    kinds.VERIFICATION_REFUSED: "no token is set, so only who sits at this machine may begin "
-    "verifications",
-    kinds.VERIFICATION_RUNNING: f"verification {_NAME} of this deployment is not over",
-    kinds.VERIFICATION_OVER: f"verification {_NAME} is over",
-    kinds.EARLIER_REPORT_REFUSED: "the report is not of this deployment",
-    kinds.QUEUE_FULL: "4 verifications wait already",
-    kinds.REPORTS_UNAVAILABLE: "reports cannot be kept: No space left on device",
+    kinds.VERIFICATION_REFUSED: "no token is set, so only a request from the service's own machine "
+    "starts a verification",
+    kinds.VERIFICATION_RUNNING: f"verification {_NAME} runs; one runs at a time",
     kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
     kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
     kinds.TOKEN_NEEDED: "show a bearer token that this service knows",

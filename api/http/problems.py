@@ -55,16 +55,8 @@ BUSY = ProblemKind("busy", 503, "Somebody else is being served")
 MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
 REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
-VERIFICATION_REFUSED = ProblemKind(
-    "verification-refused", 403, "Who asks may not begin verifications"
-)
-VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "The deployment is being verified")
-VERIFICATION_OVER = ProblemKind("verification-over", 409, "The verification is over")
-EARLIER_REPORT_REFUSED = ProblemKind(
-    "earlier-report-refused", 409, "The earlier one is none to build on"
-)
-QUEUE_FULL = ProblemKind("queue-full", 503, "Too many verifications wait")
-REPORTS_UNAVAILABLE = ProblemKind("reports-unavailable", 503, "Reports cannot be kept or read")
+VERIFICATION_REFUSED = ProblemKind("verification-refused", 403, "You may not start a verification")
+VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "Another verification runs")
 HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
 BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
 TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")

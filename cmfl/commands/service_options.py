@@ -56,7 +56,7 @@ class ServiceOptions:
         bool,
         typer.Option(
             "--open-reading",
-            help="Require a token only to start or cancel a verification.",
+            help="Require a token only to start a verification.",
             envvar="CMFL_API_OPEN_READING",
         ),
     ] = False
@@ -117,14 +117,6 @@ class ServiceOptions:
             envvar="CMFL_API_VERIFICATIONS",
         ),
     ] = True
-    reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            help="Folder of the audits' reports; else verifications in the home.",
-            envvar="CMFL_API_REPORTS",
-        ),
-    ] = None
     verification_memory: Annotated[
         int,
         typer.Option(
@@ -145,26 +137,6 @@ class ServiceOptions:
             envvar="CMFL_API_VERIFICATION_SECONDS",
         ),
     ] = 3_600
-    verifications_waiting: Annotated[
-        int,
-        typer.Option(
-            "--verifications-waiting",
-            min=0,
-            max=1_000,
-            help="Maximum number of audits that wait while one runs.",
-            envvar="CMFL_API_VERIFICATIONS_WAITING",
-        ),
-    ] = 4
-    verifications_kept: Annotated[
-        int,
-        typer.Option(
-            "--verifications-kept",
-            min=1,
-            max=10_000,
-            help="Number of reports that are retained; the oldest are removed first.",
-            envvar="CMFL_API_VERIFICATIONS_KEPT",
-        ),
-    ] = 100
     rules: Annotated[
         list[str] | None,
         typer.Option(
@@ -187,7 +159,7 @@ class ServiceOptions:
         """
         from pydantic import ValidationError
 
-        from api.settings import Settings, VerificationBounds
+        from api.settings import Settings
         from ledger.io.own_rules import require_source
         from ledger.storage.locations import parse_locations
 
@@ -210,15 +182,9 @@ class ServiceOptions:
                 logs_requests=self.log_requests,
                 mailbox=self.mailbox,
                 verifications=self.verifications,
-                reports=self.reports,
                 rules=tuple(self.rules or ()),
-                verification_bounds=VerificationBounds(
-                    memory_bytes=self.verification_memory * MEBIBYTE,
-                    cpu_seconds=self.verification_seconds,
-                    seconds=self.verification_seconds,
-                    waiting=self.verifications_waiting,
-                    kept=self.verifications_kept,
-                ),
+                verification_memory_bytes=self.verification_memory * MEBIBYTE,
+                verification_seconds=self.verification_seconds,
             )
         except ValidationError as error:
             raise _settings_error(error) from error
@@ -233,9 +199,7 @@ _OPTIONS = {
     "trusted_proxies": "--trusted-proxy",
     "rpc_url": "--rpc-url",
     "chain_id": "--chain-id",
-    "reports": "--reports",
     "mailbox": "--mailbox",
-    "verification_bounds": "--verifications-waiting and --verifications-kept",
 }
 """The option behind each setting."""
 
@@ -273,6 +237,5 @@ def _read_tokens(path: Path | None) -> tuple[str, ...]:
 def _settings_error(error: ValidationError) -> ConfigurationError:
     """Return an error that names the option at fault, but never its value."""
     first: Any = error.errors(include_input=False)[0]
-    of_model = "verification_bounds" if error.title == "VerificationBounds" else "rpc_url"
-    name = str(first["loc"][0]) if first["loc"] else of_model
+    name = str(first["loc"][0]) if first["loc"] else "rpc_url"
     return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")

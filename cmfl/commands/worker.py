@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder
-    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.protocol.parameters import Parameters
 
@@ -127,7 +127,7 @@ def _run(
     own: WorkerFolder,
     places: WorkerTarget,
     keys: list[bytes],
-    open_chain: Callable[[], AccountPoolChain],
+    open_chain: Callable[[], RpcChain],
     *,
     poll: float,
     metrics_port: int | None,
@@ -170,16 +170,20 @@ def _run(
                     )
 
 
-def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
-    """Return the node; the richest account of the worker pays for all of its clients."""
+def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
+    """Return the node; the worker's richest account pays for all of its clients."""
+    from ledger.chain.addresses import checksum
     from ledger.chain.ports import require_plain_sender
-    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.rpc_reader import RpcReader
+    from ledger.protocol.signing import KeySigner
 
-    chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
+    with RpcReader(url, chain_id=chain_id, settings=settings) as node:
+        balances = [node.balance_of(checksum(KeySigner(key).address)) for key in keys]
+    balance = max(balances)
+    chain = RpcChain(url, keys[balances.index(balance)], chain_id=chain_id, settings=settings)
     try:
-        for account in chain.senders:
-            require_plain_sender(chain, account)
-        balance = chain.balance()
+        require_plain_sender(chain, chain.sender)
     except ChainError:
         chain.close()
         raise

@@ -252,11 +252,6 @@ class Home:
         return self.path / "runs"
 
     @property
-    def verifications(self) -> Path:
-        """Reports of audits that a service ran."""
-        return self.path / "verifications"
-
-    @property
     def lock(self) -> Path:
         """The lock file that writers share."""
         return self.path / "home.lock"

@@ -141,15 +141,9 @@ class HttpServer:
 
     def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
         """Send POST with JSON to the URL itself; errors as with `get`."""
-        return self._ask(_with_json("POST", self._url, body), max_bytes)
-
-    def post_json_to(self, path: str, body: bytes, max_bytes: int) -> HttpResponse:
-        """Send POST with JSON to a path below the URL; errors as with `get`."""
-        return self._ask(_with_json("POST", self._below(path), body), max_bytes)
-
-    def delete(self, path: str, max_bytes: int) -> HttpResponse:
-        """Send DELETE; errors as with `get`."""
-        return self._ask(httpx.Request("DELETE", self._below(path)), max_bytes)
+        headers = {"Content-Type": "application/json"}
+        request = httpx.Request("POST", self._url, headers=headers, content=body)
+        return self._ask(request, max_bytes)
 
     def _below(self, path: str) -> httpx.URL:
         own, mark, query = self._url.raw_path.partition(b"?")
@@ -265,10 +259,6 @@ def _retry_after(value: str) -> int:
     """Return the seconds of a `Retry-After` header; 0 for a date or anything else."""
     is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
     return int(value) if is_number else 0
-
-
-def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
-    return httpx.Request(method, url, headers={"Content-Type": "application/json"}, content=body)
 
 
 def base_url(url: str) -> str:

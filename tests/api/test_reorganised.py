@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.http.encoded_answer import CHANGING, IMMUTABLE
+from api.routes.verification_routes import AuditTask, run_audit
 from api.settings import Settings
-from api.verifications.audit_worker import AuditTask, run_audit, summary_of
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
 from ledger.audit.checks.common import REORGANISED
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.history.paths import ChainPath
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, refused, root_of, serving
 from tests.chain.rpc.forking_node import ForkingNode
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
     from clients.runs.metrics import RoundMetrics
-    from ledger.audit.report import Need
+    from ledger.audit.report import AuditReport, Need
     from ledger.audit.result_log import AuditProgress
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
@@ -103,8 +104,8 @@ def served_over(forked: tuple[Path, Path, int]) -> Iterator[tuple[ForkingNode, h
             yield node, http, root_of(http, manifest_of(home, "first").address)
 
 
-def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, Any], list[Need]]:
-    """Return what the process of a verification tells, and what it could not check.
+def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[AuditReport, list[Need]]:
+    """Return the report of an audit on request, and what it could not check.
 
     Args:
         home: with manifest and blobs.
@@ -112,21 +113,11 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, A
         moves: whether it goes over to its other branch after the first round was audited.
     """
     manifest = manifest_of(home, "first")
-    task = AuditTask(
-        chain_file=home / "none",
-        rpc_url=node.url,
-        rpc_timeout_seconds=30.0,
-        chain_id=manifest.chain_id,
-        genesis=bytes.fromhex(manifest.genesis_hash[2:]),
-        address=manifest.address,
-        from_block=manifest.block,
-        blob_folder=home / "blobs",
-        strict=False,
-        head=None,
-        earlier=None,
-        memory_bytes=2**30,
-        cpu_seconds=60,
+    path = ChainPath(manifest.chain_id, bytes.fromhex(manifest.genesis_hash[2:]))
+    settings = Settings(
+        home=home, rpc_url=node.url, chain_id=manifest.chain_id, rpc_timeout_seconds=30.0
     )
+    task = AuditTask(settings, path, manifest.address, manifest.block)
 
     def move(_: AuditProgress) -> None:
         if moves:
@@ -134,7 +125,7 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, A
 
     report = run_audit(task, move)
     missing = [one.need for step in report.steps for one in step.missing]
-    return summary_of(report)["verdict"], missing
+    return report, missing
 
 
 def test_a_reorganisation_during_an_audit_leaves_the_run_open(
@@ -143,14 +134,14 @@ def test_a_reorganisation_during_an_audit_leaves_the_run_open(
     home, _, _ = forked
     with node_over(forked) as node:
         before, nothing = verified(home, node, moves=False)
-        assert (before["outcome"], before["rounds"], nothing) == ("passed", ROUNDS, [])
+        assert (before.outcome, before.rounds, nothing) == ("passed", ROUNDS, [])
         during, missing = verified(home, node, moves=True)
-        assert (during["outcome"], during["named"]) == ("incomplete", [])
+        assert during.outcome == "incomplete"
         assert REORGANISED in missing
         after, nothing = verified(home, node, moves=False)
-        assert (after["outcome"], nothing) == ("passed", [])
-        assert after["head"] != before["head"]
-        assert after["final_head"] == before["final_head"]
+        assert (after.outcome, nothing) == ("passed", [])
+        assert after.deployment["head"] != before.deployment["head"]
+        assert after.deployment["final_head"] == before.deployment["final_head"]
 
 
 def test_answers_change_only_for_rounds_that_were_not_final(

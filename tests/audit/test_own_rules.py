@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from api.verifications.audit_worker import AuditTask, run_audit
+from api.routes.verification_routes import AuditTask, run_audit
+from api.settings import Settings
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.history.paths import ChainPath
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
@@ -123,27 +125,17 @@ def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path:
     manifest = read_run_manifest(home.run("run"))
     with EmbeddedReader.open(home.chain) as chain:
         genesis = chain.genesis_hash
-    task = AuditTask(
-        chain_file=home.chain,
-        rpc_url=None,
-        rpc_timeout_seconds=1.0,
-        chain_id=manifest.chain_id,
-        genesis=genesis,
-        address=manifest.address,
-        from_block=manifest.block,
-        blob_folder=home.blobs,
-        strict=False,
-        head=None,
-        earlier=None,
-        memory_bytes=2**30,
-        cpu_seconds=60,
-    )
+    path = ChainPath(manifest.chain_id, genesis)
+
+    def audited(*rules: Path) -> AuditReport:
+        settings = Settings(home=own.home, rules=tuple(map(str, rules)))
+        return run_audit(AuditTask(settings, path, manifest.address, manifest.block))
+
     # A file of another run is no reason to refuse this one's audit.
     plain = tmp_path / "plain.py"
     plain.write_text("raise SystemExit('never run')\n", "utf-8")
-    trusting = replace(task, rules=(str(plain), str(own.rule)))
-    assert run_audit(trusting, lambda _: None).outcome is AuditOutcome.PASSED
-    report = run_audit(replace(task, rules=(str(plain),)), lambda _: None)
+    assert audited(plain, own.rule).outcome is AuditOutcome.PASSED
+    report = audited(plain)
     assert report.outcome is AuditOutcome.INCOMPLETE
     assert unchecked(report) == {AuditStep.DISTANCES}
     missing = next(step.missing for step in report.steps if step.missing)

@@ -14,7 +14,7 @@ from ledger.distances.fast import fast_distances
 from ledger.distances.streaming import RANGE
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, RULES, draws, round_of
+from tests.distances.support import ALL, CODES, RULES, draws, round_of
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ def test_threads_tiles_and_processors_make_no_difference(
     assert CODES[code]()(*asked).tobytes() == fast(*asked).tobytes()
 
 
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
 @pytest.mark.parametrize("dimension", [1, 650, 513, RANGE + 1])
-def test_a_pair_alone_has_its_bytes_in_company(dimension: int) -> None:
-    rule = SQUARED
+def test_a_pair_alone_has_its_bytes_in_company(dimension: int, code: str) -> None:
+    rule, fast = SQUARED, ALL[code]()
     updates = round_of(draws(7, 6, dimension))
     together = fast(rule, None, updates, list(updates))
     for row, member in enumerate(updates):

@@ -13,7 +13,7 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.distances.streaming import RANGE
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, RULES, draws, require_equal, round_of
+from tests.distances.support import ALL, RULES, draws, require_equal, round_of
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def test_directions_by_pencil() -> None:
     assert found.tolist() == [[3, 2, 3 + 15, 4]] * 2
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", ALL)
 def test_directions_agree_with_the_plain_rule(code: str) -> None:
     vectors, travel = draws(0, 8, RANGE + 3), draws(1, 1, RANGE + 3)[0]
     vectors[:4] += 2 * vectors[5]
     vectors[6], vectors[7] = 0, vectors[1]
     vectors[4] *= 50
     for along in (None, travel, np.zeros_like(travel), vectors[5]):
-        require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], along)
+        require_equal(ALL[code](), DIRECTION, vectors, [6, 0, 6, 4], along)
 
 
 @settings(max_examples=times(20, 1_000))
@@ -84,27 +84,31 @@ def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
 
 
 @RULES
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", ALL)
 @pytest.mark.parametrize("dimension", [1, 2, 7, 513, RANGE + 3])
 def test_agrees_with_the_plain_rule(rule: DistanceRule, code: str, dimension: int) -> None:
-    require_equal(CODES[code](), rule, draws(0, 5, dimension), [4, 0, 4])
+    require_equal(ALL[code](), rule, draws(0, 5, dimension), [4, 0, 4])
 
 
 @RULES
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
 @pytest.mark.parametrize("spread", [1.0, 1e-1, 1e-2, 1e-3, 1e-6])
 def test_stays_exact_when_updates_are_alike_but_for_a_spread(
-    rule: DistanceRule, spread: float
+    rule: DistanceRule, code: str, spread: float
 ) -> None:
     vectors = (draws(2, 1, 5_000) + spread * draws(3, 9, 5_000)).astype(np.float32)
-    require_equal(fast, rule, vectors, [0, 3, 5])
+    require_equal(ALL[code](), rule, vectors, [0, 3, 5])
 
 
 @RULES
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
 @pytest.mark.parametrize("scale", [1e-18, 1e2, 1e4, 1e18])
-def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float) -> None:
+def test_outliers_do_not_spoil_the_honest_pairs(
+    rule: DistanceRule, code: str, scale: float
+) -> None:
     vectors = draws(5, 9, 5_000)
     vectors[[1, 3]] *= np.float32(scale)
-    require_equal(fast, rule, vectors, [0, 1, 2])
+    require_equal(ALL[code](), rule, vectors, [0, 1, 2])
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3])
@@ -120,25 +124,29 @@ def test_errors_stay_below_1e_12_among_huge_attackers(spread: float) -> None:
 
 
 @RULES
-def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule) -> None:
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
+def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule, code: str) -> None:
     largest = np.finfo(np.float32).max
     require_equal(
-        fast, rule, np.array([[largest, -largest], [-largest, largest]], np.float32), [0, 1]
+        ALL[code](), rule, np.array([[largest, -largest], [-largest, largest]], np.float32), [0, 1]
     )
-    require_equal(fast, rule, np.zeros((3, 5), dtype=np.float32), [0, 2])
+    require_equal(ALL[code](), rule, np.zeros((3, 5), dtype=np.float32), [0, 2])
     vectors = draws(6, 5, 40)
     vectors[[1, 2]] = 0
     vectors[4] = vectors[3]
-    require_equal(fast, rule, vectors, range(5))
+    require_equal(ALL[code](), rule, vectors, range(5))
 
 
 @RULES
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_non_finite_numbers_give_the_plain_rules_result(rule: DistanceRule, odd: float) -> None:
+def test_non_finite_numbers_give_the_plain_rules_result(
+    rule: DistanceRule, code: str, odd: float
+) -> None:
     vectors = draws(1, 5, 700)
     vectors[2, 600] = odd
     updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
-    found = fast(rule, None, updates, members)
+    found = ALL[code]()(rule, None, updates, members)
     with np.errstate(invalid="ignore"):
         expected = plain_distances(rule, None, updates, members)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15, equal_nan=True)

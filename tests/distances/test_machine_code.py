@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.distances import machine_code
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fallback_reason, fast_distances
 from ledger.distances.machine_code import NoMachineCodeError, Processor, compiled, this_processor
-from ledger.protocol.rules.distance import DIRECTION, SQUARED, plain_distances
+from ledger.protocol.rules.distance import DIRECTION, SQUARED
 from tests.distances.support import draws, round_of
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def require_plain(reason: str) -> None:
     updates = round_of(draws(0, 5, 700))
     for rule in (SQUARED, DIRECTION):
         asked = rule, None, updates, list(updates)[:3]
-        assert fast_distances(2)(*asked).tobytes() == plain_distances(*asked).tobytes()
+        assert fast_distances(2)(*asked).tobytes() == distances_by(BlockedSquares)(*asked).tobytes()
     assert reason in fallback_reason()
 
 

@@ -73,7 +73,7 @@ def _distances() -> str:
 
     reason = fallback_reason()
     if reason:
-        return f"pair by pair, which is many times slower: {reason}"
+        return f"by NumPy, which is about five times slower: {reason}"
     return "compiled for this processor"
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from api.store.slots import DIGESTS_AT_ONCE
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Address, ClientId
 from ledger.storage.uploads import authorization_header
@@ -226,36 +223,6 @@ def test_a_wrong_repeated_upload_removes_nothing(tmp_path: Path, contract: Contr
         header = store.signed(replace(store.upload(bytes(900)), size=1))
         refused(sent(store, b"x", header, path_of(bytes(900))), 422, "body-wrong")
         refused(store.put(bytes(101)), 429, "quota-exceeded")
-
-
-def arrived(store: Store, count: int) -> bool:
-    """Return whether so many bodies lie on the disk."""
-    return len(list(store.folder.glob("incoming/*"))) >= count
-
-
-def test_one_client_cannot_hold_every_connection_by_sending_slowly(store: Store) -> None:
-    slow = [b"slow %d" % number for number in range(DIGESTS_AT_ONCE + 2)]
-    with contextlib.ExitStack() as stack:
-        connections = []
-        for data in slow:
-            host, port = store.url.removeprefix("http://").split(":")
-            connection = stack.enter_context(
-                socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
-            )
-            head = f"PUT {path_of(data)} HTTP/1.1\r\nHost:\r\nContent-Length: {len(data)}\r\n"
-            head += f"Authorization: {store.header(data)}\r\nConnection: close\r\n\r\n"
-            connection.sendall(head.encode() + data[:1])
-            connections.append(connection)
-            incoming = partial(arrived, store, min(len(connections), DIGESTS_AT_ONCE))
-            wait_until(incoming)
-        # Of equals the oldest is cut, and the newest goes on; nor is anybody else held up.
-        for connection in connections[:2]:
-            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
-        assert store.put(DATA, client=1).status_code == 201
-        for connection, data in list(zip(connections, slow, strict=True))[2:]:
-            connection.sendall(data[1:])
-            assert connection.recv(100).startswith(b"HTTP/1.1 201 ")
-    assert len(store.files()) == DIGESTS_AT_ONCE + 1
 
 
 def test_a_quota_counts_bytes_and_a_restart_forgets_none(

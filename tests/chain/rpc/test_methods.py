@@ -1,4 +1,4 @@
-"""The served chain answers as a node does: whole blocks, filters, fees, and geth's refusals."""
+"""The served chain answers as a node does: whole blocks, fees, logs, and geth's refusals."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.chain.rpc.server.log_methods import FILTER_SECONDS, MOST_FILTERS, LogMethods
 from ledger.chain.rpc.server.methods import RpcMethods
-from ledger.chain.rpc.wire import RpcFault
 from ledger.protocol.errors import ChainError
-from tests.chain.probe import TOPIC, deploy, word, words
+from tests.chain.probe import deploy, word, words
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -117,56 +115,26 @@ class TestBlocks:
             assert receipt["type"] == shown["type"]
             assert receipt["cumulativeGasUsed"] == receipt["gasUsed"]
 
-    def test_block_and_its_parts_are_queried_by_number_or_hash(
+    def test_a_block_is_queried_by_number_or_hash(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
-        probe = deploy(chain)
-        sent = chain.send(probe, words(7, 9), 200_000)
+        chain.send(deploy(chain), words(7, 9), 200_000)
         block = result(methods, "eth_getBlockByNumber", "0x2")
-        receipt = result(methods, "eth_getTransactionReceipt", "0x" + sent.transaction_hash.hex())
-        transaction = result(methods, "eth_getTransactionByHash", receipt["transactionHash"])
-        assert int(receipt["logsBloom"], 16) > 0
-        for name, where in (("Number", "0x2"), ("Hash", block["hash"])):
-            assert result(methods, f"eth_getBlockBy{name}", where) == block
-            assert result(methods, f"eth_getBlockTransactionCountBy{name}", where) == "0x1"
-            assert result(methods, f"eth_getUncleCountByBlock{name}", where) == "0x0"
-            by_index = f"eth_getTransactionByBlock{name}AndIndex"
-            assert result(methods, by_index, where, "0x0") == transaction
-            assert result(methods, by_index, where, "0x1") is None
-        for missing in ("0x99", "0x" + "33" * 32):
-            name = "Hash" if len(missing) > 9 else "Number"
-            for method in ("eth_getBlockTransactionCountBy", "eth_getBlockBy"):
-                assert result(methods, f"{method}{name}", missing) is None
-            assert (
-                result(methods, f"eth_getTransactionByBlock{name}AndIndex", missing, "0x0") is None
-            )
-        for tag in ("latest", "0x2", {"blockHash": block["hash"]}):
-            assert result(methods, "eth_getBlockReceipts", tag) == [receipt]
-        assert result(methods, "eth_getBlockReceipts", "0x99") is None
+        assert result(methods, "eth_getBlockByHash", block["hash"]) == block
+        [sent] = block["transactions"]
+        receipt = result(methods, "eth_getTransactionReceipt", sent)
+        assert (receipt["blockHash"], int(receipt["logsBloom"], 16) > 0) == (block["hash"], True)
+        assert result(methods, "eth_getBlockByNumber", "0x99") is None
+        assert result(methods, "eth_getBlockByHash", "0x" + "33" * 32) is None
 
-    def test_the_history_of_fees_ends_with_the_next_blocks(
+    def test_the_history_of_fees_is_the_newest_block(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
-        result(methods, "eth_sendRawTransaction", signed(chain))
+        history = result(methods, "eth_feeHistory", "0xa", "latest", [20])
         chain.mine(1)
-        told = result(methods, "eth_feeHistory", "0x2", "0x1", [25, 75.5])
-        base = [int(fee, 16) for fee in told["baseFeePerGas"]]
-        assert base == [chain.header(number).base_fee_per_gas for number in range(3)]
-        assert told["oldestBlock"] == "0x0"
-        assert told["gasUsedRatio"] == [0.0, 21_000 / 200_000_000]
-        assert told["reward"] == [["0x0", "0x0"], ["0x7", "0x7"]]
-        newest = result(methods, "eth_feeHistory", 1, "latest")
-        chain.mine(1)
-        assert int(newest["baseFeePerGas"][1], 16) == chain.header(3).base_fee_per_gas
-        assert "reward" not in newest
-        assert (
-            result(methods, "eth_gasPrice")
-            == result(methods, "eth_feeHistory", 1, "latest")["baseFeePerGas"][1]
-        )
-        for percentiles in ([75, 25], [-1], [101], ["x"], [1] * 101):
-            code, _ = fault(methods, "eth_feeHistory", "0x1", "latest", percentiles)
-            assert code == -32602
-        assert fault(methods, "eth_feeHistory", "0x1", "0x99") == (-32000, "header not found")
+        fees = [chain.header(number).base_fee_per_gas for number in range(2)]
+        assert [int(fee, 16) for fee in history["baseFeePerGas"]] == fees
+        assert history["oldestBlock"] == "0x0"
 
 
 def field(block: dict[str, Any], name: str) -> bytes | int:
@@ -192,66 +160,7 @@ def transaction_bytes(shown: dict[str, Any]) -> bytes:
     return bytes([kind]) + bytes(rlp.encode(fields))
 
 
-class TestFilters:
-    def test_a_filter_tells_what_is_new_since_it_was_asked(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        probe = deploy(chain)
-        blocks = result(methods, "eth_newBlockFilter")
-        logs = result(
-            methods, "eth_newFilter", {"address": probe, "topics": [None, "0x" + word(8).hex()]}
-        )
-        pending = result(methods, "eth_newPendingTransactionFilter")
-        assert len({blocks, logs, pending}) == 3
-        for value in (7, 8):
-            chain.send(probe, words(value, 0), 200_000)
-        hashes = ["0x" + chain.block(number).hash.hex() for number in (2, 3)]
-        assert result(methods, "eth_getFilterChanges", blocks) == hashes
-        [log] = result(methods, "eth_getFilterChanges", logs)
-        assert log["topics"][1] == "0x" + word(8).hex()
-        for name in (blocks, logs, pending):
-            assert result(methods, "eth_getFilterChanges", name) == []
-        chain.mine(1)
-        assert len(result(methods, "eth_getFilterChanges", blocks)) == 1
-
-    def test_a_filter_returns_all_logs_of_its_blocks(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        probe = deploy(chain)
-        bounds = {"fromBlock": "0x1", "toBlock": "0x3"}
-        name = result(methods, "eth_newFilter", {**bounds, "topics": [["0x" + TOPIC.hex()]]})
-        for value in (7, 8, 9):
-            chain.send(probe, words(value, 0), 200_000)
-        found = result(methods, "eth_getFilterChanges", name)
-        assert [log["blockNumber"] for log in found] == ["0x2", "0x3"]
-        assert result(methods, "eth_getFilterLogs", name) == found
-
-    def test_a_filter_that_is_gone_is_not_found(self, methods: RpcMethods) -> None:
-        gone = (-32000, "filter not found")
-        name = result(methods, "eth_newBlockFilter")
-        assert fault(methods, "eth_getFilterLogs", name) == gone
-        assert result(methods, "eth_uninstallFilter", name) is True
-        assert result(methods, "eth_uninstallFilter", name) is False
-        others: list[object] = [name, "0x99", 5, {}, None]
-        for other in others:
-            assert fault(methods, "eth_getFilterChanges", other) == gone
-            assert fault(methods, "eth_getFilterLogs", other) == gone
-
-    def test_filters_are_few_and_the_forgotten_make_room(self, chain: EmbeddedChain) -> None:
-        now = 0.0
-        table = LogMethods(chain, 10, lambda: now).table
-        kept = table["eth_newBlockFilter"]()
-        names = [table["eth_newBlockFilter"]() for _ in range(MOST_FILTERS - 1)]
-        with pytest.raises(RpcFault, match="filters are open"):
-            table["eth_newBlockFilter"]()
-        now = FILTER_SECONDS - 1
-        assert table["eth_getFilterChanges"](kept) == []
-        now = FILTER_SECONDS + 1
-        assert table["eth_getFilterChanges"](kept) == []
-        with pytest.raises(RpcFault, match="filter not found"):
-            table["eth_getFilterChanges"](names[0])
-        table["eth_newBlockFilter"]()
-
+class TestLogs:
     def test_a_contract_that_is_named_often_is_looked_for_once(self, chain: EmbeddedChain) -> None:
         probe = deploy(chain)
         for value in (7, 8):

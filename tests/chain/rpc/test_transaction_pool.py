@@ -278,15 +278,6 @@ def test_nobody_makes_blocks_where_they_come_on_a_clock(
     assert chain.head().number == 0
 
 
-def test_tip_percentiles_are_weighted_by_gas(chain: EmbeddedChain, pool: TransactionPool) -> None:
-    for key, tip in ((1, 30), (2, 10), (3, 20), (4, 40)):
-        pool.add(signed(chain, key, maxPriorityFeePerGas=tip))
-    pool.mine()
-    history = answer(chain, pool, "eth_feeHistory", "0x2", "latest", [0, 25, 26, 75, 100])
-    rewards = [[int(tip, 16) for tip in block] for block in history["reward"]]
-    assert rewards == [[0] * 5, [10, 10, 20, 30, 40]]
-
-
 def test_senders_at_once_share_blocks_and_lose_nothing(chain: EmbeddedChain) -> None:
     def send(url: str, key: int) -> None:
         with RpcChain(url, TEST_KEYS[key], chain_id=chain.chain_id) as client:

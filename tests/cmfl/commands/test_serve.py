@@ -38,11 +38,8 @@ def test_options_and_variables_are_one(
         "--requests-per-minute": 90,
         "--trusted-proxy": "192.0.2.0/24",
         "--mailbox": tmp_path / "mailbox",
-        "--reports": tmp_path / "reports",
         "--verification-memory": 512,
         "--verification-seconds": 60,
-        "--verifications-waiting": 0,
-        "--verifications-kept": 7,
         "--rules": tmp_path / "rule.py",
     }
     (tmp_path / "rule.py").touch()
@@ -71,8 +68,7 @@ def test_options_and_variables_are_one(
     assert first.reading_is_open
     assert first.logs_requests
     assert not first.verifications
-    bounds = first.verification_bounds
-    assert (bounds.memory_bytes, bounds.seconds, bounds.waiting) == (2**29, 60, 0)
+    assert (first.verification_memory_bytes, first.verification_seconds) == (2**29, 60)
 
 
 def test_what_is_no_place_for_mail_is_refused(tmp_path: Path) -> None:
@@ -113,7 +109,6 @@ def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:
         ("--root-path", "/../ledger"),
         ("--requests-per-minute", "0"),
         ("--verification-memory", "1"),
-        ("--verifications-kept", "4"),
         ("--open-reading", ""),
     ],
 )

@@ -27,7 +27,6 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.rpc.account_pool import AccountPoolChain
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -84,7 +83,7 @@ class Owner:
         self._target = WorkerTarget(run.address, place, place, confirmations=0)
         settings = RpcSettings(poll_seconds=0.02)
         self._chain = run.stack.enter_context(
-            AccountPoolChain(url, own, chain_id=CHAIN_ID, settings=settings)
+            RpcChain(url, own[0], chain_id=CHAIN_ID, settings=settings)
         )
         self._run = run
         self._worker: Worker | None = None
