@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from clients.configuration.run_configuration import own_code_settings
-from clients.onboarding.keystores import PASSWORD_FILE
-from clients.random_streams import simulated_signers
+from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.random_streams import simulated_keys, simulated_signers
 from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import StoreKind
 from clients.testnet.relay import Relays
@@ -177,8 +177,8 @@ class LocalNetwork:
         chain_id = self.node.start()
         file = settings.home / "federation.toml"
         DISK.write_whole(file, settings.configuration.to_toml().encode())
-        keys = ["keys", "simulated", "--config", file, "--folder", settings.home / "keys"]
-        self.processes.run("keys", keys)
+        keys = simulated_keys(settings.configuration.seed, self.clients)
+        write_test_keystores(settings.home / "keys", keys)
         self._pay(chain_id)
         # After the funds, each of which is a block on some chains: the first window opens here.
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, first_decided, refusal, succeeds
+from tests.cmfl.commands.conftest import ROUNDS, SHARED, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,22 +27,6 @@ def test_an_index_is_built_shown_and_dropped(home: Path, tmp_path: Path) -> None
     assert succeeds("index", "drop", *where).out == "The index is removed.\n"
     assert succeeds("index", "drop", *where).out == "There was no index.\n"
     assert not (home / "index.sqlite").exists()
-
-
-def test_a_digest_is_found_with_the_index_and_without(home: Path, tmp_path: Path) -> None:
-    where = ("--home", home, "--index", tmp_path / "own.sqlite")
-    number = first_decided(home)
-    model = succeeds("rounds", "show", number, "--home", home, "--json").json["model"]
-    alone = succeeds("find", model, "--home", home, "--json").json
-    assert {"kind": "model", "round": number, "client": None}.items() <= alone["items"][0].items()
-    missing = cmfl("find", model, *where, "--json")
-    assert (missing.json, "the index is not used" in missing.err) == (alone, True)
-    succeeds("index", "build", *where)
-    indexed = succeeds("find", model.upper().replace("0X", ""), *where, "--json")
-    assert (indexed.json, indexed.err) == (alone, "")
-    assert "model" in succeeds("find", model, *where).out
-    assert "is not in this run" in succeeds("find", "5c" * 32, *where).out
-    assert "64 hex digits" in refusal("find", "5c", *where)
 
 
 def test_an_index_that_is_asked_for_must_be_there(home: Path, tmp_path: Path) -> None:
