@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.provenance.crate import METADATA_FILE, crate_files
 from cmfl.provenance.facts import RepeatedUpdate
 from cmfl.provenance.mlbom import ATTESTATIONS, BOM_FORMAT, PREFIX, mlbom
-from cmfl.provenance.signing import SIGNATURE_FILE
-from cmfl.provenance.statement import PREDICATE, STATEMENT, statement
+from cmfl.provenance.statement import PREDICATE, SIGNATURE_FILE, STATEMENT, statement
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.documents.fields import other_version

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 PREDICATE = "urn:cmfl-ledger:run:v1"
 STATEMENT = "https://in-toto.io/Statement/v1"
 MODEL_FILE = "model.safetensors"
+SIGNATURE_FILE = "model.sig"
 
 
 def statement(facts: RunFacts) -> dict[str, Any]:
