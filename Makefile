@@ -22,7 +22,7 @@ demo: $(VENV)/.clients
 CHAIN ?= embedded
 network: $(VENV)/.clients
 	rm -rf network-home
-	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10 --chaos
+	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10
 
 # Tests, whole runs and measurements on this machine's GPU, offline: no step begins after nine and a half
 # minutes. Needs a CUDA build of torch in the environment of GPU_PYTHON. Writes docs/measured/gpu.json.

@@ -68,8 +68,7 @@ def play_on_chain(
         nodes: of Flower, where they train; None for what the configuration says.
     """
     from clients.runs.open_run import open_run
-    from cmfl.tracking.live import audited_in_place, logged
-    from cmfl.tracking.session import TrackingSession, require_apart
+    from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart
 
     require_apart(configuration.track, target.home)
     blobs, trackers = target.blobs(), TrackingSession(configuration.track, warn)
@@ -101,8 +100,7 @@ def play_in_memory(
 ) -> PlayedRun:
     """Play a run on the memory ledger: it can be neither audited nor resumed."""
     from clients.runs.open_run import open_memory_run
-    from cmfl.tracking.live import logged
-    from cmfl.tracking.session import TrackingSession, require_apart
+    from cmfl.tracking import TrackingSession, logged, require_apart
 
     require_apart(configuration.track, target.home)
     chain_id = configuration.chain_id() if target.chain_id is None else target.chain_id

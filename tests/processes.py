@@ -23,8 +23,8 @@ from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
-from clients.testnet.local_network import ENTRY
-from clients.testnet.local_network import MODULES as OF_A_FEDERATION
+from clients.testnet.network import ENTRY
+from clients.testnet.network import MODULES as OF_A_FEDERATION
 from ledger.io.forked_commands import CommandRunner
 from tests.patience import PATIENCE_SECONDS
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import URL_VARIABLE
+from cmfl.access.remote import deployment_at
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
     Raises:
         ConfigurationError: the deployment is ambiguous, or a node is named, too.
     """
-    from cmfl.access.remote import deployment_at
-
     assert target.remote is not None, "the options name a service"
     require_no_node(target)
     with target.remote.service() as service:

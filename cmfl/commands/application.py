@@ -31,7 +31,6 @@ from cmfl.commands import (
     doctor,
     experiment,
     export,
-    find,
     flower,
     join,
     keys,
@@ -121,7 +120,6 @@ app.command("coverage", rich_help_panel=_AUDIT)(coverage.coverage)
 app.add_typer(verify.app, name="verify", rich_help_panel=_AUDIT)
 app.add_typer(rounds.app, name="rounds", rich_help_panel=_AUDIT)
 app.add_typer(clients.app, name="clients", rich_help_panel=_AUDIT)
-app.command("find", rich_help_panel=_AUDIT)(find.find)
 app.add_typer(export.app, name="export", rich_help_panel=_AUDIT)
 app.add_typer(contract.app, name="contract", rich_help_panel=_AUDIT)
 app.add_typer(keys.app, name="keys", rich_help_panel=_DEPLOY)

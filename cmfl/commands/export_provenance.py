@@ -13,7 +13,6 @@ from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import ProvenanceOptions
-from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cmfl.provenance.facts import RunFacts
@@ -30,12 +29,6 @@ Mailbox = Annotated[
 def attestation(
     source: ProvenanceOptions,
     out: Out,
-    predicate: Annotated[
-        str,
-        typer.Option(
-            "--predicate", help="run: this project's, with audit and training; slsa: SLSA's."
-        ),
-    ] = "run",
     sign: Annotated[
         Path | None,
         typer.Option("--sign", help="Private key (PEM): write the statement in a DSSE envelope."),
@@ -49,16 +42,13 @@ def attestation(
     from cmfl.provenance.document import PAYLOAD_TYPE
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.signing import require_private_key, signed_envelope
-    from cmfl.provenance.statement import Predicate, statement
+    from cmfl.provenance.statement import statement
 
-    names = [str(each) for each in Predicate]
-    if predicate not in names:
-        raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
     require_writable(out, as_json=json)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source, as_json=json)
-    data = json_bytes(statement(facts, Predicate(predicate)))
+    data = json_bytes(statement(facts))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
     write_result(out, data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clients.testnet.kinds import ChainKind, StoreKind
+from clients.testnet import ChainKind, StoreKind
 from cmfl.commands import verbosity
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line
@@ -20,10 +20,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.network_settings import NetworkSettings
-    from clients.testnet.round_watch import WatchedRound
-    from clients.testnet.supervision import NetworkSummary, NetworkSupervisor
+    from clients.testnet.network import LocalNetwork, NetworkSettings
+    from clients.testnet.watch import NetworkSummary, WatchedRound
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
 DEFAULT_NETWORK = Path("cmfl-network")
@@ -50,17 +48,6 @@ def network(
     ] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
-    chaos: Annotated[
-        bool,
-        typer.Option("--chaos", help="Kill and restart a worker in every round; another one lies."),
-    ] = False,
-    malicious: Annotated[
-        str | None,
-        typer.Option("--malicious", help="Fault of the first worker; false-scores with --chaos."),
-    ] = None,
-    chaos_seed: Annotated[
-        int, typer.Option("--chaos-seed", min=0, help="Of whom --chaos kills, and when.")
-    ] = 0,
     api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
@@ -71,21 +58,15 @@ def network(
     KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
     all processes are printed, each line after the name of its process.
     """
-    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.network import LocalNetwork
     from ledger.io.forked_commands import CommandError
 
     configuration = _configuration(configured, rounds, chain)
     settings = _settings(home, workers, chain, store, configuration, api, allow_predictable_seeds)
-    fault = malicious or ("false-scores" if chaos else None)
-    if fault is not None:
-        _require_fault(fault)
-        warning = strain_warning(settings, fault)
-        if warning is not None:
-            complain(warning)
     say = _quiet if json else print_line
     try:
         with LocalNetwork(settings, say) as federation:
-            played = _play(federation, rounds, chaos_seed if chaos else None, fault, as_json=json)
+            played = _play(federation, rounds, as_json=json)
             code, verdict = _audited(federation)
     except KeyboardInterrupt as error:
         raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
@@ -102,7 +83,7 @@ def _configuration(options: ConfigurationOptions, rounds: int, chain: ChainKind)
         ConfigurationError: it is invalid.
     """
     from clients.configuration.parsing import plain_values
-    from clients.testnet.network_settings import PACES, fitted_to_pace
+    from clients.testnet.network import PACES, fitted_to_pace
 
     settings = (*options.settings, f"protocol.rounds={rounds}")
     return fitted_to_pace(plain_values(options.preset, options.config, settings), PACES[chain])
@@ -129,7 +110,7 @@ def _settings(
         require_unpredictable,
     )
     from clients.instruction_sets import require_cap
-    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.network import NetworkSettings
 
     if configuration.machine.isa is not None:
         require_cap(configuration.machine.isa)
@@ -145,8 +126,7 @@ def _settings(
     malice = configuration.malice
     if malice.attack or malice.members or malice.trainers:
         raise ConfigurationError(
-            "malice: a federation's workers know no attackers among themselves: name the fault of "
-            "one worker with --malicious"
+            "malice: a federation's workers know no attackers among themselves: remove the section"
         )
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
@@ -162,60 +142,21 @@ def _settings(
     )
 
 
-def _require_fault(name: str) -> None:
-    """Refuse an unknown fault.
-
-    Raises:
-        ConfigurationError: names the known ones.
-    """
-    from clients.adversaries.faults import MemberFault, TrainerFault
-
-    faults = dict.fromkeys([*MemberFault, *TrainerFault])
-    if name not in faults:
-        raise ConfigurationError(f"--malicious {name}: known are {', '.join(faults)}")
-
-
-def strain_warning(settings: NetworkSettings, fault: str) -> str | None:
-    """Return a warning if one malicious worker exceeds what a committee tolerates."""
-    from clients.adversaries.faults import MemberFault
-    from clients.testnet.local_network import clients_by_worker
-
-    sizes = settings.configuration.parameters(dimension=1)
-    hosted = len(clients_by_worker(sizes.clients, settings.workers)[0])
-    borne = sizes.members - 1 - sizes.replies
-    if fault not in set(MemberFault) or hosted * sizes.members <= borne * sizes.clients:
-        return None
-    return (
-        f"--malicious {fault}: the first worker hosts {hosted} of {sizes.clients} clients, on "
-        f"average {hosted * sizes.members / sizes.clients:.1f} of {sizes.members} members, and "
-        f"{borne} may be faulty: a round with more is decided late, or abandoned after "
-        f"{sizes.deadline_blocks} blocks; more workers share the clients more finely"
-    )
-
-
-def _play(
-    federation: LocalNetwork, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
-) -> NetworkSummary:
+def _play(federation: LocalNetwork, rounds: int, *, as_json: bool) -> NetworkSummary:
     import time
 
-    import numpy as np
-
-    from clients.testnet.log_follower import LogFollower
-    from clients.testnet.round_watch import RoundWatch
-    from clients.testnet.supervision import NetworkSupervisor
+    from clients.testnet.watch import LogFollower, NetworkSupervisor, RoundWatch
     from ledger.storage.blobs import FolderBlobs
 
-    rng = None if seed is None else np.random.default_rng(seed)
     logs = LogFollower(federation.settings.home / "logs")
     shows_logs = verbosity.chosen() is Verbosity.VERBOSE
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
         watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
-        supervisor = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
-        supervisor.start()
-        return supervisor.play(
+        federation.start_workers()
+        return NetworkSupervisor(federation, watch).play(
             rounds,
-            _quiet if as_json else lambda ended: print_line(round_line(ended, supervisor)),
+            _quiet if as_json else lambda ended: print_line(round_line(ended)),
             patience_seconds(federation.settings),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
@@ -227,7 +168,7 @@ def patience_seconds(settings: NetworkSettings) -> float:
     return max(PATIENCE_SECONDS, 2 * deadline)
 
 
-def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
+def round_line(ended: WatchedRound) -> str:
     """Return one line about an ended round."""
     if ended.views is None:
         sentence = "abandoned"
@@ -242,8 +183,6 @@ def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
     ):
         if clients:
             sentence += f", {label} {', '.join(map(str, clients))}"
-    if supervisor.killed:
-        sentence += f", killed {', '.join(supervisor.killed)}"
     return f"round {ended.number}: {sentence}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
 
 
@@ -252,7 +191,7 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
     import json
 
     from clients.configuration.run_configuration import rule_sources
-    from clients.testnet.local_network import RUN
+    from clients.testnet.network import RUN
 
     arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
     for source in rule_sources(federation.settings.configuration):
@@ -270,20 +209,15 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
 def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    figures = asdict(played) | {
-        "rounds_a_minute": round(played.rounds_a_minute, 2),
-        "bytes_a_round": played.bytes_a_round(),
-    }
+    figures = asdict(played) | {"rounds_a_minute": round(played.rounds_a_minute, 2)}
     if as_json:
         print_json({"played": figures, "audit": audit})
         return
     print_line(
-        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute; "
-        f"{played.bytes_a_round():,} bytes a round between workers and others "
-        f"(chain {played.chain_bytes:,}, store {played.store_bytes:,} in all)"
+        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute"
     )
-    if played.kills or played.restarts:
-        print_line(f"{played.kills} workers killed, {played.restarts} ended by themselves")
+    if played.restarts:
+        print_line(f"{played.restarts} workers ended by themselves and were restarted")
     print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,15 +22,18 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
 from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
+    from cmfl.access.target import Target
     from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
 
 app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
+_DIGEST = re.compile(digest_patterns.EITHER_FORM_ANY_CASE)
 _COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
@@ -95,13 +99,29 @@ def list_rounds(
 @expand_groups
 def show(
     source: HistoryOptions,
-    round_number: Round,
+    round_or_digest: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROUND|DIGEST",
+            help="Number of a round, or 64 hex digits of anything that a round names.",
+        ),
+    ],
+    limit: Limit = 20,
+    cursor: Cursor = None,
     json: AsJson = False,
 ) -> None:
-    """Show one round: its ranking, its sets, its model. cmfl audit verifies them."""
+    """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
+
+    For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
+    a seed, a root, a result, a head, a block or a transaction.
+    """
     from ledger.history.local_history import LocalHistory
 
     target = source.target()
+    if _DIGEST.fullmatch(round_or_digest):
+        _show_digest(target, round_or_digest, limit, cursor, json=json)
+        return
+    round_number = _round_number(round_or_digest)
     with open_history(target) as history:
         round_ = history.full_round(round_number)
         if json:
@@ -146,6 +166,29 @@ def explain(
         return
     for line in explanation["sentences"]:
         print_line(line)
+
+
+def _round_number(value: str) -> int:
+    if not value.isdecimal() or not value.isascii() or not 1 <= int(value[:11]) < 2**32:
+        raise typer.BadParameter(
+            f"{value[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
+        )
+    return int(value)
+
+
+def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, json: bool) -> None:
+    digest = Digest(bytes.fromhex(value.removeprefix("0x")))
+    with open_history(target) as history:
+        page = history.digest(digest, limit, cursor)
+    if json:
+        print_response(page)
+    elif page["items"]:
+        columns = ("kind", "round", "client")
+        rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
+        print_table(f"places of {page['digest'][:18]}…", columns, rows)
+        print_cursor(page["next_cursor"])
+    else:
+        print_line(f"{page['digest']} is not in this run.")
 
 
 def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:

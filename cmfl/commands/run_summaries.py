@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from api.client.service import Service
     from cmfl.access.remote import RemoteService
     from cmfl.access.target import Target
-    from ledger.claims import ClaimedRound
     from ledger.history.responses.deployments import DeploymentSummary
     from ledger.history.responses.series import Series
     from ledger.io.home import RunPaths
@@ -166,17 +165,6 @@ class HomeRuns:
         from ledger.claims import recorded_settings
 
         return recorded_settings(self._paths(name))
-
-    def rounds(self, name: str) -> list[ClaimedRound]:
-        """Return the rounds of one run, as its metrics have them.
-
-        Raises:
-            CmflError: there is no such run, or its file is damaged.
-            OSError: it cannot be read.
-        """
-        from ledger.claims import claimed_rounds
-
-        return list(claimed_rounds(self._paths(name)))
 
     def unknown(self, name: str) -> str:  # noqa: ARG002 - the port's signature
         """Return nothing: a home has all files of its runs."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.provenance.facts import utc
 from cmfl.provenance.json_form import json_bytes
 from cmfl.provenance.mlbom import properties
-from cmfl.provenance.statement import MODEL_FILE, Predicate, statement
+from cmfl.provenance.statement import MODEL_FILE, statement
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import PROTOCOL_VERSION
 
@@ -39,7 +39,7 @@ def crate_files(facts: RunFacts) -> dict[str, bytes]:
         MODEL_FILE: facts.model_file,
         DOCUMENT_FILE: facts.document_bytes,
         SETTINGS_FILE: json_bytes(facts.settings()),
-        STATEMENT_FILE: json_bytes(statement(facts, Predicate.RUN)),
+        STATEMENT_FILE: json_bytes(statement(facts)),
     }
     return {METADATA_FILE: json_bytes(_metadata(facts, files))} | files
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import BlobError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.bucket import BucketObjects
-from ledger.storage.carried import CarriedObjects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import static_server, store_server
 from ledger.storage.locations import LocationKind, parse_locations
@@ -104,8 +103,6 @@ def _open(option: str, location: Location, connect: Callable[[str], HttpObjects]
             return connect(location.text)
         case LocationKind.REMOTE:
             return BucketObjects(location)
-        case LocationKind.CARRIED:
-            return CarriedObjects(folder_at(option, location))
         case LocationKind.FOLDER:
             return FolderObjects(folder_at(option, location))
 

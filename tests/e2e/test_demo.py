@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.testnet.chain_node import free_port as unused_port
+from clients.testnet.node import free_port as unused_port
 from cmfl.commands.demo.command import _made_anew
 from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cmfl.commands.demo.served_history import MOST_PORTS, free_port

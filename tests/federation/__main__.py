@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.kinds import ChainKind, StoreKind
-from clients.testnet.local_network import LocalNetwork
-from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from clients.testnet import ChainKind, StoreKind
+from clients.testnet.network import ChainPace, NetworkSettings, fitted_to_pace
 from tests.federation import disks
 from tests.federation.cells import Cell, possible_cells
+from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.long_run import LongRun
 from tests.federation.state import WANTED, State
 from tests.federation.table import written
@@ -110,7 +110,7 @@ def _federation(
         state.write(path)
         say(f"{state.chain} {line}")
 
-    with LocalNetwork(settings, told) as federation:
+    with DisturbedNetwork(settings, told) as federation:
         run = LongRun(federation, state, rng, home / "backups", possible, wanted, told)
         run.run(lambda: time.monotonic() >= ends)
     state.write(path)

@@ -13,7 +13,7 @@ from ledger.protocol.types import Phase
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
     from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId

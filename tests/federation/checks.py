@@ -21,8 +21,8 @@ from tests.federation.effects import NAMED_BY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.network import LocalNetwork
+    from clients.testnet.watch import WatchedRound
     from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId, Digest

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clients.testnet.kinds import ChainKind
-from clients.testnet.relay import LinkCondition
-from clients.testnet.worker_faults import FROM_FILE
+from clients.testnet import ChainKind
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.federation import disks
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
+from tests.federation.relay import LinkCondition
 from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
 from tests.patience import wait_until
 
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
     from ledger.history.round import HistoryRound
     from ledger.io.forked_commands import CommandProcess
     from ledger.protocol.types import ClientId
+    from tests.federation.disturbed import DisturbedNetwork
 
 _CONDITIONS = {
     Fault.SLOW: LinkCondition.SLOW,
@@ -113,7 +112,9 @@ class Arena:
         federation: that is disturbed.
     """
 
-    def __init__(self, federation: LocalNetwork, backups: Path, rng: np.random.Generator) -> None:
+    def __init__(
+        self, federation: DisturbedNetwork, backups: Path, rng: np.random.Generator
+    ) -> None:
         """Take a federation.
 
         Args:
@@ -175,7 +176,7 @@ class Arena:
     def _on_path(self, made: Disturbance, seat: WorkerSlot, condition: LinkCondition) -> None:
         def turned(to: LinkCondition) -> Callable[[], None]:
             def turn() -> None:
-                for relay in seat.paths.relays:
+                for relay in self.federation.relays_of(seat):
                     self.federation.relays.turn(relay, to, SLOW_SECONDS)
 
             return turn
@@ -213,7 +214,7 @@ class Arena:
             case Fault.TWO_PROCESSES:
                 folder = seat.folder.with_name(f"{seat.folder.name}-again-{one.round}")
                 folder.mkdir(exist_ok=True)
-                second = seat.start_with_folder(folder, f"{seat.name}-again", FROM_FILE)
+                second = seat.start_with_folder(folder, f"{seat.name}-again")
                 made._undo = lambda: _gone(second, folder)
             case Fault.CORRUPTED_BLOB:
                 damage = _Damage(self.federation, seat, one.round, min(made.clients))
@@ -262,7 +263,7 @@ class _Damage:
     """One flipped bit in a client's payload, as soon as it is in the store."""
 
     def __init__(
-        self, federation: LocalNetwork, seat: WorkerSlot, round_number: int, client: ClientId
+        self, federation: DisturbedNetwork, seat: WorkerSlot, round_number: int, client: ClientId
     ) -> None:
         self._blobs = FolderBlobs(federation.home.blobs)
         self._seat = seat
@@ -301,7 +302,7 @@ def begun(seat: WorkerSlot) -> None:
     Args:
         seat: whose worker is down.
     """
-    seat.start(FROM_FILE)
+    seat.start()
 
 
 def _restored(seat: WorkerSlot, copy: Path) -> None:
@@ -325,7 +326,7 @@ def _thawed(seats: tuple[WorkerSlot, ...]) -> None:
         _signal(seat, frozen=False)
 
 
-def _wait_for_block(federation: LocalNetwork, number: int) -> None:
+def _wait_for_block(federation: DisturbedNetwork, number: int) -> None:
     with federation.reader() as reader:
 
         def is_there() -> bool:

@@ -10,7 +10,7 @@ from ledger.audit.checks.distances import FALSE_SCORES
 from tests.federation.cells import Fault
 
 if TYPE_CHECKING:
-    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.watch import WatchedRound
     from ledger.protocol.types import ClientId
 
 NAMED_BY = {

@@ -12,8 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.testnet.round_watch import RoundWatch
-from clients.testnet.worker_faults import FROM_FILE
+from clients.testnet.watch import RoundWatch
 from ledger.protocol.errors import ChainError
 from ledger.storage.blobs import FolderBlobs
 from tests.federation.cells import (
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.watch import WatchedRound
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
+    from tests.federation.disturbed import DisturbedNetwork
     from tests.federation.state import State
 
 LONGEST_ROUND_SECONDS = 600.0
@@ -73,7 +72,7 @@ class LongRun:
         say: is told a line for each round.
     """
 
-    federation: LocalNetwork
+    federation: DisturbedNetwork
     state: State
     rng: np.random.Generator
     backups: Path
@@ -112,7 +111,7 @@ class LongRun:
 
     def _disturb_all(self, is_over: Callable[[], bool]) -> None:
         seats = self.federation.seats
-        self.federation.start_workers({seat.number: FROM_FILE for seat in seats})
+        self.federation.start_workers()
         while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
             one = self._opened()
             if one is None or self._too_few(one) or not self._round(one):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.testnet.local_network import clients_by_worker
-from clients.testnet.round_watch import WatchedRound
+from clients.testnet.network import clients_by_worker
+from clients.testnet.watch import WatchedRound
 from ledger.history.round import HistoryRound
 from ledger.protocol.fold import RoundStart
 from ledger.protocol.parameters import Parameters
@@ -40,7 +40,7 @@ from tests.federation.table import BEGIN, END, table, written
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
 
 SIZES = Parameters(
     clients=24,

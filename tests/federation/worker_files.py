@@ -7,9 +7,9 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from clients.testnet.worker_slot import FAULT_FILE
 from ledger.io.home import DISK, WRITING
 from tests.federation.disks import FILLER
+from tests.federation.disturbed import FAULT_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.testnet.chain_node import free_port
+from clients.testnet.node import free_port
 from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
 
 if TYPE_CHECKING:

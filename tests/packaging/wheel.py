@@ -75,7 +75,7 @@ def _steps(folder: Path) -> Iterator[tuple[str, float]]:
     (environment.folder / "own.toml").write_text(EXPERIMENT, "utf-8")
     experiment = ("experiment", "run", "own.toml", "--out", "rows")
     yield "experiment", environment.run("cmfl", *experiment)[1]
-    network = ("network", "--home", "net", "--workers", "4", "--rounds", "3", "--chaos")
+    network = ("network", "--home", "net", "--workers", "4", "--rounds", "3")
     yield "network", environment.run("cmfl", *network)[1]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
-from ledger.storage.carried import CarriedObjects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, store_server
 from ledger.storage.objects import MemoryObjects
@@ -60,7 +59,6 @@ def s3() -> Iterator[str]:
 STORES = [
     "memory",
     "folder",
-    "carried",
     "http",
     "replicated",
     pytest.param("s3", marks=ONE_SERVER),
@@ -76,9 +74,6 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
             yield Shared(lambda: memory, lambda path, data: _misname(memory, path, data))
         case "folder":
             yield Shared(lambda: FolderObjects(tmp_path), lambda p, d: _overwrite(tmp_path, p, d))
-        case "carried":
-            outgoing = tmp_path / "outgoing"
-            yield Shared(lambda: CarriedObjects(tmp_path), lambda p, d: _overwrite(outgoing, p, d))
         case "replicated":
             folders = [tmp_path / "first", tmp_path / "second"]
             yield Shared(

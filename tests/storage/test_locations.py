@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 
 def test_a_location_is_recognised_by_its_beginning() -> None:
-    text = "a/b, https://host/x,s3://bucket/x,file:///srv/blobs,carried:///srv/carried"
+    text = "a/b, https://host/x,s3://bucket/x,file:///srv/blobs"
     assert parse_locations("blobs", text) == (
         Location(LocationKind.FOLDER, "a/b"),
         Location(LocationKind.SERVER, "https://host/x"),
         Location(LocationKind.REMOTE, "s3://bucket/x"),
         Location(LocationKind.FOLDER, "/srv/blobs"),
-        Location(LocationKind.CARRIED, "/srv/carried"),
     )
 
 

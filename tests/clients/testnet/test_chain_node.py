@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.chain_node import ChainNode, free_port
-from clients.testnet.kinds import ChainKind
-from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
+from clients.testnet import ChainKind
+from clients.testnet.network import PACES, NetworkSettings, fitted_to_pace
+from clients.testnet.node import ChainNode, free_port
 from ledger.io.forked_commands import CommandRunner
 from tests.chain.anvil import anvil_program
 from tests.patience import wait_until

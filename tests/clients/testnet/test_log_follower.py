@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.testnet.log_follower import LogFollower
+from clients.testnet.watch import LogFollower
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_log_that_was_cut_is_followed_from_its_beginning(tmp_path: Path) -> No
 def test_a_line_without_an_end_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clients.testnet.log_follower._MOST_AT_ONCE", 8)
+    monkeypatch.setattr("clients.testnet.watch._MOST_AT_ONCE", 8)
     logs, path = LogFollower(tmp_path), tmp_path / "one.log"
     path.write_bytes(b"x" * 8 + b"\nend\n")
     assert [told(logs), told(logs)] == [["one: xxxxxxxx"], ["one: ", "one: end"]]

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.chain_node import ChainNode, free_port
-from clients.testnet.kinds import ChainKind
-from clients.testnet.local_network import LocalNetwork, wait_for_port
-from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
-from clients.testnet.supervision import MOST_RESTARTS, NetworkSupervisor
+from clients.testnet import ChainKind
+from clients.testnet.network import (
+    PACES,
+    LocalNetwork,
+    NetworkSettings,
+    fitted_to_pace,
+    wait_for_port,
+)
+from clients.testnet.node import ChainNode, free_port
+from clients.testnet.watch import MOST_RESTARTS, NetworkSupervisor
 from ledger.io.forked_commands import CommandError, CommandRunner
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import MODULES

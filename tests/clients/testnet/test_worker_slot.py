@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from clients.configuration.parsing import ALLOW_PREDICTABLE
-from clients.testnet.relay import Relay
-from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
+from clients.testnet.network import NetworkPaths, NetworkTarget, WorkerSlot
 from clients.worker.process.worker_status import FORMAT
 from ledger.actors.journal import FileJournal
 from ledger.protocol.types import ClientId
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def seat(tmp_path: Path) -> WorkerSlot:
-    paths = NetworkPaths(Relay(0), None, "blobs", "mail")
+    paths = NetworkPaths("url", "blobs", "mail")
     folder = tmp_path / "worker"
     (folder / "payloads").mkdir(parents=True)
-    return WorkerSlot(3, (ClientId(3),), folder, paths, cast("CommandRunner", None))
+    target = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None)
+    return WorkerSlot(3, (ClientId(3),), folder, paths, target, cast("CommandRunner", None))
 
 
 def test_a_backup_holds_what_was_durable_and_comes_back_whole(
@@ -82,9 +82,8 @@ def test_workers_accept_predictable_seeds_where_their_network_does(
     tmp_path: Path, is_allowed: bool
 ) -> None:
     begun = Begun()
-    paths = NetworkPaths(Relay(0), None, "blobs", "mail")
-    seat = WorkerSlot(0, (ClientId(0),), tmp_path, paths, cast("CommandRunner", begun))
-    meeting = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
-    seat.settle(meeting)
-    seat.start()
+    paths = NetworkPaths("url", "blobs", "mail")
+    target = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
+    runner = cast("CommandRunner", begun)
+    WorkerSlot(0, (ClientId(0),), tmp_path, paths, target, runner).start()
     assert (ALLOW_PREDICTABLE in begun.arguments) is is_allowed

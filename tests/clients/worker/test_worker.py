@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.testnet.worker_faults import WorkerFaults
 from clients.training.port import TrainingError
 from clients.worker.failures import WorkPart
 from clients.worker.process.worker_metrics import WorkerCounters
@@ -25,6 +24,7 @@ from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import Address, Domain, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
+from tests.federation.worker_faults import WorkerFaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

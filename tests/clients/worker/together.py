@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
 from clients.training.environment import environment_here
 from clients.training.port import Engine, Evaluation, TrainedUpdate
 from clients.worker.chain_clock import Moment
@@ -42,6 +41,7 @@ from tests.actors.support import (
     registry_of,
     signers,
 )
+from tests.federation.worker_faults import NO_FAULTS, WorkerFaults
 from tests.support.executors import ImmediateExecutor
 
 if TYPE_CHECKING:

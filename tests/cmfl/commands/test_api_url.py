@@ -11,7 +11,7 @@ from api.settings import Settings
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.api.conftest import deployments, serving
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, seed_of, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,13 +63,20 @@ def test_a_digest_is_found_at_a_service_as_at_home(
     home: Path, api: tuple[str, str], service: httpx.Client
 ) -> None:
     digest = service.get(deployments(service)[0]["links"]["self"]).json()["state"]["model"]
-    own = succeeds("find", digest, "--home", home, "--json").json
+    own = succeeds("rounds", "show", digest, "--home", home, "--json").json
     assert [one["kind"] for one in own["items"]] == ["model"]
-    assert succeeds("find", digest[2:].upper(), *api, "--json").json == own
-    assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
+    assert succeeds("rounds", "show", digest[2:].upper(), *api, "--json").json == own
+    assert (
+        succeeds("rounds", "show", digest, *api).out
+        == succeeds("rounds", "show", digest, "--home", home).out
+    )
     nowhere = "5c" * 32
-    assert "is not in this run" in succeeds("find", nowhere, *api).out
-    assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
+    assert "is not in this run" in succeeds("rounds", "show", nowhere, *api).out
+    for wrong in ("5c", "0", str(2**32), "\u0661"):
+        assert "number of a round" in refusal("rounds", "show", wrong, *api)
+    assert "--rpc-url and --api" in refusal(
+        "rounds", "show", nowhere, *api, "--rpc-url", "http://y"
+    )
 
 
 def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[str, str]) -> None:
@@ -93,17 +100,12 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     assert "--rpc-url and --api" in refusal("runs", "show", "run", *api, "--rpc-url", "http://y")
 
 
-def test_runs_of_a_service_side_by_side(copy: Path) -> None:
+def test_runs_of_a_service_without_their_files(copy: Path) -> None:
     later = ("--preset", "smoke", "--set", "seed=99", "--run", "later")
     succeeds("deploy", *later, "--home", copy, "--json")
     metrics = copy / "runs" / "run" / "metrics.jsonl"
     with serving(Settings(home=copy)) as http:
         api = ("--api", str(http.base_url))
-        found = succeeds("runs", "compare", "run", "later", *api, "--json").json
-        assert [row["rounds"] for row in found["runs"]] == [5, 0]
-        assert found["runs"][1]["accuracy"] is None
-        assert found["differing"]["seed"] == [str(seed_of(copy)), "99"]
-        assert "settings that differ" in succeeds("runs", "compare", "later", "run", *api).out
         assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
         metrics.write_text("{}\n")
         assert "run: the service cannot read the run's own files" in (

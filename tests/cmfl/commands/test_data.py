@@ -27,41 +27,6 @@ COMMIT = "a" * 40
 real = pytest.mark.skipif(not REAL.is_dir(), reason="shared/data is not beside us")
 
 
-@real
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("shakespeare.npz", ["shakespeare", "143", "517,106", "3,616", "6,808"]),
-        ("sent140.parquet", ["sent140", "772", "40,783", "53", "32"]),
-    ],
-)
-def test_describe_prints_the_papers_row_of_table_2(name: str, row: list[str]) -> None:
-    printed = succeeds("data", "describe", REAL / name).out
-    (line,) = (line for line in printed.splitlines() if row[0] in line)
-    assert [cell.strip() for cell in line.strip("│").split("│")][:5] == row
-    found = succeeds("data", "describe", REAL / name, "--json").json
-    assert (found["train"] + found["test"]) == found["samples"]
-    assert f"{found['mean']:,.0f}" == row[3]
-    assert f"{found['stdev']:,.0f}" == row[4]
-
-
-def test_describe_counts_samples_and_reports_a_missing_split() -> None:
-    # Two writers with 3 and 4 images.
-    found = succeeds("data", "describe", FIXTURES / "femnist", "--json").json
-    assert found == {
-        "dataset": "femnist",
-        "devices": 2,
-        "samples": 7,
-        "mean": 3.5,
-        "stdev": 0.5,
-        "smallest": 3,
-        "largest": 4,
-        "train": None,
-        "test": None,
-    }
-    assert "the files have no split" in succeeds("data", "describe", FIXTURES / "femnist").out
-
-
 def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
     glove = tmp_path / "glove.txt"
     glove.write_text("lovely 1 2\nrain 3 4\n")
@@ -125,9 +90,9 @@ def test_an_owners_file_is_checked_by_the_declared_form(tmp_path: Path) -> None:
 def test_a_wrong_path_or_name_is_refused_with_the_choices(tmp_path: Path) -> None:
     assert refusal("data", "check", tmp_path / "none").endswith("none: no such file")
     assert "zero is not a file, but a" in refusal("data", "check", "/dev/zero")
-    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "sent140")
+    said = refusal("data", "check", FIXTURES / "femnist", "--dataset", "sent140")
     assert "is not a layout of 'sent140'; it may be a .parquet file" in said
-    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "mnist")
+    said = refusal("data", "check", FIXTURES / "femnist", "--dataset", "mnist")
     assert said.startswith("unknown data set 'mnist'; known are digits, ")
     said = refusal("data", "check", FIXTURES / "femnist", "--glove", "g.txt")
     assert said.startswith("data.options.glove: there is no such setting")
@@ -221,7 +186,7 @@ def test_fetch_creates_a_folder_that_check_accepts(
     assert [path.name for path in sorted(destination.iterdir())] == names
     assert [path.name for path in destination.parent.iterdir()] == ["femnist"]
     assert (destination / names[0]).read_bytes() == published
-    assert succeeds("data", "describe", destination, "--json").json["samples"] == 14
+    assert succeeds("data", "check", destination, "--json").json["samples"] == 14
 
 
 def test_fetch_uses_converted_files_where_the_main_revision_has_none(

@@ -510,13 +510,6 @@ def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> 
     assert "unreachable" in refusal(*with_keystore(tmp_path))
 
 
-def test_a_file_where_a_folder_belongs_is_called_that(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    said = refusal("keys", "simulated", "--preset", "smoke", "--folder", file)
-    assert said == f"{file}: there is a file where a folder belongs"
-
-
 def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     said = refusal("run", "--preset", "smoke", "--home", tmp_path)
@@ -527,7 +520,7 @@ def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     ("command", "said"),
     [
         (("rounds", "explain", "first"), "'round_number'"),
-        (("rounds", "show", "0"), "greater than or equal to 1"),
+        (("rounds", "explain", "0"), "greater than or equal to 1"),
         (("run", "--rounds", "many"), "'--rounds'"),
         (("run", "--alpha", "0.4"), "--alpha"),
         (("clients", "show"), "'client'"),

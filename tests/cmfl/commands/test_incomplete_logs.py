@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "show a round": ("rounds", "show", 1),
     "explain a round": ("rounds", "explain", 1),
     "list clients": ("clients", "list"),
-    "find": ("find", "00" * 32),
+    "show a digest": ("rounds", "show", "00" * 32),
     "list blobs": ("blobs", "list", "--round", 1),
 }
 

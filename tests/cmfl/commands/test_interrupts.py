@@ -52,7 +52,7 @@ def test_an_interrupted_import_is_one_line_and_leaves_no_home(tmp_path: Path) ->
     processes = [begun(module, *command) for module in modules]
     found = [ended(process) for process in processes]
     # What comes after torch is imported by a fork, which has torch already.
-    found.append(ended_fork("at_an_import", tmp_path, "cmfl.tracking.described_run", *command))
+    found.append(ended_fork("at_an_import", tmp_path, "cmfl.tracking", *command))
     assert found == [(130, "", "cmfl: interrupted\n")] * 4
     assert not home.exists()
 

@@ -15,9 +15,10 @@ import pytest
 
 from clients.configuration.owners import shared_configuration
 from clients.onboarding import preflight
+from clients.onboarding.keystores import write_test_keystores
 from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-from clients.random_streams import simulated_signers
+from clients.random_streams import simulated_keys, simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -136,10 +137,7 @@ def write_entries(folder: Path, *settings: str, run: str, skip: int = 0) -> None
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     folder = tmp_path_factory.mktemp("owners")
-    made = cmfl(
-        "keys", "simulated", *AGREED, "--set", "protocol.clients=8", "--folder", folder / "keys"
-    )
-    assert made.code == 0
+    write_test_keystores(folder / "keys", simulated_keys(0, 8))
     entries, keys = folder / "entries", folder / "keys"
     entries.mkdir()
     key = ["--keystore", keys / "client-000.json", "--password-file", keys / "password.txt"]

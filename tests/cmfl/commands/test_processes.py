@@ -81,7 +81,6 @@ def test_an_interrupted_run_prints_the_command_that_continues_it(
         ("torch", ("run", "--preset", "smoke"), "clients"),
         ("uvicorn", ("serve",), "api"),
         ("uvicorn", ("demo",), "api"),
-        ("matplotlib", ("runs", "plot"), "plots"),
     ],
 )
 def test_a_command_without_its_extra_names_it_and_does_nothing(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
 from cmfl.access.target import Target
 from cmfl.commands.run_command import _report
@@ -133,30 +130,6 @@ def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
     assert found["chain"] == unasked
 
 
-def test_runs_side_by_side_show_what_differs(two: Path) -> None:
-    compare = ("runs", "compare", "attacked", "run", "--home", two)
-    found = succeeds(*compare, "--json").json
-    assert [row["run"] for row in found["runs"]] == ["attacked", "run"]
-    assert found["differing"] == {
-        "machine.ledger": ['"memory"', '"chain"'],
-        "seed": ["99", str(seed_of(two))],
-    }
-    accepted = sum(len(row["accepted"]) for row in rows_of(two))
-    attackers = sum(row["malicious_accepted"] for row in rows_of(two, "attacked"))
-    assert found["runs"][0]["accepted_attackers"] == attackers / accepted > 0
-    people = succeeds(*compare).out
-    for row in ("accuracy", "floor", "accepted attackers", "head"):
-        assert f"│ {row} " in people
-    assert f"│ {attackers / accepted:.3f} " in people
-    assert "machine.ledger" in people
-
-
-def test_runs_with_the_same_settings_are_said_to_have_them(two: Path) -> None:
-    shutil.copytree(two / "runs" / "attacked", two / "runs" / "again")
-    said = succeeds("runs", "compare", "attacked", "again", "--home", two).out
-    assert said.endswith("All settings are the same.\n")
-
-
 def test_a_run_below_its_floor_is_pointed_out(two: Path) -> None:
     sentence = "WARNING: attacked ends below its floor: always answering the commonest class is"
     assert sentence in succeeds("runs", "list", "--home", two).out
@@ -237,34 +210,3 @@ def test_runs_that_are_not_there_are_refused(home: Path, tmp_path: Path) -> None
     assert refusal("runs", "list", "--home", tmp_path).startswith(f"there is no run in {tmp_path}")
     assert refusal("runs", "show", "other", "--home", home).endswith("there are run")
     assert "letters, digits" in refusal("runs", "show", "../run", "--home", home)
-    said = refusal("runs", "compare", "run", "run", "--home", home)
-    assert said == "runs compare run run: name two different runs or more"
-
-
-def test_runs_are_drawn_with_who_attacks_in_them(two: Path, tmp_path: Path) -> None:
-    path = two / "runs" / "attacked" / "config.toml"
-    values = tomllib.loads(path.read_text())
-    values["malice"] = {"attack": "alie", "malicious_rate": 0.25, "members": {"false-scores": 1}}
-    path.write_text(tomli_w.dumps(values))
-    figures = tmp_path / "figures"
-    drawn = succeeds("runs", "plot", "--home", two, "--to", figures).out.splitlines()
-    assert drawn == [str(figures / f"runs.{ending}") for ending in ("svg", "png")]
-    said = " ".join((figures / "runs.svg").read_text().split())
-    words = " ".join(re.sub("<[^>]*>", "", said).split())
-    assert "attacked: alie by 25 % of the clients and false-scores (1 member), seed 99" in words
-    assert "run: equivocating (2 members) and false-scores (1 member) and silent (2 m" in words
-    alone = succeeds("runs", "plot", "attacked", "--home", two, "--to", figures).out
-    assert alone.splitlines()[0] == str(figures / "attacked.svg")
-
-
-def test_runs_that_cannot_be_drawn_are_refused(two: Path, tmp_path: Path) -> None:
-    figures = tmp_path / "figures"
-    words = ("runs", "plot", "--home", two, "--to", figures)
-    assert refusal(*words, "none") == f"there is no run 'none' in {two}; there are attacked, run"
-    write_rows(two, [], "attacked")
-    assert refusal(*words).startswith("run 'attacked' has no row in its metrics.jsonl")
-    for number in range(10):
-        shutil.copytree(two / "runs" / "run", two / "runs" / f"more{number}")
-    said = "12 runs: a figure tells at most 10 apart; name those to draw"
-    assert refusal(*words) == said
-    assert not figures.exists()

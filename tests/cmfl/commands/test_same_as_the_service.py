@@ -76,7 +76,7 @@ def test_a_round(
 def test_a_digest(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
     number = first_decided(home)
     record = answered(f"rounds/{number}")["record"]["digest"]
-    found = succeeds("find", record, "--home", home, "--json").json
+    found = succeeds("rounds", "show", record, "--home", home, "--json").json
     assert found == answered(f"digests/{record}")
     assert [one["round"] for one in found["items"]] == [number]
 

@@ -62,7 +62,6 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 OPENS_NO_RUN = {
-    "runs compare": "needs two runs",
     "verify attestation": "reads the statement first; see test_a_document_of_version_2_is_refused",
     "index status": "reads the index alone, which a home of version 2 may lack",
     "index drop": "removes the index alone",

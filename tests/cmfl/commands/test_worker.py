@@ -19,7 +19,6 @@ from clients.configuration.loading import load
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys
 from clients.runs.preparation import prepared
-from clients.testnet.worker_faults import FAULT_VARIABLE
 from clients.worker.process.setup import WorkerTarget, find_deployed_run
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
@@ -40,6 +39,7 @@ from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
+from tests.federation.worker_faults import FAULT_VARIABLE
 from tests.patience import wait_until
 from tests.processes import Forks
 from tests.support.creations import created_by_factory

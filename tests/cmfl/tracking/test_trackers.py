@@ -22,12 +22,18 @@ from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import recorded_configuration
-from cmfl.tracking import mlflow_tracker
-from cmfl.tracking.described_run import NOT_AUDITED
-from cmfl.tracking.live import logged
-from cmfl.tracking.mlflow_tracker import MlflowTracker
-from cmfl.tracking.session import TrackingSession
-from cmfl.tracking.tracker import TrackedRow, TrackedRun, tracked_row
+from cmfl import tracking
+from cmfl.tracking import (
+    DATABASE,
+    NOT_AUDITED,
+    MlflowSink,
+    TrackedRow,
+    TrackedRun,
+    TrackingSession,
+    logged,
+    make_database,
+    tracked_row,
+)
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
@@ -131,13 +137,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("database")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tracker = MlflowTracker(str(folder), "project")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("mlflow.store.db.utils._upgrade_db", interrupted)
             with pytest.raises(CutError):
-                tracker.open(RUN, rows_of("0x01"))
+                MlflowSink(str(folder), "project", RUN, rows_of("0x01"))
         assert not [*folder.iterdir()], "a half database"
-        tracker._make_database(folder)
+        make_database(folder)
     (path,) = folder.iterdir()
     return path
 
@@ -320,14 +325,15 @@ def test_an_interrupted_record_is_completed_by_the_next_call(
 ) -> None:
     """A kill after the record is made, after each of two parameters, and after a round."""
     place = with_database(tmp_path / "mlflow", database)
-    monkeypatch.setattr(mlflow_tracker, "_MOST_NAMED", 1)
-    monkeypatch.setattr(mlflow_tracker, "_MOST_VALUES", 2)
+    monkeypatch.setattr(tracking, "_MOST_NAMED", 1)
+    monkeypatch.setattr(tracking, "_MOST_VALUES", 2)
     run = TrackedRun("run", RUN.key, {"a": "1", "b": "2"}, RUN.tags)
     rows = rows_of("0x01", "0x02")
-    tracker = MlflowTracker(str(place), "project")
+    from mlflow.tracking import MlflowClient
+
     method, _, number = call.partition(" ")
     calls = itertools.count(1)
-    kept = getattr(tracker._client_class, method)
+    kept = getattr(MlflowClient, method)
 
     def cut(*arguments: object, **named: object) -> object:
         answer = kept(*arguments, **named)
@@ -338,9 +344,9 @@ def test_an_interrupted_record_is_completed_by_the_next_call(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(tracker._client_class, method, cut)
+            patched.setattr(MlflowClient, method, cut)
             with pytest.raises(CutError):
-                tracker.open(run, rows)
+                MlflowSink(str(place), "project", run, rows)
     ((_, interrupted),) = mlflow_runs(place)
     assert interrupted.data.params == left
     session = TrackingSession(TrackSection(mlflow=str(place), project="project"), pytest.fail)
@@ -357,9 +363,9 @@ def test_an_interrupted_record_is_completed_by_the_next_call(
 def test_a_database_that_cannot_be_opened_is_one_warning(
     tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
-    monkeypatch.setattr(mlflow_tracker, "_BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(tracking, "_BUSY_SECONDS", 0.01)
     place = with_database(tmp_path / "mlflow", database)
-    path = place / mlflow_tracker.DATABASE
+    path = place / DATABASE
     if content != "locked":
         path.unlink()
     if content == "folder":

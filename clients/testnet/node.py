@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from clients.testnet.kinds import ChainKind
+from clients.testnet import ChainKind
 from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
 from ledger.io.forked_commands import CommandError
@@ -18,7 +18,7 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.network import NetworkSettings
     from ledger.io.forked_commands import CommandProcess, CommandRunner
 
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")

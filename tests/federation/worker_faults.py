@@ -1,4 +1,4 @@
-"""Faults of a test network's worker, read by `cmfl.commands.network_process` from its variable.
+"""Faults of a federation's worker, read by `faulty_process` from its variable.
 
 Nothing that an owner runs reads the variable.
 """

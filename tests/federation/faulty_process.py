@@ -1,4 +1,4 @@
-"""The process `cmfl` of a test network, whose worker can be made to misbehave.
+"""The process `cmfl` of a disturbed federation, whose worker can be made to misbehave.
 
 An owner's `cmfl` starts in `cmfl.commands.main`, which reads no such variable.
 """
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def run() -> NoReturn:
     """Run the command line with the faults of the environment, and end the process."""
-    from clients.testnet.worker_faults import FAULT_VARIABLE, faults_of
     from cmfl.commands.console import complain
     from cmfl.commands.exit_codes import WRONG
     from ledger.protocol.errors import ConfigurationError
+    from tests.federation.worker_faults import FAULT_VARIABLE, faults_of
 
     value = os.environ.get(FAULT_VARIABLE)
     if not value:

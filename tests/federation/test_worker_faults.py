@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.testnet.worker_faults import (
+from cmfl.commands.exit_codes import WRONG
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from tests.federation import faulty_process
+from tests.federation.worker_faults import (
+    FAULT_VARIABLE,
     NO_FAULTS,
     WorkerFaults,
     faults_from_file,
     faults_named,
     faults_of,
 )
-from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from tests.protocol.support import PENCIL
 
 if TYPE_CHECKING:
@@ -86,3 +89,13 @@ def test_a_file_that_tells_no_fault_is_refused(tmp_path: Path, told: str, said: 
     path.mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read"):
         faults_of(faults_from_file(path)).in_round(12)
+
+
+def test_a_network_process_refuses_an_unknown_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(FAULT_VARIABLE, "lazy")
+    with pytest.raises(SystemExit) as ended:
+        faulty_process.run()
+    assert ended.value.code == WRONG
+    assert capsys.readouterr().err.startswith("cmfl: CMFL_WORKER_FAULT = 'lazy': known are ")

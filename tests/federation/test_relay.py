@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from clients.testnet.relay import LinkCondition, Relay, Relays
+from tests.federation.relay import LinkCondition, Relay, Relays
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
