@@ -168,7 +168,7 @@ def test_an_answer_of_another_round_or_client_is_none(
         deployment.series()
 
 
-@pytest.mark.group("web")
+@pytest.mark.xdist_group("web")
 @pytest.mark.usefixtures("forked_children")
 def test_a_verification_is_begun_followed_and_cancelled(
     home: Path, address: str, tmp_path: Path
@@ -207,7 +207,7 @@ def begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
         verifications.report(told[-1])
 
 
-@pytest.mark.group("web")
+@pytest.mark.xdist_group("web")
 def test_a_report_is_the_one_that_its_verification_names(
     client: httpx.Client,
     deployment: RemoteDeployment,

@@ -7,26 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.history.chain_history import ChainHistory
-from ledger.history.serialise.serialise_rounds import full_round
-from ledger.history.serialise.values import DocumentedRound
-from ledger.protocol import encoding, merkle
-from ledger.protocol.ranking import candidates
-from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
-from tests.audit.honest import honest_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
     from playwright.sync_api import Page, Route
 
-    from tests.audit.runs import Run
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 CHECKED = """async ([round, before, contract]) => {
   const { roundChecks } = await import("/dashboard/js/checks.js");
@@ -72,45 +61,6 @@ def test_every_recomputed_value_of_a_real_run_matches(
     assert {"head", "result", "updates_root", "scores_root", "commitment", "next_seed"} <= seen
 
 
-@pytest.fixture
-def drawn(tmp_path: Path) -> Iterator[Run]:
-    run = honest_run(tmp_path, strategy=3)
-    with run.chain:
-        yield run
-
-
-@pytest.mark.parametrize("name", ["honest", "drawn"])
-def test_strays_late_words_bans_and_abandonment_make_nothing_red(
-    page: Page, request: pytest.FixtureRequest, name: str
-) -> None:
-    run = request.getfixturevalue(name)
-    history = ChainHistory.of(run.ledger, run.blobs)
-    fixed = history.fixed
-    contract = {
-        "beacon": fixed.beacon.value,
-        "form": {"name": fixed.form.name.lower()},
-        "commit_blocks": fixed.commit_blocks,
-        "replies": fixed.replies,
-    }
-    before, in_the_middle = f"0x{fixed.config.hex()}", set()
-    show(page, "#/words")
-    for number in range(1, fixed.rounds + 1):
-        one = history.round(number)
-        assert one is not None
-        if one.decided is not None:
-            middle = candidates(one.decided.ranking, (), fixed.members, by_lot=False)
-            in_the_middle.add(one.decided.next_committee == middle)
-        told = full_round(DocumentedRound.of(history, one))
-        checks = page.evaluate(CHECKED, [told, before, contract])
-        wrong = [one for one in checks if one["outcome"] != "matches"]
-        assert wrong == [], f"round {number}"
-        before = told["head"] or ""
-        if number == 2:
-            came = [one["client"] for one in told["parts"]["commitments"]]
-            assert len(came) == told["committed"] + 2, "one stray in time, and one that is late"
-    assert in_the_middle == ({True} if name == "honest" else {True, False})
-
-
 def test_whatever_is_altered_in_an_answer_differs(
     page: Page, client: httpx.Client, root: str
 ) -> None:
@@ -147,45 +97,6 @@ def test_whatever_is_altered_in_an_answer_differs(
     ]
     show(page, "#/words")
     assert page.evaluate(ALTERED, [told, before, contract, paths]) == []
-
-
-def test_digests_are_those_of_the_protocol(page: Page) -> None:
-    payloads = [Digest(encoding.sha256(bytes([number]))) for number in range(9)]
-    distances = [0.0, 0.5, 0.5, 1.25, 3e-7, 1e300, 2.0, 7.0, 9.5]
-    cases = []
-    for size in (0, 1, 2, 3, 5, 8, 9):
-        clients = [ClientId(3 * number) for number in range(size)]
-        leaves = [
-            (client, payloads[rank], rank, encoding.float_bits(distances[rank]), rank < 2)
-            for rank, client in enumerate(clients)
-        ]
-        cases.append(
-            {
-                "clients": clients,
-                "payloads": [f"0x{payload.hex()}" for payload in payloads[:size]],
-                "bits": [str(encoding.float_bits(value)) for value in distances[:size]],
-                "set": f"0x{encoding.set_digest(clients).hex()}",
-                "root": f"0x{merkle.root(merkle.UPDATE_LEAF, leaves).hex()}",
-            }
-        )
-    show(page, "#/words")
-    computed = page.evaluate(
-        """async (cases) => {
-          const d = await import("/dashboard/js/digests.js");
-          return cases.map(({ clients, payloads, bits }) => {
-            const leaves = clients.map((client, rank) => d.updateLeaf({
-              client, payload: payloads[rank], rank, distance_bits: bits[rank],
-              outcome: rank < 2 ? "accepted" : "not_accepted" }));
-            const up = (leaf) => d.merklePath(leaves, leaf).reduce(d.parentOf, leaf);
-            const climbed = leaves.map(up);
-            return { set: d.setDigest(clients), root: d.merkleRoot(leaves), climbed };
-          });
-        }""",
-        cases,
-    )
-    for case, one in zip(cases, computed, strict=True):
-        assert (one["set"], one["root"]) == (case["set"], case["root"])
-        assert set(one["climbed"]) <= {case["root"]}
 
 
 def test_a_tampered_answer_is_shown_red(page: Page, client: httpx.Client, root: str) -> None:
