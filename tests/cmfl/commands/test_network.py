@@ -154,7 +154,7 @@ def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_a_network_survives_a_liar_and_kills(tmp_path: Path) -> None:
     """One round on the embedded chain; by `make faults` three on each chain, a kill in each."""
     rounds = times(1, 3)
