@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS, wait_until
 if TYPE_CHECKING:
     from tests.processes import Forked, Forks
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 
 def children_of(service: Forked) -> list[int]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tests.audit.runs import Run
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 TOKEN = "a token that this test has made up"
 CHAIN = ChainPath(5, b"\x5c" * 32)

@@ -38,7 +38,7 @@ def broken(_plan: GpuPlan, _device: str, _left: float) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.group("adapters")
+@pytest.mark.xdist_group("adapters")
 def test_every_step_works_on_the_processor(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     assert command.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 import cmfl
 
-FACE = pytest.mark.group("face")
+FACE = pytest.mark.xdist_group("face")
 """One process plays the shared run; the others need not play it again."""
 
 

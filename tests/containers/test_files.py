@@ -20,7 +20,7 @@ from clients.datasets.registry import load_dataset
 from clients.random_streams import named_stream
 from tests.api.conftest import serving
 from tests.containers.composed import FOLDER, STATE, commands, compose, in_order
-from tests.docs.test_units import unknown_options
+from tests.docs.test_code_blocks import faults_of_cmfl
 
 ROOT = FOLDER.parents[1]
 DOCKERFILE = FOLDER / "Dockerfile"
@@ -115,7 +115,7 @@ def test_commands_have_the_options_that_they_are_given() -> None:
     assert {words[0] for _, words in named} == {
         *("keys", "register", "registry", "deploy", "chain", "blobs", "serve", "worker"),
     }
-    assert {name: unknown_options(words) for name, words in named if unknown_options(words)} == {}
+    assert {name: faults_of_cmfl(words) for name, words in named if faults_of_cmfl(words)} == {}
 
 
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.sh")), ids=lambda script: script.name)

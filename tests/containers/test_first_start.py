@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.containers.composed import Composed
     from tests.processes import Forks
 
-pytestmark = [pytest.mark.group("processes"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.slow]
 
 DECIDED = 2
 MOST_CHANGES = 60

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
-pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) -> None:

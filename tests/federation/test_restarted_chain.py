@@ -217,7 +217,7 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: Path) -> None:
     with LocalNetwork(settings_of(tmp_path / "first", 0.5)) as first:
         first.start_workers()

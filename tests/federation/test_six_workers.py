@@ -63,7 +63,7 @@ def pace() -> ChainPace:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_six_workers_go_through_five_faults(
     forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark import MarkDecorator
 
-ONE_SERVER: MarkDecorator = pytest.mark.group("s3")
+ONE_SERVER: MarkDecorator = pytest.mark.xdist_group("s3")
 """One process loads what speaks S3; the others need not."""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.api.live_federation import LiveFederation
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
 HOSTILE = "<img src=x onerror=window.harmed=1>"
@@ -195,31 +195,3 @@ def test_missing_answers_and_a_stalled_chain_are_shown(
     page.unroute("**/federation")
     page.clock.run_for(6_000)
     page.wait_for_selector("#stale", state="detached")
-
-
-def test_dozen_of_many_late_clients_are_named_above_the_table(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    def altered(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        told["open"]["late"] = list(range(400))
-        route.fulfill(response=answer, body=json.dumps(told))
-
-    page.route("**/federation", altered)
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    assert page.locator("#late").inner_text() == (f"{', '.join(map(str, range(12)))} and 388 more")
-    assert figure(page, "late") == "400"
-
-
-def test_a_service_without_a_mailbox_says_what_it_lacks(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    root = root_of(client, live.address)
-    told = read(client, root)
-    del told["links"]["federation"]
-    page.route(f"**{root}", lambda route: route.fulfill(status=200, json=told))
-    show(page, f"{run_address(root)}/federation")
-    assert page.get_by_role("link", name="Live", exact=True).count() == 0
-    assert "cmfl serve --mailbox" in page.locator(".command").inner_text()

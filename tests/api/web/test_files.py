@@ -109,9 +109,8 @@ def test_a_library_stands_beside_its_licence() -> None:
             assert re.search("Permission is hereby granted|Apache License", licence), folder
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(WEB).as_posix())
-def test_no_text_can_become_markup_or_script(path: object) -> None:
-    text = path.read_text()  # type: ignore[attr-defined]
+def test_no_text_can_become_markup_or_script() -> None:
+    text = "\n".join(path.read_text() for path in OWN)
     doors = (
         r"innerHTML|outerHTML|insertAdjacent|document\.write|createContextualFragment|DOMParser"
         r"|setHTML|\beval\b|new Function|import\(|style=|\son\w+=\"|<style|<script>|javascript:"

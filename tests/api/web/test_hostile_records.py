@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page, Route
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 IMAGE = '<img src=x onerror="window.harmed = 1"><script>window.harmed = 1</script>'
 HOSTILE = (

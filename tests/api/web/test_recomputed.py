@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page, Route
 
-    from tests.audit.runs import Run
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 CHECKED = """async ([round, before, contract]) => {
   const { roundChecks } = await import("/dashboard/js/checks.js");
@@ -147,45 +146,6 @@ def test_whatever_is_altered_in_an_answer_differs(
     ]
     show(page, "#/words")
     assert page.evaluate(ALTERED, [told, before, contract, paths]) == []
-
-
-def test_digests_are_those_of_the_protocol(page: Page) -> None:
-    payloads = [Digest(encoding.sha256(bytes([number]))) for number in range(9)]
-    distances = [0.0, 0.5, 0.5, 1.25, 3e-7, 1e300, 2.0, 7.0, 9.5]
-    cases = []
-    for size in (0, 1, 2, 3, 5, 8, 9):
-        clients = [ClientId(3 * number) for number in range(size)]
-        leaves = [
-            (client, payloads[rank], rank, encoding.float_bits(distances[rank]), rank < 2)
-            for rank, client in enumerate(clients)
-        ]
-        cases.append(
-            {
-                "clients": clients,
-                "payloads": [f"0x{payload.hex()}" for payload in payloads[:size]],
-                "bits": [str(encoding.float_bits(value)) for value in distances[:size]],
-                "set": f"0x{encoding.set_digest(clients).hex()}",
-                "root": f"0x{merkle.root(merkle.UPDATE_LEAF, leaves).hex()}",
-            }
-        )
-    show(page, "#/words")
-    computed = page.evaluate(
-        """async (cases) => {
-          const d = await import("/dashboard/js/digests.js");
-          return cases.map(({ clients, payloads, bits }) => {
-            const leaves = clients.map((client, rank) => d.updateLeaf({
-              client, payload: payloads[rank], rank, distance_bits: bits[rank],
-              outcome: rank < 2 ? "accepted" : "not_accepted" }));
-            const up = (leaf) => d.merklePath(leaves, leaf).reduce(d.parentOf, leaf);
-            const climbed = leaves.map(up);
-            return { set: d.setDigest(clients), root: d.merkleRoot(leaves), climbed };
-          });
-        }""",
-        cases,
-    )
-    for case, one in zip(cases, computed, strict=True):
-        assert (one["set"], one["root"]) == (case["set"], case["root"])
-        assert set(one["climbed"]) <= {case["root"]}
 
 
 def test_a_tampered_answer_is_shown_red(page: Page, client: httpx.Client, root: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 ROOT = "/audit/ledger"
 
@@ -69,18 +69,3 @@ def test_the_reference_shows_every_operation(page: Page, client: httpx.Client) -
     page.get_by_text("Rounds, page by page", exact=True).click()
     page.wait_for_selector(".opblock-body .response")
     assert page.locator(".try-out").count() == 0
-
-
-def test_the_reference_asks_for_a_token_where_one_is_needed(browser: Browser, home: Path) -> None:
-    token = "a token that this test has made up"
-    with (
-        serving(Settings(home=home, tokens=(token,))) as service,
-        browser.new_context(base_url=str(service.base_url)) as context,
-    ):
-        context.set_default_timeout(WAIT_MS)
-        page = context.new_page()
-        page.goto("/docs")
-        page.get_by_text("cannot be shown").wait_for()
-        page.evaluate("(token) => sessionStorage.setItem('cmfl-token', token)", token)
-        page.goto("/docs")
-        page.wait_for_selector(".opblock")

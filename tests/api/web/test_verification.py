@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ledger.storage.blobs import MemoryBlobs
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 TOKEN = "a-token-that-this-test-has-made-up"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Locator, Page
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 AXE = Path(__file__).parent / "vendor/axe-core/axe.min.js"
 SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
@@ -125,40 +124,6 @@ def shown_share(value: float | None) -> str:
     return "\N{EN DASH}" if value is None else f"{100 * value:.1f} %"
 
 
-def test_copied_commands_work_when_pasted(
-    page: Page, client: httpx.Client, root: str, decided: int
-) -> None:
-    number = accepted_in(client, root, decided)[0]
-    run = run_address(root)
-    for address in (run, f"{run}/rounds/{decided}", f"{run}/rounds/{decided}/clients/{number}"):
-        show(page, address)
-        (command,) = page.locator(".command code").all_inner_texts()
-        program, *words = shlex.split(command)
-        assert program == "cmfl"
-        assert {"--api", "--run", "--head"} < set(words)
-        succeeds(*words)
-
-
-def test_the_matrix_uses_the_width_and_folds_many_clients(page: Page, root: str) -> None:
-    page.set_viewport_size({"width": 1_280, "height": 900})
-    show(page, run_address(root))
-    chart = page.locator(".scroll.tall svg.strip")
-    box, room = chart.bounding_box(), page.locator(".scroll.tall").bounding_box()
-    assert box is not None
-    assert room is not None
-    assert box["width"] >= 0.8 * room["width"]
-    page.evaluate("document.querySelector('.scroll.tall svg').setAttribute('height', 9000)")
-    folded = page.locator(".scroll.tall").bounding_box()
-    assert folded is not None
-    assert folded["height"] < 600
-
-
-def test_a_finished_run_says_so_on_its_live_page(page: Page, root: str) -> None:
-    show(page, f"{run_address(root)}/federation")
-    assert "This run is finished" in page.inner_text("main")
-    assert "finished" in page.inner_text("#course")
-
-
 def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:
     show(page, run_address(root))
     abandoned = rounds_that_are(client, root, "abandoned")
@@ -176,21 +141,6 @@ def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> 
     assert sorted(int(row[0]) for row in rough) == late
     page.locator("svg.strip .cell").first.click()
     page.wait_for_selector("h1:has-text('Round ')")
-
-
-def test_a_run_names_every_rule_of_its_own(page: Page, client: httpx.Client, root: str) -> None:
-    show(page, run_address(root))
-    shown = dict(
-        zip(
-            page.locator(".facts dt").all_inner_texts(),
-            page.locator(".facts dd").all_inner_texts(),
-            strict=True,
-        )
-    )
-    told = read(client, root)["parameters"]
-    rules = ("distance", "quorum")
-    assert {name: shown[name] for name in rules} == {name: told[name] for name in rules}
-    assert shown["strategy"] == told["strategy"]["name"]
 
 
 def test_a_round_tells_ranking_cut_off_and_votes(
@@ -262,16 +212,6 @@ COUNTS = (
 )
 
 
-def test_filters_stand_in_the_address(page: Page, client: httpx.Client, root: str) -> None:
-    show(page, f"{run_address(root)}/rounds")
-    page.select_option("#filter-status", "abandoned")
-    page.get_by_role("button", name="Show").click()
-    page.wait_for_url("**status=abandoned*")
-    abandoned = rounds_that_are(client, root, "abandoned")
-    page.wait_for_selector(f"main tbody:not(:has(tr:nth-child({len(abandoned) + 1})))")
-    assert [int(row[0]) for row in rows(page, "Rounds")] == abandoned
-
-
 def test_search_finds_rounds_clients_addresses_and_digests(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
@@ -291,25 +231,3 @@ def test_search_finds_rounds_clients_addresses_and_digests(
         page.wait_for_selector("h1:has-text('Search')")
         found = page.locator(".hits li a").all_inner_texts()
         assert found == hits or text.removeprefix("0x") in told["head"]
-
-
-def test_words_tell_their_meaning_to_the_keyboard(page: Page, root: str) -> None:
-    show(page, run_address(root))
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "skip"
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
-    word = page.locator(".term").first
-    word.focus()
-    assert "trainers train" in page.locator("#tip").inner_text()
-    page.keyboard.press("Escape")
-    assert page.locator("#tip").is_hidden()
-
-
-def test_a_digest_can_be_copied(page: Page, client: httpx.Client, root: str, decided: int) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    head = read(client, f"{root}/rounds/{decided}")["head"]
-    show(page, f"{run_address(root)}/rounds/{decided}")
-    page.get_by_role("button", name=f"Copy head {head[:10]}").click()
-    page.wait_for_selector("#said:has-text('copied')", state="attached")
-    assert page.evaluate("navigator.clipboard.readText()") == head

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import Task
     from clients.models.model import Model
 
-pytestmark = pytest.mark.group("adapters")
+pytestmark = pytest.mark.xdist_group("adapters")
 SETTINGS = LocalTraining(learning_rate=0.05, batch_size=4, local_steps=4)
 
 

@@ -29,7 +29,7 @@ from tests.patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.group("adapters")
+pytestmark = pytest.mark.xdist_group("adapters")
 _BARE = """
 import sys
 for name in ("torch", "transformers", "peft", "tokenizers"):

@@ -23,7 +23,7 @@ from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.group("adapters")
+pytestmark = pytest.mark.xdist_group("adapters")
 
 
 @pytest.fixture(scope="module")

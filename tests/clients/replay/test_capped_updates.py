@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
     from tests.clients.played import Played, Player
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 ONE_ROUND = ("protocol.rounds=1", "training.path=plain")
 CAPPABLE = pytest.mark.skipif(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
     from clients.training.port import Engine
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 OTHER_CAP: InstructionSet = "default" if cap_of(os.environ) != "default" else "avx2"
 """A cap under which this process has not started."""

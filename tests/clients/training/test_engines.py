@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from clients.training.port import Engine, TrainingPath
     from tests.processes import Forks
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 START = start_of(CONVOLUTIONAL)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
 
-SHARED: MarkDecorator = pytest.mark.group("cli")
+SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
 """One process plays the shared home; the others need not play it again."""
 
 # Every fault may come to bear: a ban, refused scores, dropouts, and rounds that are abandoned.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from clients.experiments.rows import ExperimentRows
 
-pytestmark = pytest.mark.group("experiments")
+pytestmark = pytest.mark.xdist_group("experiments")
 
 CELL = "CMFL-I__clean__seed200"
 OTHER = "FedAvg-n__clean__seed200"

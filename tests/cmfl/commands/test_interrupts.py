@@ -15,7 +15,7 @@ from cmfl.commands.interrupts import END_SIGNALS, until_interrupted
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Forks
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 
 AT_AN_IMPORT = "from tests.cmfl.commands.interrupted import at_an_import; at_an_import()"
 

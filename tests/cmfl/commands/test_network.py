@@ -108,7 +108,7 @@ def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_a_network_plays_its_rounds_and_is_audited(tmp_path: Path) -> None:
     """One round on the embedded chain; by `make faults` three on each chain."""
     rounds = times(1, 3)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 def ended(*command: str) -> subprocess.CompletedProcess[str]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.cmfl.commands.conftest import Result
     from tests.processes import Forks
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 NAME = ("--name", "example.org/cmfl")
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Log
     from tests.processes import Forked
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 
 SETTINGS = (
     "protocol.beacon=block",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clients.experiments.rows import ChainEvidence
     from tests.clients.experiments.execution.conftest import Finished
 
-pytestmark = pytest.mark.group("experiments")
+pytestmark = pytest.mark.xdist_group("experiments")
 
 CELL = "CMFL-I__back-gradient__seed200"
 

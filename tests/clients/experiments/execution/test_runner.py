@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clients.experiments.execution.runner import ExperimentProgress
     from tests.clients.experiments.execution.conftest import Finished
 
-pytestmark = pytest.mark.group("experiments")
+pytestmark = pytest.mark.xdist_group("experiments")
 
 NO_TIME = CellSeconds(wall=0.0, cpu=0.0)
 

@@ -14,7 +14,7 @@ from tests.clients.training.made import JOBS
 from tests.clients.training.test_engines import digests, is_running, opened
 from tests.patience import wait_until
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 RUN = """
 import sys
