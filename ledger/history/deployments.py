@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.complete_log import CompleteLog
+from ledger.chain.contract.complete_log import CompleteLog, EventTable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.event_logs import require_possible_sizes
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
-from ledger.io.home import RUN_NAME, RunPaths
+from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import LedgerStage
 
@@ -114,6 +114,7 @@ class Deployments:
 
     def __init__(self, locations: HistoryLocations) -> None:
         self._locations = locations
+        self._table = EventTable(Home(locations.runs.parent).event_log)
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
@@ -148,7 +149,7 @@ class Deployments:
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    deployment = cached.get(file) or _connected(chain, file)
+                    deployment = cached.get(file) or _connected(chain, file, self._table)
                     contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
@@ -214,7 +215,7 @@ def _without_path(error: CmflError, path: Path) -> str:
     return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 
-def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
+def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
     if file.is_of_this_home:
         manifest = read_run_manifest(RunPaths(file.path.parent))
     else:
@@ -223,7 +224,8 @@ def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
-    return ServedDeployment(file.run, manifest, ledger, sizes, folder)
+    log = CompleteLog(table)
+    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _log=log)
 
 
 class HistoryLocations(Protocol):
