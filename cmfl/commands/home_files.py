@@ -66,8 +66,8 @@ def _refuse_place(place: Path, path: Path, option: str) -> None:
         home = Home(folder)
         if not (home.chain.is_file() or home.lock.is_file()):
             continue
-        kept = (home.chain, home.index, home.blobs, home.runs, home.verifications, home.lock)
-        kept = (*kept, home.event_log)
+        databases = home.chain, home.index, home.event_log
+        kept = (*databases, home.blobs, home.runs, home.verifications, home.lock)
         first = folder / place.relative_to(folder).parts[0]
         # SQLite keeps a log and shared memory beside a file, under its name.
         if any(first == each or first.name.startswith(f"{each.name}-") for each in kept):

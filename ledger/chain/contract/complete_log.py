@@ -24,7 +24,7 @@ import sqlite3
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
@@ -179,7 +179,10 @@ class CompleteLog:
             if target.hash != known.hash and not _holds(chain, target.number, target.hash):
                 return None
             return known.logs[: bisect_right(known.logs, target.number, key=_NUMBER)]
-        new_logs = chain.logs(ledger.address, [], _first(ledger, known), target.number)
+        first = ledger.from_block if known is None else known.number + 1
+        new_logs = []
+        if first <= target.number:
+            new_logs = chain.logs(ledger.address, [], first, target.number)
         state = ledger.state(target.number)
         if not _holds(chain, target.number, target.hash):
             return None
@@ -261,10 +264,6 @@ def _place(log: Log) -> _Place:
     return log.block_number, log.block_hash
 
 
-def _first(ledger: CommitteeLedger, known: _Folded | None) -> int:
-    return ledger.from_block if known is None else known.number + 1
-
-
 def _folded(ledger: CommitteeLedger, logs: Iterable[Log]) -> LedgerView:
     return view_after(LedgerView.at_deployment(ledger.deployment()), ledger.possible(logs))
 
@@ -332,9 +331,12 @@ class EventTable:
         if not self._path.is_file():
             return None
         rows: list[tuple[object, ...]] = []
-        with self._opened("ro") as base:
-            if self._is_table(base):
-                rows = _rows_of(base, _name(ledger))
+        try:
+            with closing(self._opened("ro")) as base:
+                if self._is_table(base):
+                    rows = _rows_of(base, _name(ledger))
+        except sqlite3.Error as error:
+            self._fail(error)
         return _content(ledger.address, rows) if rows else None
 
     def save(
@@ -349,43 +351,38 @@ class EventTable:
             is_new: whether to replace what the table has of the contract. Else only later logs are
                 added, if the chain still holds the newest block in the table.
         """
-        name, before = _name(ledger), _BEFORE_ALL
         if not self._is_usable or not self._path.parent.is_dir():
             return False
-        with self._opened("rwc") as base:
-            base.execute("BEGIN IMMEDIATE")
-            if not base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                base.execute(_TABLE)
-            if not self._is_table(base):
-                return False
-            found = None if is_new else base.execute(_FIND, [name, _NEWEST]).fetchone()
-            if found is not None and _holds(ledger.chain, *found, newest[0]):
-                before = found[0]
-            if before < newest[0]:
-                base.execute(_DELETE, [name, before, _NEWEST])
-                rows = [
-                    (*_place(log), log.log_index, log.transaction_hash, _joined(log), log.data)
-                    for log in logs[bisect_right(logs, before, key=_NUMBER) :]
-                ]
-                rows.append((*newest, _NEWEST, b"", b"", b""))
-                base.executemany(_INSERT, [(name, *row) for row in rows])
-                base.execute("COMMIT")
-            return True
-        return False
-
-    @contextmanager
-    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """Open the file; the first error ends the block, and is logged."""
-        address = f"{self._path.absolute().as_uri()}?mode={mode}"
         try:
-            with closing(
-                sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-            ) as base:
-                yield base
-        except sqlite3.OperationalError as error:
-            # Locked, full, or in a folder that may only be read: no fault of the file.
+            with closing(self._opened("rwc")) as base:
+                base.execute("BEGIN IMMEDIATE")
+                if not base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    base.execute(_TABLE)
+                if not self._is_table(base):
+                    return False
+                name, before = _name(ledger), _BEFORE_ALL
+                found = None if is_new else base.execute(_FIND, [name, _NEWEST]).fetchone()
+                if found is not None and _holds(ledger.chain, found[0], found[1], newest[0]):
+                    before = found[0]
+                if before < newest[0]:
+                    base.execute(_DELETE, [name, before, _NEWEST])
+                    new = logs[bisect_right(logs, before, key=_NUMBER) :]
+                    base.executemany(_INSERT, [(name, *row) for row in _rows(new, newest)])
+                    base.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+
+    def _fail(self, error: sqlite3.Error) -> None:
+        # Locked, full, or in a folder that may only be read: no fault of the file.
+        if isinstance(error, sqlite3.OperationalError):
             _logger.info("%s is not used: %s", self._path, error)
-        except sqlite3.DatabaseError as error:
+        else:
             self._give_up(str(error))
 
     def _is_table(self, base: sqlite3.Connection) -> bool:
@@ -439,8 +436,11 @@ def _log_of(address: str, row: tuple[object, ...]) -> Log:
     return Log(address, words, data, number, block_hash, transaction_hash, index)
 
 
-def _joined(log: Log) -> bytes:
-    return b"".join(log.topics)
+def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[object, ...]]:
+    for log in logs:
+        topics = b"".join(log.topics)
+        yield *_place(log), log.log_index, log.transaction_hash, topics, log.data
+    yield *newest, _NEWEST, b"", b"", b""
 
 
 class _PinnedChain(OfflineChain):

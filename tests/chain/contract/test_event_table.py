@@ -71,10 +71,10 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 
 def test_a_restart_reads_new_blocks_only(chain: GeneratedChain, table: Path) -> None:
     newest = chain.head().number
-    assert read(chain, table) == (all_logs(chain), [(newest + 1, newest)])
+    assert read(chain, table) == (all_logs(chain), [])
     chain.play(3)
     assert read(chain, table) == (all_logs(chain), [(newest + 1, chain.head().number)])
-    assert read(chain, table)[1] == [(chain.head().number + 1, chain.head().number)]
+    assert read(chain, table)[1] == []
 
 
 def test_a_running_reader_adds_each_block_once(chain: GeneratedChain, table: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_running_reader_adds_each_block_once(chain: GeneratedChain, table: Pat
     for _ in range(IDLE_BLOCKS):
         chain.mine()
     log.up_to(ledger_at(node))
-    assert read(chain, table)[1] == [(chain.head().number + 1, chain.head().number)]
+    assert read(chain, table)[1] == []
 
 
 @pytest.mark.parametrize("depth", [1, 7, 1_000])
@@ -103,7 +103,7 @@ def test_a_reorganisation_cuts_the_table_back(
     for path in (table, table):
         logs, asked = read(other, path)
         assert logs == all_logs(other)
-        assert asked[0][0] > common
+        assert all(first > common for first, _ in asked)
         assert len(rows(table)) == len(logs) + 1
 
 
@@ -155,7 +155,7 @@ def test_another_chains_rows_are_left_alone(chain: GeneratedChain, table: Path) 
     other.play(2)
     assert read(other, table) == (all_logs(other), [(1, other.head().number)])
     assert len(rows(table)) == len(all_logs(chain)) + len(all_logs(other)) + 2
-    assert read(chain, table)[1] == [(chain.head().number + 1, chain.head().number)]
+    assert read(chain, table)[1] == []
 
 
 def test_rows_under_another_contracts_name_are_not_believed(
@@ -206,7 +206,7 @@ def test_two_readers_share_a_file(chain: GeneratedChain, table: Path) -> None:
         logs[turn].up_to(ledger_at(Node(chain)))
         assert len(rows(table)) == len(all_logs(chain)) + 1
     logs[0].up_to(ledger_at(Node(chain)))
-    assert read(chain, table)[1] == [(chain.head().number + 1, chain.head().number)]
+    assert read(chain, table)[1] == []
 
 
 def test_a_locked_file_does_not_stop_a_reader(
