@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
+    from ledger.history.responses.evidence import EvidencePage
     from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
     from ledger.history.round import HistoryRound
     from ledger.history.status import Order
@@ -135,6 +136,9 @@ class History(Protocol):
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> ClientRoundsPage:
         """Return a page of the rounds that a client took part in."""
+
+    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidencePage:
+        """Return the evidence against clients in a page of rounds."""
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
         """Return a page of the places of a digest, the deployment's first."""

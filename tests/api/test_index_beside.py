@@ -76,7 +76,7 @@ LISTS = [
     "rounds?full=true&limit=3",
     "rounds?format=csv",
     "clients?limit=5",
-    "clients?format=jsonl",
+    "clients?format=csv",
     "clients/3",
     *(f"clients/{client}/rounds?limit=4" for client in range(0, CLIENTS, 2)),
     "clients/1/rounds?format=csv",
