@@ -50,8 +50,12 @@ class ServedDeployment:
     fixed: Deployment
     folder: RunPaths | None = None
     _cache: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
-    _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
+    _table: EventTable | None = field(default=None, repr=False)
+    _log: CompleteLog = field(init=False, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._log = CompleteLog(self._table)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
         """Return its history as of a block; nothing up to the final block can change.
@@ -224,8 +228,7 @@ def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDepl
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
-    log = CompleteLog(table)
-    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _log=log)
+    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _table=table)
 
 
 class HistoryLocations(Protocol):

@@ -46,8 +46,8 @@ class CsvTable(Generic[P]):
     rows: Callable[[P], list[Row]]
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How text begins that a spreadsheet takes for a formula; none of the columns needs such text."""
+_FORMULA = ("=", "+", "-", "@")
+"""How text begins that a spreadsheet takes for a formula; no column needs such text."""
 
 
 def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]:
@@ -57,7 +57,7 @@ def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]
     writer.writeheader()
     for rows in pages:
         writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
-        yield text.getvalue().encode(errors="backslashreplace")
+        yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
     yield text.getvalue().encode()
@@ -81,10 +81,16 @@ def write_parquet(table: CsvTable[P], pages: Iterable[list[Row]], file: IO[bytes
 
 
 def _csv_cell(value: Cell) -> Cell:
-    """Return a value as JSON has it: truth values in lower case; a quote disarms a formula."""
+    """Return a value as JSON has it, with truth values in lower case.
+
+    A service may send any text: a quote disarms a formula, and control characters are escaped.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = value if value.isprintable() else ascii(value)[1:-1]
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _round_row(entry: RoundSummary | RoundNumbers) -> Row:
