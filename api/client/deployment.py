@@ -10,6 +10,7 @@ from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.responses.deployments import DeploymentAnswer
 from ledger.history.responses.digests import DigestAnswer
+from ledger.history.responses.evidence import EvidenceAnswer
 from ledger.history.responses.rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.responses.training import TrainingAnswer, TrainingCoverage
@@ -127,6 +128,12 @@ class RemoteDeployment:
         """Return a page of the rounds that a client took part in."""
         part = f"clients/{client}/rounds"
         return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
+
+    def evidence(
+        self, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+    ) -> EvidenceAnswer:
+        """Return the evidence against clients in a page of rounds; `limit` counts rounds."""
+        return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, {"order": order})
 
     def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
         """Return a page of the places of a digest, the deployment's first."""

@@ -51,8 +51,6 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.CLIENT_NOT_FOUND: "client 99 is not registered; there are 14",
     kinds.VOTES_NOT_FOUND: "the transaction is not to the contract: an account with code of its "
     "own called it",
-    kinds.FORMAT_NOT_SERVED: "this service writes no Parquet: it was installed without the extra "
-    "`data`",
     kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
     kinds.RANGE_UNSATISFIABLE: "a blob of 120 bytes has none of these",

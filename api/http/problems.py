@@ -40,7 +40,6 @@ CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client
 VOTES_NOT_FOUND = ProblemKind(
     "votes-not-found", 404, "The signatures are not in the ledger's call data"
 )
-FORMAT_NOT_SERVED = ProblemKind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
 RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")

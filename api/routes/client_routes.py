@@ -17,7 +17,7 @@ from api.http.parameters import (
     Paged,
     refuse_unknown,
 )
-from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
+from api.http.problems import CLIENT_NOT_FOUND
 from api.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
@@ -41,7 +41,7 @@ clients_router = APIRouter(
     summary="Clients, page by page",
     operation_id="list_clients",
     response_model=ClientsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE),
 )
 def clients(
     request: Request,
@@ -61,7 +61,7 @@ def clients(
         return clients_page(history, limit, cursor)
 
     if format is not Format.JSON:
-        return exported(reading, CLIENTS, format, lambda cursor: read(PAGE, cursor))
+        return exported(reading, CLIENTS, lambda cursor: read(PAGE, cursor))
     return respond(request, reading, read(page.limit, page.cursor))
 
 
@@ -84,7 +84,7 @@ def client(request: Request, reading: OneChain, address: Address, number: Client
     summary="A client's rounds, page by page",
     operation_id="list_client_rounds",
     response_model=ClientRoundsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND),
 )
 def client_rounds(
     request: Request,
@@ -108,5 +108,5 @@ def client_rounds(
         return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
     if format is not Format.JSON:
-        return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))
+        return exported(reading, CLIENT_ROUNDS, lambda cursor: read(PAGE, cursor))
     return respond(request, reading, read(page.limit, page.cursor))

@@ -25,7 +25,6 @@ from api.http.parameters import (
 )
 from api.http.problems import (
     CLIENT_NOT_FOUND,
-    FORMAT_NOT_SERVED,
     VOTES_NOT_FOUND,
     ProblemError,
 )
@@ -141,7 +140,7 @@ OneRound = Annotated[RoundRequest, Depends(_round_request)]
     summary="Rounds, page by page",
     operation_id="list_rounds",
     response_model=RoundsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND),
 )
 def rounds(
     request: Request,
@@ -167,7 +166,7 @@ def rounds(
         return round_responses.rounds_page(history, page, full=full)
 
     if format is not Format.JSON:
-        return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
+        return exported(reading, ROUNDS, lambda cursor: read(PAGE, cursor, full=False))
     return respond(request, reading, read(page.limit, page.cursor, full=full))
 
 

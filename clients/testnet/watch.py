@@ -12,8 +12,9 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.testnet import ChainKind
 from ledger.history.chain_history import ChainHistory
+
+from clients.testnet import ChainKind
 from ledger.history.documents import read_documents
 from ledger.io.forked_commands import CommandError
 from ledger.protocol.errors import ChainError

@@ -260,12 +260,10 @@ class Target:
         Raises:
             ConfigurationError: the contract is ambiguous.
         """
-        from ledger.chain.contract.complete_log import complete_ledger
         from ledger.history.history import FoldedHistory
 
-        ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
-        ledger = ledger if chain.node is None else complete_ledger(ledger)
+        ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
         return FoldedHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
@@ -275,9 +273,10 @@ class Target:
             IncompleteLogsError: the chain's logs do not lead to the contract's own state.
             ConfigurationError: the contract is ambiguous.
         """
-        from ledger.chain.contract.complete_log import complete_ledger
+        from ledger.chain.contract.complete_log import EventTable, complete_ledger
 
-        return complete_ledger(self.ledger(chain))
+        table = None if chain.node is None else EventTable(Home(self.home).event_log)
+        return complete_ledger(self.ledger(chain), table)
 
     def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.

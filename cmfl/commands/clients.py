@@ -98,7 +98,6 @@ def rounds(
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
-    csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
     target = source.target()
@@ -109,9 +108,6 @@ def rounds(
         print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
-    if csv:
-        print_csv(_ROUND, rows)
-        return
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
     print_table(f"rounds of client {client}", _ROUND, shown)
     print_cursor(page["next_cursor"])

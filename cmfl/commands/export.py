@@ -1,36 +1,44 @@
-"""`cmfl export`: proofs, rounds and provenance as files that others can check."""
+"""`cmfl export`: proofs, rounds and provenance to check, and tables for SQL and data frames."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cmfl.access.downloads import download_bundle, download_proof
+from cmfl.access.history import open_history
 from cmfl.access.target import opened_ledger
 from cmfl.commands import export_provenance
 from cmfl.commands.console import AsJson, print_json, print_written
 from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
-from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
+from ledger.history.status import Order
 from ledger.io.named_files import writing_named
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ledger.history.source import History
 
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
+    from ledger.history.serialise.csv_tables import CsvTable, Row
     from ledger.protocol.types import ClientId
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
 app = typer.Typer(
-    help="Write a proof, a round, or the model's provenance for others.", no_args_is_help=True
+    help="Write a proof, a round, the model's provenance, or a table for others.",
+    no_args_is_help=True,
 )
 
 
@@ -110,6 +118,86 @@ def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, Clie
     with opened_ledger(target) as ledger:
         made = make_proof(ledger, target.published(), round_number, who, whole=True)
     return proof_bytes(made), made
+
+
+class TableName(StrEnum):
+    """A table of a run."""
+
+    ROUNDS = "rounds"
+    UPDATES = "updates"
+    PARTICIPATION = "participation"
+    EVIDENCE = "evidence"
+
+
+class TableFormat(StrEnum):
+    """Format of a table's file."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+PAGE = 100
+"""Rounds that are read at once."""
+
+
+@app.command("table")
+@expand_groups
+def table(
+    source: HistoryOptions,
+    name: Annotated[TableName, typer.Argument(help="Table to write.")],
+    out: Annotated[
+        Path,
+        typer.Option("--output", "--out", help="The file; an existing file is replaced."),
+    ],
+    format: Annotated[  # noqa: A002 - the option's own word
+        TableFormat, typer.Option("--format", help="Format of the file; parquet has typed columns.")
+    ] = TableFormat.CSV,
+) -> None:
+    """Write all rounds, updates, participations or evidence as a table, oldest round first.
+
+    SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
+    """
+    from ledger.history.serialise import csv_tables
+
+    require_writable(out, "--output")
+    columns: CsvTable[Any] = getattr(csv_tables, name.name)
+    target = source.target()
+    with open_history(target) as history:
+        pages = _pages(history, name, columns)
+        try:
+            with writing_named(out) as file:
+                if format is TableFormat.CSV:
+                    file.writelines(csv_tables.csv_lines(columns, pages))
+                else:
+                    with TemporaryFile() as made:  # Parquet cannot be written into a pipe
+                        csv_tables.write_parquet(columns, pages, made)
+                        made.seek(0)
+                        copyfileobj(made, file)
+        except (ValueError, OverflowError) as error:
+            if target.remote is None:
+                raise
+            raise ServiceError(f"the {name} do not fit their table: {error}") from error
+        except OSError as error:
+            raise ConfigurationError(f"--output {out}: {error.strerror}") from error
+    print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
+
+
+def _pages(history: History, name: TableName, columns: CsvTable[Any]) -> Iterator[list[Row]]:
+    """Yield the rows of each page of rounds, oldest first."""
+    from ledger.history.queries import RoundQuery
+
+    cursor, query = None, RoundQuery(order=Order.OLDEST)
+    while True:
+        if name is TableName.EVIDENCE:
+            page: Any = history.evidence(Order.OLDEST, PAGE, cursor)
+        else:
+            page = history.rounds(query, PAGE, cursor, full=name is not TableName.ROUNDS)
+        yield columns.rows(page)
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+        if not page["scanned"]:
+            raise ValueError("a page has no rounds, and is not the last")
 
 
 app.command("attestation")(export_provenance.attestation)

@@ -66,7 +66,7 @@ def _refuse_place(place: Path, path: Path, option: str) -> None:
         home = Home(folder)
         if not (home.chain.is_file() or home.lock.is_file()):
             continue
-        kept = (home.chain, home.blobs, home.runs, home.lock)
+        kept = (home.chain, home.event_log, home.blobs, home.runs, home.lock)
         first = folder / place.relative_to(folder).parts[0]
         # SQLite keeps a log and shared memory beside a file, under its name.
         if any(first == each or first.name.startswith(f"{each.name}-") for each in kept):

@@ -9,9 +9,7 @@ import typer
 
 from cmfl.access.history import open_history
 from cmfl.commands.console import (
-    AsCsv,
     AsJson,
-    print_csv,
     print_cursor,
     print_line,
     print_response,
@@ -66,7 +64,6 @@ def list_rounds(
     full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
-    csv: AsCsv = False,
 ) -> None:
     """List rounds, newest first."""
     from ledger.history.queries import RoundQuery, Span
@@ -87,9 +84,6 @@ def list_rounds(
         print_response(page)
         return
     rows = [_row(entry) for entry in page["rounds"]]
-    if csv:
-        print_csv(_COLUMNS, rows)
-        return
     shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
     print_table(f"rounds of {name}", _COLUMNS, shown)
     print_cursor(page["next_cursor"])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import CompleteLog
+from ledger.chain.contract.complete_log import CompleteLog, EventTable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.event_logs import require_possible_sizes
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.io.home import RUN_NAME, RunPaths
+from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import LedgerStage
 
@@ -53,8 +53,12 @@ class ServedDeployment:
     fixed: Deployment
     folder: RunPaths | None = None
     _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
-    _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
+    _table: EventTable | None = field(default=None, repr=False)
+    _log: CompleteLog = field(init=False, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._log = CompleteLog(self._table)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
         """Return its history as of a block; nothing up to the final block can change.
@@ -119,6 +123,7 @@ class Deployments:
 
     def __init__(self, locations: HistoryLocations) -> None:
         self._locations = locations
+        self._table = EventTable(Home(locations.runs.parent).event_log)
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
@@ -162,7 +167,7 @@ class Deployments:
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    deployment = cached.get(file) or _connected(chain, file)
+                    deployment = cached.get(file) or _connected(chain, file, self._table)
                     contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
@@ -228,7 +233,7 @@ def _without_path(error: CmflError, path: Path) -> str:
     return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 
-def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
+def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
     if file.is_of_this_home:
         manifest = read_run_manifest(RunPaths(file.path.parent))
     else:
@@ -238,7 +243,7 @@ def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
     ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
-    return ServedDeployment(file.run, manifest, ledger, sizes, folder)
+    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _table=table)
 
 
 class HistoryLocations(Protocol):

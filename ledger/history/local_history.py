@@ -10,6 +10,7 @@ from ledger.history.explain import explain_missing_payloads
 from ledger.history.queries import RoundQuery
 from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page, one_client
 from ledger.history.serialise.serialise_digests import digest_page
+from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.serialise.serialise_rounds import explanation, full_round, rounds_page
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol.errors import ConfigurationError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
+    from ledger.history.responses.evidence import EvidencePage
     from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
     from ledger.history.status import Order
     from ledger.protocol.types import Digest
@@ -77,6 +79,11 @@ class LocalHistory:
         index = self._registered(client)
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
+
+    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidencePage:
+        """Return the evidence against clients in a page of rounds."""
+        query = RoundQuery("evidence", order)
+        return evidence_page(self.source, self.source.page(query, limit, cursor))
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
         """Return a page of the places of a digest, the deployment's first."""

@@ -252,6 +252,11 @@ class Home:
         return self.path / "runs"
 
     @property
+    def event_log(self) -> Path:
+        """The verified events of contracts on nodes; a cache."""
+        return self.path / "event_log.sqlite"
+
+    @property
     def lock(self) -> Path:
         """The lock file that writers share."""
         return self.path / "home.lock"

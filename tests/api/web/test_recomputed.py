@@ -10,9 +10,7 @@ import pytest
 from ledger.history.history import FoldedHistory
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
-from ledger.protocol import encoding, merkle
 from ledger.protocol.ranking import candidates
-from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
 from tests.audit.honest import honest_run

@@ -37,6 +37,12 @@ class Seen:
         self.blobs = home / "blobs"
         where = ["--rpc-url", node.url, "--chain-id", node.chain_id]
         self.options = ["--home", home, *where, "--address", run.ledger.address]
+        self._kept = home / "event_log.sqlite"
+
+    def lie(self, lie: Lie) -> None:
+        """Let the node lie to a home that has not read any event yet."""
+        self.node.lies = [lie]
+        self._kept.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +105,7 @@ def test_a_truthful_node_is_read_by_every_command(
 def test_a_node_that_omits_logs_is_named_without_consequences(
     seen: Seen, commands: dict[str, tuple[object, ...]], lie: Lie
 ) -> None:
-    seen.node.lies = [lie]
+    seen.lie(lie)
     for name, command in commands.items():
         result = cmfl(*command, *seen.options)
         assert result.code == 3, (name, lie, result)
@@ -109,7 +115,7 @@ def test_a_node_that_omits_logs_is_named_without_consequences(
 @pytest.mark.parametrize("lie", ALL_HIDDEN, ids=str)
 def test_a_node_that_hides_all_of_a_kind_is_named(seen: Seen, lie: Lie) -> None:
     """Without the first log it is named by every command, and each of them reads as these do."""
-    seen.node.lies = [lie]
+    seen.lie(lie)
     for name in ("audit", "show a round"):
         result = cmfl(*COMMANDS[name], *seen.options)
         assert result.code == 3, (name, lie, result)
@@ -118,7 +124,7 @@ def test_a_node_that_hides_all_of_a_kind_is_named(seen: Seen, lie: Lie) -> None:
 
 @pytest.mark.parametrize("lie", HIDDEN, ids=str)
 def test_nothing_is_written_when_a_node_omits_logs(seen: Seen, tmp_path: Path, lie: Lie) -> None:
-    seen.node.lies = [lie]
+    seen.lie(lie)
     asked = ("--round", 1, *seen.options, "--out", tmp_path / "file")
     for command in (
         ("export", "proof", *asked, "--client", CLIENT),
@@ -133,8 +139,16 @@ def test_nothing_is_written_when_a_node_omits_logs(seen: Seen, tmp_path: Path, l
 
 @pytest.mark.parametrize("lie", HIDDEN, ids=str)
 def test_no_payload_is_removed_when_a_node_omits_logs(seen: Seen, lie: Lie) -> None:
-    seen.node.lies = [lie]
+    seen.lie(lie)
     before = sorted(seen.blobs.rglob("*"))
     result = cmfl("blobs", "prune", "--keep-rounds", 1, *seen.options)
     assert result.code == 3, result
     assert sorted(seen.blobs.rglob("*")) == before
+
+
+def test_a_home_that_has_read_all_events_needs_none_of_them_again(seen: Seen) -> None:
+    seen.node.lies = []
+    truth = {name: cmfl(*COMMANDS[name], *seen.options) for name in ("list rounds", "list clients")}
+    seen.node.lies = [Lie("RoundDecided", "hide", 0)]
+    for name, answer in truth.items():
+        assert cmfl(*COMMANDS[name], *seen.options) == answer

@@ -177,6 +177,7 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
         "clients rounds": (*of_run, 0),
         "export bundle": (*of_run, "--round", 1, "--out", folder / "bundle.tar"),
         "export proof": (*of_run, "--round", 1, "--client", 0, "--out", folder / "proof"),
+        "export table": ("updates", *of_run, "--output", folder / "updates.csv"),
         "export attestation": (*of_run, "--out", folder / "statement.json"),
         "export crate": (*of_run, "--out", folder / "crate"),
         "export mlbom": (*of_run, "--out", folder / "bom.json"),
