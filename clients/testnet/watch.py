@@ -12,10 +12,9 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.history.chain_history import ChainHistory
-
 from clients.testnet import ChainKind
 from ledger.history.documents import read_documents
+from ledger.history.history import FoldedHistory
 from ledger.io.forked_commands import CommandError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
@@ -125,8 +124,8 @@ class RoundWatch:
         self._next, self._since = self._next + 1, now
         return watched
 
-    def _history(self) -> ChainHistory:
-        return ChainHistory.of(self.ledger, self._blobs)
+    def _history(self) -> FoldedHistory:
+        return FoldedHistory.of(self.ledger, self._blobs)
 
     def _told(self, round_: HistoryRound, seconds: float) -> WatchedRound:
         active = round_.participants.expected

@@ -26,11 +26,11 @@ from ledger.io.named_files import writing_named
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from ledger.history.source import History
-
+    from api.client.deployment import RemoteDeployment
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
+    from ledger.history.local_history import LocalHistory
     from ledger.history.serialise.csv_tables import CsvTable, Row
     from ledger.protocol.types import ClientId
 
@@ -182,7 +182,9 @@ def table(
     print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
 
 
-def _pages(history: History, name: TableName, columns: CsvTable[Any]) -> Iterator[list[Row]]:
+def _pages(
+    history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
+) -> Iterator[list[Row]]:
     """Yield the rows of each page of rounds, oldest first."""
     from ledger.history.queries import RoundQuery
 

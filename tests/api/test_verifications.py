@@ -199,7 +199,7 @@ def ended(runs: Verifications, begun: Verification) -> Verification:
 def test_an_audit_over_a_limit_has_no_outcome(
     tmp_path: Path,
     target: Callable[[AuditTask, Connection], None],
-    limits: dict[str, int],
+    limits: dict[str, Any],
     seconds: float,
     why: WhyStopped,
 ) -> None:

@@ -14,6 +14,7 @@ from ledger.protocol.ranking import candidates
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
 from tests.audit.honest import honest_run
+from tests.audit.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
