@@ -41,7 +41,6 @@ from api.settings import Settings
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
-from ledger.audit.result_log import AuditProgress
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainReader
@@ -159,9 +158,7 @@ def limit_resources(settings: Settings) -> None:
     os.nice(5)
 
 
-def run_audit(
-    task: AuditTask, progress: Callable[[AuditProgress], None] = lambda _: None
-) -> AuditReport:
+def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
     with ExitStack() as stack:
