@@ -36,7 +36,7 @@ class Settings(BaseModel):
         logs_requests: whether to write a line for each on standard error.
         most_streams: of events that are open at once.
         most_streams_of_address: of those, with one address or one /64 network.
-        reading_is_open: tokens are only needed to start or cancel work.
+        reading_is_open: tokens are only needed to start work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
         verifications: whether audits are run on request.

@@ -267,11 +267,7 @@ def audit_target(
         return run_audit(
             ledger,
             target.published(),
-            AuditOptions(
-                progress=lambda now: on_progress(now.done, now.total),
-                rules=rules,
-                workers=workers,
-            ),
+            AuditOptions(progress=on_progress, rules=rules, workers=workers),
             head=known_head,
             strict=strict,
             earlier=earlier,

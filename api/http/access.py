@@ -40,7 +40,7 @@ class Access:
         app: the next one.
         tokens: one of which a request must show; empty for open access.
         per_minute: requests of one address; None for no limit.
-        reading_is_open: whether a token is only needed to start or cancel work.
+        reading_is_open: whether a token is only needed to start work.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -41,7 +41,6 @@ from api.settings import Settings
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
-from ledger.audit.result_log import AuditProgress
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainReader
@@ -159,9 +158,7 @@ def limit_resources(settings: Settings) -> None:
     os.nice(5)
 
 
-def run_audit(
-    task: AuditTask, progress: Callable[[AuditProgress], None] = lambda _: None
-) -> AuditReport:
+def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
     with ExitStack() as stack:
@@ -192,15 +189,16 @@ class Verifications:
         self, seconds: float, target: Callable[[AuditTask, Connection], None] = run_task
     ) -> None:
         self._seconds, self._target = seconds, target
-        self._lock = threading.Lock()
+        self._lock, self._starting = threading.Lock(), threading.Lock()
         self._all: dict[str, tuple[Verification, bytes]] = {}
         self._running: tuple[str, Child, threading.Thread] | None = None
 
     def begin(self, task: AuditTask) -> tuple[Verification, bool]:
         """Start an audit, unless one runs; return the running one, and whether it is new."""
-        with self._lock:
-            if self._running is not None:
-                return self._all[self._running[0]][0], False
+        with self._starting:
+            with self._lock:
+                if self._running is not None:
+                    return self._all[self._running[0]][0], False
             name = secrets.token_hex(8)
             own = f"{DeploymentPath(task.chain, task.address)}/verifications/{name}"
             entry = Verification(
@@ -213,7 +211,8 @@ class Verifications:
             )
             child = start_child(self._target, task)
             watching = threading.Thread(target=self._watch, args=(name, child))
-            self._all[name], self._running = (entry, b""), (name, child, watching)
+            with self._lock:
+                self._all[name], self._running = (entry, b""), (name, child, watching)
             watching.start()
             return entry, True
 
@@ -230,11 +229,11 @@ class Verifications:
 
     def close(self) -> None:
         """Stop the running audit, and wait for its process."""
-        with self._lock:
+        with self._starting, self._lock:
             running = self._running
-            if running is not None:
-                running[1].process.kill()
         if running is not None:
+            with suppress(ValueError):  # it has just ended
+                running[1].process.kill()
             running[2].join()
 
     def _watch(self, name: str, child: Child) -> None:
@@ -251,8 +250,8 @@ class Verifications:
                 changes["why"] = WhyStopped.SECONDS
         except (EOFError, OSError):
             changes["why"] = _WHY.get(child.exit_code(EXIT_SECONDS) or 0, WhyStopped.FAULT)
+        child.close()
         with self._lock:
-            child.close()
             entry = self._all[name][0].model_copy(update=changes | {"ended_at": _now()})
             self._all[name], self._running = (entry, report), None
             sizes = {one: len(data) for one, (_, data) in self._all.items()}

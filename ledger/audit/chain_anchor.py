@@ -106,17 +106,12 @@ class ChainAnchor:
         return block <= self.final_number
 
     def check_file(
-        self, chain: ChainReader, go_on: Callable[[], None]
+        self, chain: ChainReader
     ) -> Iterator[ChainRollback | Disagreement | Unavailable]:
-        """Let a chain that is a file check itself: a forger of one table has to forge them all.
-
-        Args:
-            chain: the chain.
-            go_on: called between blocks; raises where the audit is cancelled.
-        """
+        """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         if isinstance(chain, SelfChecking):
             try:
-                chain.verify(progress=lambda _block: go_on())
+                chain.verify()
             except ChainDamagedError as error:
                 yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:

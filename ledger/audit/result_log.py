@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.audit.checks.all_checks import CHECKS
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
@@ -59,52 +59,6 @@ _FIELDS_FROM_ALL_BEFORE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StepProgress:
-    """One of the ten steps, as far as an audit has come.
-
-    Attributes:
-        outcome: the outcome that is certain by now: failed or not checkable; None while nothing
-            speaks against it, which is no pass before the end.
-        contradictions: how many so far.
-        missing_count: how many things could not be checked so far.
-    """
-
-    number: AuditStep
-    outcome: StepOutcome | None
-    contradictions: int
-    missing_count: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "number": int(self.number),
-            "outcome": None if self.outcome is None else str(self.outcome),
-            "contradictions": self.contradictions,
-            "missing_count": self.missing_count,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class AuditProgress:
-    """Progress of an audit.
-
-    Attributes:
-        done: rounds that all steps have seen.
-        total: rounds that have ended.
-        steps: the ten steps in order.
-    """
-
-    done: int
-    total: int
-    steps: tuple[StepProgress, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        steps = [step.as_dict() for step in self.steps]
-        return {"done": self.done, "total": self.total, "steps": steps}
-
-
 @dataclass
 class AuditLog:
     """Contradictions and missing inputs by step, findings and counts."""
@@ -147,10 +101,6 @@ class AuditLog:
         self._contradictions.clear()
         self._contradiction_counts.clear()
 
-    def progress(self, done: int, total: int) -> AuditProgress:
-        """Return the progress of the audit."""
-        return AuditProgress(done, total, tuple(map(self._step_progress, AuditStep)))
-
     def steps(self) -> tuple[StepReport, ...]:
         """Return the ten steps so far."""
         return tuple(self._step_report(check.step, check.title) for check in CHECKS)
@@ -173,15 +123,6 @@ class AuditLog:
         if self._contradiction_counts[step]:
             return StepOutcome.FAILED
         return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
-
-    def _step_progress(self, step: AuditStep) -> StepProgress:
-        outcome = self._outcome(step)
-        return StepProgress(
-            number=step,
-            outcome=None if outcome is StepOutcome.PASSED else outcome,
-            contradictions=self._contradiction_counts[step],
-            missing_count=self._missing_counts[step],
-        )
 
     def _step_report(self, step: AuditStep, title: str) -> StepReport:
         return StepReport(

@@ -57,7 +57,7 @@ from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, M
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from ledger.audit.chain_anchor import ChainAnchor
     from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
@@ -96,7 +96,6 @@ class RunReader:
         models: ModelChain,
         anchor: ChainAnchor,
         prior: PriorKnowledge,
-        go_on: Callable[[], None],
     ) -> None:
         self.rounds = 0
         self.trusted = 0
@@ -118,7 +117,6 @@ class RunReader:
         self._tree = RunTree()
         self._earlier = prior.earlier
         self._earlier_block = -1 if prior.earlier is None else prior.earlier.block
-        self._go_on = go_on
         self._settled: ReplayPosition | None = None
         self._stood_by = ledger.from_block
         self._left_off = Digest(bytes(32))
@@ -126,7 +124,7 @@ class RunReader:
     def observe(self) -> Iterator[ReadItem]:
         """Yield all that there is to see, as far as the chain serves it."""
         try:
-            yield from self._anchor.check_file(self._ledger.chain, self._go_on)
+            yield from self._anchor.check_file(self._ledger.chain)
             self.is_whole = yield from self._run()
             if self.is_whole and self._earlier is not None:
                 yield from self._where_earlier_ended(self._earlier)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from clients.runs.metrics import RoundMetrics
     from ledger.audit.report import AuditReport, Need
-    from ledger.audit.result_log import AuditProgress
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
 SETTINGS = (
@@ -119,7 +118,7 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[AuditReport
     )
     task = AuditTask(settings, path, manifest.address, manifest.block)
 
-    def move(_: AuditProgress) -> None:
+    def move(_done: int, _total: int) -> None:
         if moves:
             node.reorganise()
 

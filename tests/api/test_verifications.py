@@ -167,7 +167,7 @@ def large_report(_task: AuditTask, out: Connection) -> None:
     out.send_bytes(bytes(MAX_REPORT_BYTES // 2))
 
 
-def task(folder: Path, address: str = ADDRESSES[0], **limits: int) -> AuditTask:
+def task(folder: Path, address: str = ADDRESSES[0], **limits: Any) -> AuditTask:
     return AuditTask(Settings(home=folder, **limits), CHAIN, address, 0)
 
 

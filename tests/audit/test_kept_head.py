@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from ledger.audit.result_log import AuditProgress
 
 
 def heads_of(run: Run) -> list[tuple[int, str, Digest]]:
@@ -184,7 +183,7 @@ def test_a_growing_run_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
         run.play()
         head, ledger_head = run.chain.head(), run.ledger.state().head
 
-        def go_on(_now: AuditProgress) -> None:
+        def go_on(_done: int, _total: int) -> None:
             run.chain.mine(2)
             run.ban(run.committee[0] if run.round == 3 else run.committee[1])
             run.round += 1

@@ -248,7 +248,10 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("reason", "said"),
-    [("", "compiled for this processor"), ("no llvmlite", "many times slower: no llvmlite")],
+    [
+        ("", "compiled for this processor"),
+        ("no llvmlite", "by NumPy, which is about five times slower: no llvmlite"),
+    ],
 )
 def test_doctor_says_how_quick_distances_are(
     monkeypatch: pytest.MonkeyPatch, reason: str, said: str
