@@ -4,9 +4,9 @@
 members: our distances on one and on two threads, our distances in NumPy blocks without the extra
 `fast`, the authors' double loop of `torch.norm`, the protocol's distances pair by pair, and our
 distances by direction. `--members 6 --trainers 12` measures a small round. Reading the updates'
-files with a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats` times. Slow ways
-compare with a few of the members, and their seconds are multiplied. A product of two matrices
-before and after shows whether other processes used the machine.
+files with a sha256 of each is the part that no audit can omit. Ways take turns, `--repeats`
+times. Slow ways compare with a few of the members, and their seconds are multiplied. A product
+of two matrices before and after shows whether other processes used the machine.
 """
 
 from __future__ import annotations
