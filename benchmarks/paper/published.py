@@ -5,15 +5,19 @@ The archives keep all rows, as data of the version that played them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import read_experiments
-from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, TrialRow
 
-_Row = TypeVar("_Row", CellRow, TrialRow, ChoiceRow)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeVar
+
+    from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, TrialRow
+
+    Row = TypeVar("Row", CellRow, TrialRow, ChoiceRow)
 
 ROWS = Path(__file__).parent / "rows"
 
@@ -47,5 +51,5 @@ def read_published(folder: Path = ROWS, experiment: str | None = None) -> dict[s
     }
 
 
-def _kept(rows: Iterable[_Row]) -> tuple[_Row, ...]:
+def _kept(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows if row.method not in REMOVED_METHODS)
