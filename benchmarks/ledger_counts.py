@@ -6,8 +6,7 @@ the faster loop leaves to py-evm's own functions; for one round of the preset `d
 calls of the contract, reads of the chain file, and everything that waits for the disk.
 
 `python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`, with which a test
-compares. It also executes the transactions' blocks again by py-evm's own parts, which have to give
-the same hashes, and prints the CPU time of both.
+compares.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import time
 from collections import Counter
 from functools import wraps
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from eth.vm.code_stream import CodeStream
@@ -43,22 +40,15 @@ if TYPE_CHECKING:
 COUNTS = Path(__file__).with_suffix(".json")
 MEMBERS, TRAINERS, CLIENTS = 7, 20, 100
 ROUNDS_BEFORE = 2
-REPEATS = 5
 _NOW = 1_700_000_000.0
 
 
 def main() -> None:
-    """Write the counts; execute the counted blocks by both machines and print what they take."""
+    """Write the counts, and print them."""
     with tempfile.TemporaryDirectory() as folder:
         counts = all_counts(Path(folder))
-        own, fast = executed_again(Path(folder) / "recorded.sqlite")
     COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
-    console = Console()
-    console.print_json(json.dumps(counts))
-    console.print(
-        f"CPU ms of a block, same hashes: {own:.1f} by py-evm's own parts, {fast:.1f} by the "
-        f"faster ones, ratio {own / fast:.2f}"
-    )
+    Console().print_json(json.dumps(counts))
 
 
 def all_counts(folder: Path) -> dict[str, dict[str, int]]:
@@ -123,29 +113,6 @@ def round_counts(folder: Path) -> dict[str, int]:
         ):
             run.simulation.play_round()
     return dict(counter)
-
-
-def executed_again(path: Path) -> tuple[float, float]:
-    """Return CPU milliseconds of a block by py-evm's own parts, and by the faster ones.
-
-    Args:
-        path: of the chain; its last four blocks are executed, by turns.
-
-    Raises:
-        RuntimeError: the two differ.
-    """
-    times: dict[bool, list[float]] = {True: [], False: []}
-    with EmbeddedReader.open(path) as chain:
-        newest = chain.head().number
-        for _ in range(REPEATS):
-            for is_reference, spent in times.items():
-                for number in range(newest - 3, newest + 1):
-                    started = time.process_time()
-                    executed = _execute(chain, number, is_reference=is_reference)
-                    spent.append((time.process_time() - started) * 1e3)
-                    if executed != chain.block(number).hash:
-                        raise RuntimeError(f"block {number} has another hash")
-    return median(times[True]), median(times[False])
 
 
 def _execute(chain: EmbeddedReader, number: int, *, is_reference: bool) -> bytes:

@@ -4,9 +4,9 @@ One workload is a folder that any process reads with NumPy alone: every client's
 order in which its SGD takes them, and the parameters that all start from. Nothing here imports
 the product, so that the environments of the peers need only torch.
 
-A contender is a separate process, which prints what it likes and writes `result.json` and
-`aggregate.npy` into the folder that it is given, and `sketches.npy` where it has every update. Its
-first round is a warm-up: it is not timed, and shows that all contenders do the same work.
+A contender is a separate process, which writes `result.json` and `aggregate.npy` into the folder
+that it is given. Its first round is a warm-up: it is not timed, and shows that all contenders do
+the same work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +37,7 @@ _CHARACTERS = 80
 _TOKENS = 80
 _PRODUCT_SIDE = 1024
 _PRODUCTS = 15
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class PlainLeafCnn(nn.Module):
@@ -166,11 +167,6 @@ _MODULES: dict[str, Callable[..., nn.Module]] = {
 def module_of(work: Work) -> nn.Module:
     """Return the plain module of a workload; what its parameters hold is torch's affair."""
     return _MODULES[work.model](**work.options)
-
-
-def own_module(form: object, options: Mapping[str, object]) -> nn.Module:  # noqa: ARG001
-    """Return the plain module of a workload, as the product asks a user's model for it."""
-    return module_of(WORKS[str(options["work"])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,10 +304,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_SKETCH = 64
-
-
 def contender_arguments() -> argparse.Namespace:
     """Return a contender's arguments: the folders `work` and `out`, and `rounds` to time."""
     parser = argparse.ArgumentParser()
@@ -374,45 +366,17 @@ class RoundClock:
         self.rounds.append({"wall": wall, "cpu": cpu, **parts})
 
 
-def sketch(update: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return a short sketch of an update: its sums, with fixed signs, over residues.
-
-    Sketches are linear, and their squared length is that of the update but for chance: how far
-    two updates are apart can be computed from their sketches.
-    """
-    signs = np.random.default_rng(0).integers(2, size=len(update), dtype=np.int8) * 2 - 1
-    signed = np.zeros(-(-len(update) // _SKETCH) * _SKETCH, dtype=np.float32)
-    np.multiply(update, signs, out=signed[: len(update)])
-    sums: NDArray[np.float64] = signed.reshape(-1, _SKETCH).sum(0, dtype=np.float64)
-    return sums
-
-
 def hand_in(
     out: Path,
     clock: RoundClock,
     aggregate: NDArray[np.float32],
     packages: Sequence[str],
-    sketches: Sequence[NDArray[np.float64]] = (),
     **facts: Any,
 ) -> None:
-    """Write a contender's result.
-
-    Args:
-        out: the folder for it.
-        clock: with the warm-up and at least one timed round.
-        aggregate: mean update of the first round, shape (d,).
-        packages: distributions whose versions count.
-        sketches: of each client's first update, in their order; none where they are not known.
-        facts: what else is worth knowing.
-
-    Raises:
-        ValueError: nothing was timed.
-    """
+    """Write a contender's result: its clock, its first aggregate and the packages' versions."""
     if len(clock.rounds) < 2:
         raise ValueError("no round was timed after the warm-up")
     np.save(out / "aggregate.npy", aggregate)
-    if len(sketches):
-        np.save(out / "sketches.npy", np.stack(sketches))
     result = {
         "warm_up": clock.rounds[0],
         "rounds": clock.rounds[1:],

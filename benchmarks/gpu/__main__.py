@@ -2,8 +2,8 @@
 
 `python -m benchmarks.gpu` needs a CUDA build of torch and a card, and nothing from the network. It
 names the card, runs the CUDA tests, plays, audits and repeats a run of digits, one on images in
-the form of FEMNIST and one of a transformer with adapters, and measures training, scoring and a
-round at the size of paper-femnist. A step for which too little of ten minutes is left does not
+the form of FEMNIST and one of a transformer with adapters, and measures training and a round at the
+size of paper-femnist. A step for which too little of ten minutes is left does not
 begin, and is named. The figures go to docs/measured/gpu.json. Exit code 1: a step failed or was
 left out. 2: there is no such device.
 """
@@ -37,7 +37,6 @@ STEPS: dict[str, tuple[Callable[[GpuPlan, str, float], Any], float]] = {
     "femnist": (steps.femnist_run, 30),
     "adapters": (steps.adapters_run, 40),
     "training": (steps.training, 60),
-    "scoring": (steps.scoring, 30),
     "round": (steps.large_round, 90),
 }
 """Each step, and the seconds that have to be left for it to begin."""

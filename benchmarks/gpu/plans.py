@@ -156,7 +156,6 @@ class GpuPlan:
         digits: settings of the run of the preset digits, by their last names.
         replayed: updates of a run that are drawn and repeated.
         repeats: measured turns, after one that is not measured.
-        scoring: members, trainers and d.
         paper_round: the run of large rounds, with as many clients as fit into memory.
     """
 
@@ -167,7 +166,6 @@ class GpuPlan:
     adapters: AdapterRun
     works: Mapping[str, TrainingWork]
     repeats: int
-    scoring: tuple[int, int, int]
     paper_round: ImageRun
 
 
@@ -193,7 +191,6 @@ FULL = GpuPlan(
         ),
     },
     repeats=3,
-    scoring=(43, 65, 6_600_000),
     paper_round=ImageRun(PAPER_CLIENTS, 32, 32, 0.001, "alexnet", {}, 3),
 )
 
@@ -212,7 +209,6 @@ TINY = GpuPlan(
         ),
     },
     repeats=1,
-    scoring=(2, 3, 1_000),
     paper_round=ImageRun(10, 4, 4, 0.05, "softmax", {}, 2),
 )
 """Does it all work? On the CPU, in seconds."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -30,17 +30,12 @@ from clients.models.model import Model, ParameterVector
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
-from clients.training.device_distances import torch_distances
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
 from clients.training.lockstep.execution_plan import plan as planned
 from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
-from clients.training.resident_updates import ResidentUpdates
 from cmfl.commands.checks.machine import checks
-from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import sha256
-from ledger.protocol.rules.distance import SQUARED
-from ledger.protocol.types import ClientId
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]
@@ -181,41 +176,6 @@ def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
     return rows
 
 
-def scoring(plan: GpuPlan, device: str, _left: float) -> Row:
-    """Return what a round's distances cost on the device, and by the processor's kernel.
-
-    The device computes them of updates that are there from their training, and of sent ones.
-    """
-    members, trainers, dimension = plan.scoring
-    rng = np.random.default_rng(3)
-    updates = {
-        ClientId(place): rng.standard_normal(dimension, dtype=np.float32)
-        for place in range(members + trainers)
-    }
-    arguments = SQUARED, None, updates, tuple(updates)[:members]
-    computed_by = {
-        "resident s": torch_distances(device_named(device), _resident(updates, device)),
-        "sent s": torch_distances(device_named(device)),
-        "processor s": fast_distances(usable_cores()),
-    }
-    times: dict[str, list[float]] = {name: [] for name in computed_by}
-    for _ in range(plan.repeats + 1):
-        for name, distances in computed_by.items():
-            times[name].append(_seconds_of(lambda distances=distances: distances(*arguments)))  # type: ignore[misc]
-    expected = computed_by["processor s"](*arguments)
-    computed = computed_by["resident s"](*arguments)
-    return {
-        "members": members,
-        "updates": len(updates),
-        "d": dimension,
-        "processor threads": usable_cores(),
-        **{name: median(seconds[1:]) for name, seconds in times.items()},
-        "largest relative difference": float(
-            (np.abs(computed - expected)[expected > 0] / expected[expected > 0]).max()
-        ),
-    }
-
-
 def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what a round at the size of paper-femnist costs, or its largest part that fits."""
     run = fitting(plan.paper_round, free_bytes())
@@ -261,18 +221,6 @@ def fitting(run: ImageRun, free: int) -> ImageRun:
 def free_bytes() -> int:
     """Return the memory of this machine that nobody uses."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _resident(updates: Mapping[ClientId, NDArray[np.float32]], device: str) -> ResidentUpdates:
-    """Return updates as their training leaves them on a device."""
-    resident = ResidentUpdates(device_named(device), len(updates[ClientId(0)]), 2**40)
-    rows = resident.reserve(len(updates))
-    if rows is None:
-        raise RuntimeError(f"{len(updates)} updates have no room on {device}")
-    for place, update in enumerate(updates.values()):
-        rows[place] = torch.from_numpy(update)
-        resident.add(place, update)
-    return resident
 
 
 class TimedEngine(Engine):

@@ -113,19 +113,7 @@ def main() -> None:
         server.clock,
         workload.start - server.first,
         ["flwr", "ray", "torch"],
-        rounding=rounding_of_a_mean(len(workload.y), float(np.linalg.norm(workload.start))),
     )
-
-
-def rounding_of_a_mean(clients: int, norm: float) -> float:
-    """Return how far float32 may take a mean of parameters from the true one, as a norm.
-
-    Clients send parameters, and not differences. Added one after another they lose at most u at
-    each addition (Higham 2002, equation 4.4, to first order), and since they are nearly equal they
-    lose it the same way each time.
-    """
-    unit = float(np.finfo(np.float32).eps) / 2
-    return clients * unit * norm
 
 
 def _run(application: ServerApp, work: Path, clients: int, folder: str) -> None:

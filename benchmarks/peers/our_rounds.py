@@ -26,21 +26,18 @@ from benchmarks.workloads import (
     Work,
     contender_arguments,
     hand_in,
-    own_module,
     read_workload,
-    sketch,
 )
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.local_sgd import LocalTraining, batches
-from clients.models.model import model_of
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_memory_run, open_run
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep.execution_plan import plan
-from clients.training.port import TrainedUpdate, TrainingJob, TrainingPath
+from clients.training.port import TrainedUpdate, TrainingJob
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
@@ -57,17 +54,13 @@ def main() -> None:
 
 
 def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
-    """Train and average; the variants are "built-in" and "own", the model's module."""
+    """Train and average."""
     work = workload.work
     training, jobs, data = training_of(work), jobs_of(workload), data_of(workload)
-    path: TrainingPath = "plain"
-    if arguments.variant == "own":
-        model = model_of(own_module, data.form, {"work": work.name})
-    else:
-        model = model_named(work.model, data.form, dict(work.options))
-        path = plan(model, data, training, device="cpu").path
+    model = model_named(work.model, data.form, dict(work.options))
+    path = plan(model, data, training, device="cpu").path
     vector = workload.start.copy()
-    clock, first, sketches = RoundClock(), np.empty(0, dtype=np.float32), []
+    clock, first = RoundClock(), np.empty(0, dtype=np.float32)
     with open_engine(
         model,
         data,
@@ -87,8 +80,8 @@ def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
             vector -= mean
             clock.stop(training=seconds)
             if number == 0:
-                first, sketches = mean, [sketch(update.vector) for update in updates]
-    hand_in(arguments.out, clock, first, ["torch"], sketches, path=path)
+                first = mean
+    hand_in(arguments.out, clock, first, ["torch"], path=path)
 
 
 def jobs_of(workload: PeerWorkload) -> list[TrainingJob]:

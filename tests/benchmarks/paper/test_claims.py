@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from benchmarks.paper import complexity
 from benchmarks.paper.claims import committee, efficiency, grids, normal, robustness, theorem
 from benchmarks.paper.paper_report import CLAIMS
-from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
+from benchmarks.paper.scenarios import Results, Side, final, side_of
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
-from clients.experiments.costs import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows
@@ -54,11 +53,6 @@ def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
     assert results.difference((place, "CMFL-I"), (place, "Median"), final) is None
 
 
-def test_a_jump_compares_measured_rounds_of_the_second_half() -> None:
-    # Measured .1 .2 | .5 .3 .6: the changes .2 and .3.
-    assert jumps(cell("Krum", 1, (0.1, 0.2, None, 0.5, 0.3, 0.6))) == pytest.approx(0.25)
-
-
 def _claimed(claim: Claim, **found: ExperimentRows) -> ClaimVerdict:
     return claim.verdict(Results(found))
 
@@ -76,16 +70,6 @@ def test_a_claim_is_judged_by_its_rows(second: tuple[float, ...], answer: ClaimA
     typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
     verdict = _claimed(SECOND_IS_BETTER, normal=rows([*typical, *constant("CMFL-II", second)]))
     assert verdict.answer is answer
-
-
-def test_a_claim_that_holds_in_one_place_holds_only_there() -> None:
-    typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
-    verdict = _claimed(
-        SECOND_IS_BETTER,
-        a=rows([*typical, *constant("CMFL-II", (0.9, 0.91, 0.92))]),
-        b=rows([*typical, *constant("CMFL-II", (0.7, 0.71, 0.72))]),
-    )
-    assert verdict.sentence == "holds only with a: clean"
 
 
 def test_an_undecidable_claim_is_not_said_to_hold() -> None:
@@ -209,42 +193,6 @@ def _timed(method: str, seed: int, accuracy: tuple[float, ...], scoring: float) 
     )
 
 
-def test_all_systems_take_the_training_time_of_one_client() -> None:
-    def timed(method: str, training: float, **extra: int) -> CellRow:
-        return cell(
-            method,
-            1,
-            (0.8, 0.8),
-            number=4,
-            seconds=CellSeconds(wall=1.0, cpu=1.0, training=training),
-            bytes={"model": 1, "by_round": [1, 1]},
-            extra={"committee": 3, "trainers": 5, **extra},
-        )
-
-    # Five clients together take .1 s each of two rounds, four sites of gossip 2 s each.
-    together, apart = timed("FedAvg-trainers", 1.0), timed("GossipFL", 16.0, participants=4)
-    results = Results({"e": rows([together, apart])})
-    (place,) = efficiency.places(results)
-    way = (Transmission.COUNTED, 100.0)
-    wire = 8 / 100e6
-    for method in ("FedAvg-trainers", "GossipFL"):
-        assert efficiency.times(results, place, method, *way) == [pytest.approx(2.0 + wire)]
-
-
-def test_what_never_reaches_the_goal_is_never_there() -> None:
-    slow = cell(
-        "CMFL-I",
-        1,
-        (0.1, 0.2),
-        seconds=CellSeconds(wall=1.0, cpu=1.0, training=1.0),
-        bytes={"model": 1000, "by_round": [1000, 1000]},
-        extra={"committee": 3, "trainers": 5},
-    )
-    way = efficiency.WAYS[0]
-    assert efficiency.time_to(slow, 0.9, way) == float("inf")
-    assert efficiency.time_to(cell("CMFL-I", 1, (0.9,)), 0.5, way) is None
-
-
 def test_exponents_are_slopes_where_one_size_varies() -> None:
     def sized(label: str, trainers: int, model: int, seconds: float) -> list[object]:
         return [
@@ -270,21 +218,6 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
     assert "| scoring, seconds of all members | 1, 1, 2 | 1, 1, 1 | 1.00, –, 0.50 |" in (  # noqa: RUF001
         complexity.table(results)
     )
-
-
-def test_strategy_two_is_poor_if_not_better_than_fl() -> None:
-    claim = next(one for one in robustness.CLAIMS if one.sentence.endswith("typical FL."))
-    attack = {"number": 2, "condition": "same-value-10"}
-
-    def answer(finals: tuple[float, ...]) -> ClaimAnswer:
-        typical = constant("FedAvg-active", (0.5, 0.51, 0.52), **attack)
-        second = constant("CMFL-II", finals, **attack)
-        return claim.verdict(Results({"robustness": rows([*typical, *second])})).answer
-
-    assert answer((0.501, 0.512, 0.521)) is ClaimAnswer.HOLDS
-    assert answer((0.6, 0.61, 0.62)) is ClaimAnswer.FAILS
-    # As far apart as these are, it cannot be told.
-    assert answer((0.3, 0.51, 0.7)) is ClaimAnswer.OPEN
 
 
 def test_of_indistinguishable_gaps_neither_promises_less_error() -> None:

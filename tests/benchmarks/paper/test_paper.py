@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import pytest
 
 from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
-from benchmarks.paper.paper_report import VERSION_2, VERSION_3, paper_report
+from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import (
     REMOVED_DISTANCE,
     REMOVED_METHODS,
@@ -98,11 +97,6 @@ def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -
         assert REMOVED_METHODS.isdisjoint(methods)
 
 
-def test_the_report_names_the_version_of_experiments_that_there_are() -> None:
-    known = {*names(), "robustness-worst-*"}
-    assert known.issuperset({*VERSION_2, *VERSION_3, *REMOVED_DISTANCE})
-
-
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
     rows = read_published(ROWS, TUNED)[TUNED]
     reported = {cell.seed for cell in rows.cells}
@@ -112,14 +106,6 @@ def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
         # Not at an end of what was tried: a further rate would have been no better.
         tried = sorted(float(factor) for factor in choice.finals)
         assert tried[0] < choice.factor < tried[-1]
-
-
-def test_methods_at_one_rate_differ_in_nothing_but_the_method() -> None:
-    cells = read_published(ROWS, SHARED)[SHARED].cells
-    assert {cell.learning_rate for cell in cells} == {0.5}
-    counts = Counter((cell.method, cell.condition) for cell in cells)
-    assert set(counts.values()) == {5}
-    assert {method for method, _ in counts} == {"FedAvg-trainers", "CMFL-I"}
 
 
 def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:

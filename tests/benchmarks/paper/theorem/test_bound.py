@@ -55,18 +55,6 @@ def test_each_term_by_itself(constants: Constants, expected: float) -> None:
     assert total(constants) == pytest.approx(expected)
 
 
-def test_what_smoothness_and_mu_do() -> None:
-    # L = 2, mu = 1/2: gamma = 16, T = 4 makes 1/20. 4 * 2 * 32 / (3/4) = 1024/3; 8 * 16 = 128.
-    constants = replace(
-        NONE, smoothness=2.0, mu=0.5, gradient_squared=1.0, heterogeneity=1.0, kappa_squared=1.0
-    )
-    found = bound_after(4, constants)
-    assert found is not None
-    assert found.gradients == pytest.approx(1024 / 3 / 20)
-    assert found.heterogeneity == pytest.approx(128 / 20)
-    assert found.kappa == pytest.approx(24 * 4 / (3 / 4) / 20)
-
-
 @pytest.mark.parametrize("least_gap", [0.0, -0.5])
 def test_without_a_gap_above_0_there_is_no_bound(least_gap: float) -> None:
     assert bound_after(4, replace(NONE, least_gap=least_gap)) is None

@@ -63,19 +63,6 @@ def test_what_two_clients_of_opposite_opinions_show() -> None:
     assert bound.total > path.rounds[-1].error
 
 
-def test_local_models_count_for_the_gradients_too() -> None:
-    # After the first step of 1/2, W = (1/4, -1/4) and p = 1 / (1 + 1/e) = .7311 of the own label:
-    # the second gradient is shorter, and the largest stays that at 0.
-    problem = problem_of(OPPOSED, 0.01)
-    path = follow_path(
-        problem, AveragingSelection(2, 2), 2 * np.ones((2, 2)), settings(local_steps=2)
-    )
-    assert path.constants is not None
-    # A common shift changes no share: the residuals are those of 0, and the L2 term adds .02.
-    expected = (0.5 - 0.02) ** 2 * 2 + (0.5 + 0.02) ** 2 * 2
-    assert path.constants.gradient_squared == pytest.approx(expected)
-
-
 def test_the_step_size_counts_steps_over_all_rounds() -> None:
     asked: list[int] = []
 
@@ -88,14 +75,6 @@ def test_the_step_size_counts_steps_over_all_rounds() -> None:
     )
     follow_path(problem_of(divided(((1.0,), (0,))), MU), AveragingSelection(1, 1), ZERO, plan)
     assert asked == [0, 1, 2, 3, 4, 5]
-
-
-def test_identical_clients_leave_no_bound_in_their_minimum() -> None:
-    problem = problem_of(divided(((1.0,), (0,)), ((1.0,), (0,))), MU)
-    start = problem.optimum.weights
-    gaps = problem.committee_gap([0], problem.values(start), [0])
-    path = follow_path(problem, AveragingSelection(2, 2), start, settings())
-    assert (path.constants is None) == (gaps is None)
 
 
 def test_gradient_descent_with_the_theorems_steps_comes_near_the_optimum() -> None:
@@ -149,24 +128,3 @@ def test_a_committee_accepts_trainers_and_elects_others(rules: tuple[str, ...]) 
     following = committee.active(sha256(b"round 2"))
     assert len(following) == 10
     assert committee.accepted(model, {client: drawn(12)[client] for client in following})
-
-
-def test_a_committee_follows_the_travel_of_the_model() -> None:
-    layout = (("weights", (2, 2)), ("biases", (2,)))
-    parameters = load("smoke", settings=("protocol.strategy=3",)).parameters(6)
-    direction = np.ones(6, dtype=np.float32)
-    sides = []
-    for travel in (np.zeros_like(direction), direction):
-        committee = CommitteeSelection(parameters, layout)
-        taken = []
-        for number in range(3):
-            active = committee.active(sha256(b"round %d" % number))
-            updates = {k: update for k, update in drawn(12).items() if k in active}
-            # All lean towards the travel a little, so that they agree with it.
-            leaning = {
-                k: (update + direction / 3).astype(np.float32) for k, update in updates.items()
-            }
-            taken.append(committee.accepted(-number * travel, leaning))
-        sides.append(taken)
-    assert sides[0][0] == sides[1][0]  # in the first round there is none
-    assert sides[0] != sides[1]
