@@ -91,9 +91,11 @@ def node_over(forked: tuple[Path, Path, int]) -> Iterator[ForkingNode]:
 @contextmanager
 def served_over(forked: tuple[Path, Path, int]) -> Iterator[tuple[ForkingNode, httpx.Client, str]]:
     home, _, _ = forked
+    kept = home / "kept"  # a service that starts again finds the events of the one before
+    kept.mkdir(exist_ok=True)
     with node_over(forked) as node:
         settings = Settings(
-            home=home / "none",
+            home=kept,
             rpc_url=node.url,
             chain_id=node.chain_id,
             manifests=(home / "runs" / "first" / "deployment.json",),

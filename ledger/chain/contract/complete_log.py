@@ -40,9 +40,7 @@ from ledger.chain.ports import (
     Log,
     NotServedError,
     OfflineChain,
-    Receipt,
     TopicFilter,
-    Transaction,
     matches_topics,
 )
 from ledger.protocol import encoding
@@ -219,18 +217,20 @@ class CompleteLog:
         self._known = None
         if held:
             logs = known.logs[: bisect_right(known.logs, number, key=_NUMBER)]
-            view = _folded(ledger, logs)
+            view = LedgerView.at_deployment(ledger.deployment())
+            view = view_after(view, ledger.possible(logs))
             self._known = _Folded(number, block_hash, logs, view, known.is_verified)
         return self._known
 
     def _load(self, ledger: CommitteeLedger) -> None:
+        view = LedgerView.at_deployment(ledger.deployment())
         self._is_loaded = True
         try:
             loaded = None if self._table is None else self._table.load(ledger)
             if loaded is None:
                 return
             (number, block_hash), logs = loaded
-            view = _folded(ledger, logs)
+            view = view_after(view, ledger.possible(logs))
         except ChainError as error:
             _logger.warning(
                 "kept events of %s are wrong, and read again: %s", ledger.address, error
@@ -262,10 +262,6 @@ _Place = tuple[int, bytes]
 
 def _place(log: Log) -> _Place:
     return log.block_number, log.block_hash
-
-
-def _folded(ledger: CommitteeLedger, logs: Iterable[Log]) -> LedgerView:
-    return view_after(LedgerView.at_deployment(ledger.deployment()), ledger.possible(logs))
 
 
 def _holds(chain: ChainReader, number: int, block_hash: bytes, newest: int | None = None) -> bool:
@@ -455,6 +451,8 @@ class _PinnedChain(OfflineChain):
         self._logs = logs
         self.chain_id = chain.chain_id
         self.genesis_hash = chain.genesis_hash
+        self.block, self.code = chain.block, chain.code
+        self.transaction, self.receipt = chain.transaction, chain.receipt
 
     @property
     def node(self) -> str | None:
@@ -465,10 +463,6 @@ class _PinnedChain(OfflineChain):
         """Return the pinned block."""
         return self._newest
 
-    def block(self, number: int) -> Block:
-        """Return one block."""
-        return self._chain.block(number)
-
     def finalized(self) -> int:
         """Return the number of the newest final block, at most the pinned one's."""
         return min(self._chain.finalized(), self._newest.number)
@@ -477,10 +471,6 @@ class _PinnedChain(OfflineChain):
         """Return a contract's answer as of a block, None for the pinned one."""
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
-
-    def code(self, address: str) -> bytes:
-        """Return a contract's runtime code."""
-        return self._chain.code(address)
 
     def logs(
         self,
@@ -503,11 +493,3 @@ class _PinnedChain(OfflineChain):
         end = bisect_right(self._logs, to_block, key=_NUMBER)
         matching = [log for log in self._logs[first:end] if matches_topics(log, topics)]
         return (matching[::-1] if descending else matching)[:limit]
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a mined transaction."""
-        return self._chain.transaction(transaction_hash)
-
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt."""
-        return self._chain.receipt(transaction_hash)

@@ -10,20 +10,11 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Generic, TypeAlias, TypeVar, cast
+from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
-from ledger.history.responses.clients import ClientEntry, ClientRound, ClientRoundsPage, ClientsPage
+from ledger.history.responses.clients import ClientRound, ClientRoundsPage, ClientsPage
 from ledger.history.responses.evidence import EvidenceEntry, EvidencePage
-from ledger.history.responses.rounds import (
-    CommitteeMember,
-    Duties,
-    EndBlock,
-    FullRound,
-    RoundNumbers,
-    RoundsPage,
-    RoundSummary,
-    UpdateEntry,
-)
+from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]
@@ -93,241 +84,147 @@ def _csv_cell(value: Cell) -> Cell:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _round_row(entry: RoundSummary | RoundNumbers) -> Row:
-    views = entry["views"] or (None, None)
+def _row(columns: Mapping[str, type], *parts: Mapping[str, Any]) -> Row:
+    """Return the cells of a row from the fields of the parts, of which the last one counts."""
+    fields = {name: value for part in parts for name, value in part.items()}
+    return {name: _cell(fields[name]) for name in columns}
+
+
+def _cell(value: Any) -> Cell:
+    """Return a value as one cell: of a code its name, of a list all values separated by blanks."""
+    match value:
+        case {"name": name}:
+            return cast("str", name)
+        case {"reason": code} | {"kind": code}:
+            return _cell(code)
+        case list():
+            return " ".join(str(_cell(each)) for each in value)
+        case _:
+            return cast("Cell", value)
+
+
+def _columns(words: str) -> dict[str, type]:
+    """Return columns from names with a type each; text is `str`, which is not written."""
+    kinds = {"": str, "int": int, "float": float, "bool": bool}
+    return {name: kinds[kind] for name, _, kind in (word.partition(":") for word in words.split())}
+
+
+_UPDATE = "committed:bool outcome rank:int distance:float distance_bits reason"
+_DUTIES = "scores refused voted primary_of incidents"
+_FILES = "commitment payload"
+_END = "ended_block:int ended_transaction ended_time:int ended_at"
+_ROUND = _columns(
+    "round:int status ranked:int accepted:int view_aggregation:int view_election:int model " + _END
+)
+_CLIENT = _columns(
+    "client:int address samples sampled:int ranked:int accepted:int dropped_out:int served:int "
+    "scored:int refused:int voted:int primary:int incidents:int banned_in_round:int"
+)
+_CLIENT_ROUND = _columns(
+    f"round:int status role place:int empty_seat:bool {_UPDATE} {_DUTIES} banned:bool {_FILES} "
+    + _END
+)
+_EVIDENCE = _columns(
+    "round:int client:int kind block:int transaction signed_twice digest reason named:int "
+    "incident phase view:int"
+)
+
+
+def _end(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> Mapping[str, Any]:
+    ended = entry["ended"]
+    if ended is None:
+        return dict.fromkeys(_columns(_END))
     return {
-        "round": entry["round"],
-        "status": entry["status"],
-        "ranked": entry["ranked"],
-        "accepted": entry["accepted"],
-        "view_aggregation": views[0],
-        "view_election": views[1],
-        "model": entry["model"],
-        **_end(entry["ended"]),
+        "ended_block": ended["number"],
+        "ended_transaction": ended["transaction"],
+        "ended_time": ended["time"],
+        "ended_at": ended["at"],
     }
 
 
-def _end(ended: EndBlock | None) -> Row:
-    return {
-        "ended_block": None if ended is None else ended["number"],
-        "ended_transaction": None if ended is None else ended["transaction"],
-        "ended_time": None if ended is None else ended["time"],
-        "ended_at": None if ended is None else ended["at"],
-    }
+def _round_row(entry: RoundSummary | FullRound) -> Row:
+    aggregation, election = entry["views"] or (None, None)
+    views = {"view_aggregation": aggregation, "view_election": election}
+    return _row(_ROUND, entry, views, _end(entry))
 
 
-def _client_row(entry: ClientEntry) -> Row:
-    return {
-        "client": entry["client"],
-        "address": entry["address"],
-        "samples": entry["samples"],
-        "sampled": entry["sampled"],
-        "ranked": entry["ranked"],
-        "accepted": entry["accepted"],
-        "dropped_out": entry["dropped_out"],
-        "served": entry["served"],
-        "scored": entry["scored"],
-        "refused": entry["refused"],
-        "voted": entry["voted"],
-        "primary": entry["primary"],
-        "incidents": entry["incidents"],
-        "banned_in_round": entry["banned_in_round"],
-    }
+def _whole(page: RoundsPage) -> list[FullRound]:
+    """Return the rounds of a page, which must have their parts."""
+    for round_ in page["rounds"]:
+        if "parts" not in round_:
+            raise ValueError(f"round {round_['round']} came without its parts")
+    return cast("list[FullRound]", page["rounds"])
 
 
-def _update(entry: UpdateEntry | ClientRound) -> Row:
-    return {
-        "committed": entry["committed"],
-        "outcome": entry["outcome"],
-        "rank": entry["rank"],
-        "distance": entry["distance"],
-        "distance_bits": entry["distance_bits"],
-        "reason": entry["reason"] and entry["reason"]["name"],
-        "commitment": entry["commitment"],
-        "payload": entry["payload"],
-    }
-
-
-def _duties(entry: Duties) -> Row:
-    return {
-        "scores": entry["scores"],
-        "refused": " ".join(refusal["reason"]["name"] for refusal in entry["refused"]),
-        "voted": " ".join(entry["voted"]),
-        "primary_of": " ".join(entry["primary_of"]),
-        "incidents": " ".join(incident["kind"]["name"] for incident in entry["incidents"]),
-    }
-
-
-def _client_round_row(entry: ClientRound) -> Row:
-    return {
-        "round": entry["round"],
-        "status": entry["status"],
-        "role": entry["role"],
-        "place": entry["place"],
-        "empty_seat": entry["empty_seat"],
-        **_update(entry),
-        **_duties(entry),
-        "banned": entry["banned"],
-        **_end(entry["ended"]),
-    }
-
-
-def _updates_of(round_: RoundSummary | FullRound) -> list[Row]:
-    round_ = _whole(round_)
+def _update_rows(page: RoundsPage) -> list[Row]:
     return [
-        {"round": round_["round"], "client": update["client"], **_update(update)}
+        _row(UPDATES.columns, update, {"round": round_["round"]})
+        for round_ in _whole(page)
         for update in round_["parts"]["updates"]
     ]
 
 
-def _participation_of(round_: RoundSummary | FullRound) -> list[Row]:
-    """Return a row for each trainer and member of a round, by client."""
-    round_ = _whole(round_)
-    parts = round_["parts"]
-    roles = [*map(_as_trainer, parts["updates"]), *map(_as_member, parts["committee"])]
-    return [
-        {
-            "client": client,
+_TRAINER: Mapping[str, Any] = {
+    "role": "trainer",
+    "place": None,
+    "empty_seat": False,
+    "scores": None,
+    "refused": [],
+    "voted": [],
+    "primary_of": [],
+    "incidents": [],
+}
+_MEMBER: Mapping[str, Any] = {
+    "role": "member",
+    "outcome": None,
+    "rank": None,
+    "distance": None,
+    "distance_bits": None,
+}
+
+
+def _participation_rows(page: RoundsPage) -> list[Row]:
+    """Return a row for each trainer and member of each round, by client."""
+    rows: list[Row] = []
+    for round_ in _whole(page):
+        parts: list[Mapping[str, Any]] = [
+            *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
+            *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
+        ]
+        common: Mapping[str, Any] = {
             "round": round_["round"],
             "status": round_["status"],
-            **role,
-            "banned": client in round_["banned"],
-            **_end(round_["ended"]),
+            **_end(round_),
         }
-        for client, role in sorted(roles, key=lambda pair: pair[0])
-    ]
-
-
-def _whole(round_: RoundSummary | FullRound) -> FullRound:
-    if "parts" not in round_:
-        raise ValueError(f"round {round_['round']} came without its parts")
-    return cast("FullRound", round_)
-
-
-def _as_trainer(update: UpdateEntry) -> tuple[int, Row]:
-    role: Row = {"role": "trainer", "place": None, "empty_seat": False, **_update(update)}
-    return update["client"], role | dict.fromkeys(_DUTIES) | dict.fromkeys(_LISTED, "")
-
-
-def _as_member(member: CommitteeMember) -> tuple[int, Row]:
-    role: Row = {"role": "member", "place": member["place"], "empty_seat": member["empty_seat"]}
-    update: Row = dict.fromkeys(_UPDATE) | {
-        "committed": member["committed"],
-        "commitment": member["commitment"],
-        "payload": member["payload"],
-        "reason": member["reason"] and member["reason"]["name"],
-    }
-    return member["client"], role | update | _duties(member)
+        for part in sorted(parts, key=lambda part: part["client"]):
+            is_banned = part["client"] in round_["banned"]
+            rows.append(_row(PARTICIPATION.columns, part, common, {"banned": is_banned}))
+    return rows
 
 
 def _evidence_row(entry: EvidenceEntry) -> Row:
-    ban, scores, incident = entry["ban"], entry["scores"], entry["incident"]
-    twice = ban and ban["signed_twice"]
-    return {
-        "round": entry["round"],
-        "client": entry["client"],
-        "kind": entry["kind"],
-        "ban_block": ban and ban["block"],
-        "ban_transaction": ban and ban["transaction"],
-        "signed_twice": twice and twice["name"],
-        "scores_digest": scores and scores["digest"],
-        "refused_for": scores and scores["reason"]["name"],
-        "false_distance_to": scores and scores["named"],
-        "incident": incident and incident["kind"]["name"],
-        "phase": incident and incident["phase"],
-        "view": incident and incident["view"],
-    }
+    facts: tuple[Mapping[str, Any] | None, ...] = entry["ban"], entry["scores"], entry["incident"]
+    kinds = {"incident": entry["incident"] and entry["incident"]["kind"], "kind": entry["kind"]}
+    return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), *filter(None, facts), entry, kinds)
 
-
-_END = {"ended_block": int, "ended_transaction": str, "ended_time": int, "ended_at": str}
-_UPDATE = {
-    "committed": bool,
-    "outcome": str,
-    "rank": int,
-    "distance": float,
-    "distance_bits": str,
-    "reason": str,
-    "commitment": str,
-    "payload": str,
-}
-_LISTED = ("refused", "voted", "primary_of", "incidents")
-_DUTIES = {"scores": str, **dict.fromkeys(_LISTED, str)}
 
 ROUNDS: CsvTable[RoundsPage] = CsvTable(
-    "rounds",
-    {
-        "round": int,
-        "status": str,
-        "ranked": int,
-        "accepted": int,
-        "view_aggregation": int,
-        "view_election": int,
-        "model": str,
-        **_END,
-    },
-    lambda page: [_round_row(entry) for entry in page["rounds"]],
+    "rounds", _ROUND, lambda page: [_round_row(each) for each in page["rounds"]]
 )
 CLIENTS: CsvTable[ClientsPage] = CsvTable(
-    "clients",
-    {
-        "client": int,
-        "address": str,
-        "samples": str,
-        "sampled": int,
-        "ranked": int,
-        "accepted": int,
-        "dropped_out": int,
-        "served": int,
-        "scored": int,
-        "refused": int,
-        "voted": int,
-        "primary": int,
-        "incidents": int,
-        "banned_in_round": int,
-    },
-    lambda page: [_client_row(entry) for entry in page["clients"]],
+    "clients", _CLIENT, lambda page: [_row(_CLIENT, each) for each in page["clients"]]
 )
-_CLIENT_ROUND = {
-    "round": int,
-    "status": str,
-    "role": str,
-    "place": int,
-    "empty_seat": bool,
-    **_UPDATE,
-    **_DUTIES,
-    "banned": bool,
-    **_END,
-}
 CLIENT_ROUNDS: CsvTable[ClientRoundsPage] = CsvTable(
     "client-rounds",
     _CLIENT_ROUND,
-    lambda page: [_client_round_row(entry) for entry in page["rounds"]],
+    lambda page: [_row(_CLIENT_ROUND, each, _end(each)) for each in page["rounds"]],
 )
 UPDATES: CsvTable[RoundsPage] = CsvTable(
-    "updates",
-    {"round": int, "client": int, **_UPDATE},
-    lambda page: [row for round_ in page["rounds"] for row in _updates_of(round_)],
+    "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows
 )
 PARTICIPATION: CsvTable[RoundsPage] = CsvTable(
-    "participation",
-    {"client": int, **_CLIENT_ROUND},
-    lambda page: [row for round_ in page["rounds"] for row in _participation_of(round_)],
+    "participation", {"client": int, **_CLIENT_ROUND}, _participation_rows
 )
 EVIDENCE: CsvTable[EvidencePage] = CsvTable(
-    "evidence",
-    {
-        "round": int,
-        "client": int,
-        "kind": str,
-        "ban_block": int,
-        "ban_transaction": str,
-        "signed_twice": str,
-        "scores_digest": str,
-        "refused_for": str,
-        "false_distance_to": int,
-        "incident": str,
-        "phase": str,
-        "view": int,
-    },
-    lambda page: [_evidence_row(entry) for entry in page["evidence"]],
+    "evidence", _EVIDENCE, lambda page: [_evidence_row(each) for each in page["evidence"]]
 )

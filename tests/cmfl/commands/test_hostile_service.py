@@ -241,6 +241,44 @@ def test_an_invalid_answer_is_refused_in_one_line_in_time(
     assert lied_to(liar, "/proof/", lie, *asked).code == 2
 
 
+def changed_page(**fields: object) -> Callable[[Handler], None]:
+    def lie(handler: Handler) -> None:
+        page = handler.true(handler.path.replace("full=true", "full=false")).json()
+        handler.send(json.dumps({**page, **fields}).encode())
+
+    return lie
+
+
+def of_a_huge_block(handler: Handler) -> None:
+    page = handler.true().json()
+    page["rounds"][0]["ended"]["number"] = 2**70
+    handler.send(json.dumps(page).encode())
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        changed_page(),
+        changed_page(rounds=[], scanned=0, next_cursor="AQAAAA"),
+        of_a_huge_block,
+        WIRE["no number"],
+        WIRE["a cut body"],
+    ],
+)
+def test_a_page_of_another_form_makes_no_table(
+    liar: Liar, tmp_path: Path, lie: Callable[[Handler], None]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("earlier")
+    liar.at, liar.lie = "/rounds", lie
+    found = cmfl(
+        *("export", "table", "participation", "--format", "parquet"),
+        *("--api", liar.url, "--output", file),
+    )
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1), found
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]
+
+
 @pytest.mark.parametrize("name", ["dripping", "another place", "deep", "odd words", "no number"])
 @pytest.mark.parametrize("at", ["/v1/chains", "/deployments", "/bundle"])
 def test_no_other_answer_misleads_either(
