@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from ledger.history.serialise.csv_tables import Cell, CsvTable, Row
 
 P = TypeVar("P", bound=ListPage)

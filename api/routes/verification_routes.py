@@ -54,7 +54,7 @@ from ledger.history.paths import DeploymentPath
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from api.settings import Settings
     from ledger.history.deployments import ServedDeployment
 
