@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from ledger.history.responses.training import TrainingCoverage
 
 MAX_UPDATES = 5_000

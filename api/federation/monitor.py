@@ -20,7 +20,7 @@ from ledger.storage.locations import parse_locations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from api.schemas.federation import FederationAnswer, PacedRound
     from ledger.actors.status.status_types import OpenRoundStatus
     from ledger.chain.ports import Block

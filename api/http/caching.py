@@ -15,8 +15,8 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from api.http.encoded_answer import EncodedAnswer
+from api.http.request_view import RequestView
 from api.http.root_path import to_rooted_json
-from api.request_view import RequestView
 from ledger.chain.contract.event_logs import RecordedEvent
 
 

@@ -13,7 +13,7 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from api.request_view import RequestView
+from api.http.request_view import RequestView
 from ledger.chain.ports import NotServedError
 from ledger.history.responses.fields import ListPage
 from ledger.history.serialise.csv_tables import CsvTable, Row, csv_lines

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from api.http.problems import REQUEST_INVALID, ProblemError
-from api.request_view import RequestView, histories_of
+from api.http.request_view import RequestView, histories_of
 from api.schemas.problems import FieldError
 from ledger.history.pages import MAX_CURSOR
 from ledger.history.paths import CHAIN_NAME

@@ -13,7 +13,7 @@ from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.openapi import ASKED, declared
 from api.http.parameters import refuse_unknown
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, RANGE_UNSATISFIABLE, ProblemError
-from api.request_view import histories_of
+from api.http.request_view import histories_of
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest

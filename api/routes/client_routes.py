@@ -18,7 +18,7 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problems import CLIENT_NOT_FOUND
-from api.request_view import require_client
+from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS

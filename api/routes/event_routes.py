@@ -17,9 +17,9 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
+from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
-from api.request_view import RequestView, histories_of
 from ledger.history.following import RoundFollower, RoundNews
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problems import CLIENT_NOT_FOUND
-from api.request_view import require_client
+from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.evidence import EvidenceAnswer
 from ledger.history.serialise.serialise_evidence import evidence_page

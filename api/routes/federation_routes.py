@@ -22,9 +22,9 @@ from api.http.problems import (
     STREAMS_OF_ADDRESS,
     ProblemError,
 )
+from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, Streams, streamed
-from api.request_view import RequestView, histories_of
 from api.schemas.federation import FederationAnswer
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from api.http.problems import (
     ROUND_NOT_FOUND,
     ProblemError,
 )
-from api.request_view import require_client, require_round
+from api.http.request_view import require_client, require_round
 from ledger.audit.bundles.bundle_export import prepare_export
 from ledger.audit.bundles.container import container_parts
 from ledger.audit.proofs.proof_document import as_dict

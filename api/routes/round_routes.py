@@ -28,7 +28,7 @@ from api.http.problems import (
     VOTES_NOT_FOUND,
     ProblemError,
 )
-from api.request_view import RequestView, histories_of, require_client, require_round
+from api.http.request_view import RequestView, histories_of, require_client, require_round
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (
     AggregationAnswer,

@@ -11,7 +11,7 @@ from api.http.caching import respond
 from api.http.openapi import OF_CHAIN, declared
 from api.http.parameters import refuse_unknown
 from api.http.problems import HOST_NOT_SERVED, REQUEST_INVALID
-from api.request_view import AnyChain
+from api.http.request_view import AnyChain
 from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.responses.deployments import ChainsAnswer

@@ -74,7 +74,7 @@ class ServedDeployment:
 
     def forget(self) -> None:
         """Release the memory of the events; the next history reads them again."""
-        self._fold, self._log = DeploymentFold(), CompleteLog()
+        self._fold, self._log = DeploymentFold(), CompleteLog(self._table)
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
         """Return the contract as of a block, with all of its events up to there.
@@ -112,6 +112,7 @@ class _File:
     """A manifest's file, with the identity of it and of the run's settings when it was checked."""
 
     path: Path
+    configuration: Path
     run: str
     shown: str
     identity: _Identity
@@ -148,7 +149,7 @@ class Deployments:
             cached = self._served.items() if chain is self._chain else ()
             for file, served in cached:
                 is_same = to_canonical(served.manifest.address) == canonical
-                if is_same and _identity(file.path) == file.identity:
+                if is_same and _identity(file.path, file.configuration) == file.identity:
                     return served
         deployments, _ = self.all(chain)
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
@@ -188,7 +189,8 @@ class Deployments:
         rejected: list[RejectedManifest] = []
         own = _manifests_in(self._locations.runs)
         for path in [*own, *self._locations.manifests]:
-            identity = _identity(path)
+            configuration = RunPaths(path.parent).configuration
+            identity = _identity(path, configuration)
             if identity[0] is None:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
@@ -200,7 +202,8 @@ class Deployments:
                 )
                 break
             else:
-                files.append(_File(path, path.parent.name, shown, identity, path in own))
+                names = path.parent.name, shown
+                files.append(_File(path, configuration, *names, identity, path in own))
         return files, rejected
 
 
@@ -211,9 +214,9 @@ def _manifests_in(runs: Path) -> list[Path]:
         return []
 
 
-def _identity(manifest: Path) -> _Identity:
+def _identity(manifest: Path, configuration: Path) -> _Identity:
     """Return the identities of a manifest and of the run's settings."""
-    return _state_of(manifest), _state_of(RunPaths(manifest.parent).configuration)
+    return _state_of(manifest), _state_of(configuration)
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:

@@ -115,6 +115,7 @@ class ChainSource:
 
     def __init__(self, locations: HistoryLocations) -> None:
         self._locations = locations
+        self._file = locations.chain_file
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._identity: tuple[int, int] | None = None
@@ -143,17 +144,17 @@ class ChainSource:
         if self._locations.rpc_url is not None:
             return None
         try:
-            status = self._locations.chain_file.stat()
+            status = self._file.stat()
         except OSError as error:
             raise ChainUnreachableError(
-                f"{self._locations.chain_file.name} cannot be opened: {error.strerror}"
+                f"{self._file.name} cannot be opened: {error.strerror}"
             ) from error
         return status.st_dev, status.st_ino
 
     def _open(self) -> ChainReader:
         locations = self._locations
         if locations.rpc_url is None or locations.chain_id is None:
-            return EmbeddedReader.open(locations.chain_file)
+            return EmbeddedReader.open(self._file)
         settings = RpcSettings(request_timeout_seconds=locations.rpc_timeout_seconds)
         return RpcReader(locations.rpc_url, chain_id=locations.chain_id, settings=settings)
 

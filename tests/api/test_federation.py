@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from api.federation.monitor import ChainTime, FederationMonitor
 from api.http.problems import BLOB_NOT_FOUND, BUSY, ProblemError
-from api.request_view import RequestView
+from api.http.request_view import RequestView
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
 from ledger.chain.ports import Block
