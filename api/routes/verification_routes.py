@@ -248,7 +248,7 @@ class Verifications:
                 changes["state"] = VerificationState.FINISHED
             else:
                 changes["why"] = WhyStopped.SECONDS
-        except (EOFError, OSError):
+        except (EOFError, OSError, ValueError):
             changes["why"] = _WHY.get(child.exit_code(EXIT_SECONDS) or 0, WhyStopped.FAULT)
         child.close()
         with self._lock:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from ledger.audit.result_log import AuditProgress
     from ledger.chain.ports import Block, Log, Transaction
 
 RATES = st.sampled_from((0.0, 0.02, 0.1, 0.4))
@@ -323,7 +322,7 @@ def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branche
     node = branches.node()
     ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
 
-    def move(_now: AuditProgress) -> None:
+    def move(_done: int, _total: int) -> None:
         node.branch = 1
 
     report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))
@@ -339,8 +338,8 @@ def test_a_node_that_retracts_finality_proves_nothing(branches: Branches) -> Non
     node = replace(branches.node(), final=head, lie=lie)
     ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
 
-    def move(now: AuditProgress) -> None:
-        node.branch = int(now.done >= 2)
+    def move(done: int, _total: int) -> None:
+        node.branch = int(done >= 2)
 
     assert branches.audited(replace(node, branch=0)).outcome is AuditOutcome.FAILED
     report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))

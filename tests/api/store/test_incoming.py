@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.receiver import IncomingFile, remove_unfinished
+from api.store.receiver import IncomingFile
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
@@ -71,11 +71,3 @@ def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:
     file.discard()
     assert not target.exists()
     assert not any((home.blobs / "incoming").iterdir())
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    incoming(tmp_path, (DATA,))
-    assert any((tmp_path / "incoming").iterdir())
-    remove_unfinished(tmp_path)
-    assert not any((tmp_path / "incoming").iterdir())
-    remove_unfinished(tmp_path / "none")
