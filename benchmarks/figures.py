@@ -23,7 +23,7 @@ from benchmarks.paper.attack_costs import cost_table
 from benchmarks.paper.published import read_published
 from benchmarks.paper.worst_table import SHARED, STRATEGY_3, TUNED, worst_table
 from clients.experiments.report import format_estimate, markdown
-from cmfl.commands.demo.tables import RESULT_COLUMNS
+from cmfl.commands.demo.command import RESULT_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -53,7 +53,6 @@ NOT_EXECUTED = {
     "model_signing ": "a foreign program; tests/cmfl/commands/test_signed_models.py runs it",
     "ray ": "a cluster of several machines; tests/clients/training plays on one",
     "cmfl run --set machine.engine=ray": "a cluster of several machines",
-    "flwr ": "Flower has an environment of its own; tests/flower plays it there",
     "flower-": "Flower has an environment of its own; tests/flower plays it there",
     "FLWR_": "Flower has an environment of its own; tests/flower plays it there",
     "cmfl run --preset digits --set machine.engine=flower": "the same",
