@@ -16,7 +16,7 @@ import cmfl
 from benchmarks.adapters import make_base, write_rows
 from clients.devices import device_named
 from clients.training.environment import environment_here
-from cmfl.commands.checks.machine import checks
+from cmfl.commands.checks.machine import machine_checks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ class StepFailedError(Exception):
 def card(_plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what computes: the doctor's row, and the environment class of its updates."""
     row: Row = {
-        "doctor": dict(checks(Path(), None))["torch"](),
+        "doctor": dict(machine_checks(Path(), None))["torch"](),
         "environment": environment_here("lockstep", device).device,
     }
     if device_named(device).type == "cuda":
