@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.report import format_estimate, markdown
-from cmfl.commands.demo.tables import RESULT_COLUMNS
+from cmfl.commands.demo.command import RESULT_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,10 +18,10 @@ Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the ar
 
 To import this package costs little: torch, web3 and the others are loaded by the call that needs
 them. It refuses to start beside foreign modules of the names `ledger`, `clients`, `api` and
-`contracts`; `cmfl.charter` says how it knows.
+`contracts`; `cmfl.import_guard` says how it knows.
 """
 
-from cmfl import charter
+from cmfl import import_guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ _PLACES = {
 }
 """The module of each public name that is no module itself."""
 
-charter.require_own_modules()
+import_guard.require_own_modules()
 
 
 def __getattr__(name: str) -> object:

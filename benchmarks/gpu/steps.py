@@ -34,7 +34,7 @@ from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
 from clients.training.lockstep.execution_plan import plan as planned
 from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
-from cmfl.commands.checks.machine import checks
+from cmfl.commands.checks.machine import machine_checks
 from ledger.protocol.encoding import sha256
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ class StepFailedError(Exception):
 def card(_plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what computes: the doctor's row, and the environment class of its updates."""
     row: Row = {
-        "doctor": dict(checks(Path(), None))["torch"](),
+        "doctor": dict(machine_checks(Path(), None))["torch"](),
         "environment": environment_here("lockstep", device).device,
     }
     if device_named(device).type == "cuda":

@@ -1,6 +1,6 @@
 """Clients hosted by one worker: their keys, engine, threads and behaviour.
 
-They are honest, unless a test network's process hands in another behaviour: nothing in an owner's
+They are honest, unless a process of the tests hands in another behaviour: nothing in an owner's
 environment or folder can make a worker misbehave.
 """
 

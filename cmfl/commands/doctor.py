@@ -8,6 +8,11 @@ from typing import Annotated
 
 import typer
 
+from cmfl.commands.checks.check import run_checks
+from cmfl.commands.checks.home import home_checks
+from cmfl.commands.checks.machine import machine_checks
+from cmfl.commands.checks.node import node_checks
+from cmfl.commands.checks.training import training_checks
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.option_groups import expand_groups
@@ -49,19 +54,14 @@ def doctor(
     No password is asked for. With --preset or --config, also say which path training would take,
     and how each layer would be computed; the data are loaded for it.
     """
-    from cmfl.commands.checks import home as of_home
-    from cmfl.commands.checks import machine, training
-    from cmfl.commands.checks import node as of_node
-    from cmfl.commands.checks.check import run_checks
-
     where = node.chain_of(home)
     rows = list(
         run_checks(
             [
-                *machine.checks(where.home, port),
-                *of_node.checks(where, only_keystore_if_any(keystore)),
-                *of_home.checks(where, deep=deep),
-                *training.checks(preset, config, tuple(setting or ())),
+                *machine_checks(where.home, port),
+                *node_checks(where, only_keystore_if_any(keystore)),
+                *home_checks(where, deep=deep),
+                *training_checks(preset, config, tuple(setting or ())),
             ]
         )
     )

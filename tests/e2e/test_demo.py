@@ -19,10 +19,14 @@ from unittest.mock import patch
 import pytest
 
 from clients.testnet.node import free_port as unused_port
-from cmfl.commands.demo.command import _made_anew
+from cmfl.commands.demo.command import (
+    MOST_PORTS,
+    _made_anew,
+    free_port,
+    results_of,
+    show_table,
+)
 from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
-from cmfl.commands.demo.served_history import MOST_PORTS, free_port
-from cmfl.commands.demo.tables import results_of, show_table
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome as Verdict
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -140,7 +144,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cmfl.commands.demo.served_history.is_port_taken", lambda _: True),
+            patch("cmfl.commands.demo.command.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)

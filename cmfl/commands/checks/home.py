@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGE_LOG_BYTES = 256 * 2**20
 
 
-def checks(where: Target, *, deep: bool) -> list[Check]:
+def home_checks(where: Target, *, deep: bool) -> list[Check]:
     """Return the checks of a home.
 
     Args:

@@ -22,7 +22,7 @@ USUAL_PORT = 8000
 ENOUGH_BYTES = 100_000_000
 
 
-def checks(home: Path, asked_port: int | None) -> list[Check]:
+def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
     """Return the checks of installation and machine.
 
     Args:

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from cmfl.commands.checks.check import Check
 
 
-def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:
+def training_checks(
+    preset: str | None, config: Path | None, settings: tuple[str, ...]
+) -> list[Check]:
     """Return the checks of a configuration; none where no configuration is meant."""
     if preset is None and config is None and not settings:
         return []

@@ -14,7 +14,7 @@ from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
-from cmfl.commands.checks.training import checks
+from cmfl.commands.checks.training import training_checks
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import refusal
 
@@ -159,22 +159,22 @@ def test_without_data_no_run_begins(tmp_path: Path) -> None:
 
 
 def test_doctor_says_how_its_clients_would_train() -> None:
-    found = dict(checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
+    found = dict(training_checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
     assert list(found) == ["training", "committee", "attacks"]
     assert found["training"]().startswith("plain path")
 
 
 def test_doctor_says_what_is_missing() -> None:
-    found = dict(checks("paper-femnist", None, ()))
+    found = dict(training_checks("paper-femnist", None, ()))
     with pytest.raises(ConfigurationError, match="needs the path of its files"):
         found["training"]()
 
 
 def test_doctor_says_who_holds_a_drawn_committee_and_what_is_untested() -> None:
-    found = dict(checks("digits", None, ()))
+    found = dict(training_checks("digits", None, ()))
     assert "30 %: 9.3 % and 26 %" in found["committee"]()
     assert found["attacks"]().startswith("within the regime")
-    found = dict(checks("digits", None, ("training.local_steps=1",)))
+    found = dict(training_checks("digits", None, ("training.local_steps=1",)))
     assert found["attacks"]().startswith("WARNING: outside the regime")
 
 

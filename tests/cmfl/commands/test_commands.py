@@ -15,7 +15,7 @@ import pytest
 
 from clients.instruction_sets import available_caps, processor_kind
 from clients.training.environment import environment_here
-from cmfl.commands.checks import machine
+from cmfl.commands.checks.machine import machine_checks
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.encoding import commitment_of
@@ -257,19 +257,19 @@ def test_doctor_says_how_quick_distances_are(
     monkeypatch: pytest.MonkeyPatch, reason: str, said: str
 ) -> None:
     monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
-    (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
+    (check,) = (check for name, check in machine_checks(Path(), None) if name == "distances")
     assert check().endswith(said)
 
 
 def test_doctor_says_the_class_and_caps_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     (check,) = (
-        check for name, check in machine.checks(Path(), None) if name == "environment class"
+        check for name, check in machine_checks(Path(), None) if name == "environment class"
     )
     here, processor = environment_here("plain", "cpu"), processor_kind()
     assert check().startswith(f"torch {here.torch}, plain or lockstep path, {processor} {here.isa}")
     caps = available_caps()
     assert check().endswith(f"machine.isa can be {', '.join(caps)}" if caps else "has no choice")
-    monkeypatch.setattr(machine, "_torch_version", lambda: None)
+    monkeypatch.setattr("cmfl.commands.checks.machine._torch_version", lambda: None)
     assert check().startswith("none without torch")
 
 

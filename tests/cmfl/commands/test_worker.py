@@ -343,7 +343,7 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
 ) -> None:
     """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing.
 
-    A test network's variable is set, and the worker, which is no test network's, stays honest.
+    The variable of faulty workers is set, and the worker, which an owner starts, stays honest.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options = ["--device", device, "--log-format", "json", "--json"]
