@@ -17,6 +17,7 @@ from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import VERSION_2, VERSION_3, paper_report
 from benchmarks.paper.published import (
+    REMOVED_ATTACKS,
     REMOVED_DISTANCE,
     REMOVED_METHODS,
     ROWS,
@@ -92,7 +93,7 @@ def test_tables_are_printed_from_the_rows(command: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.count("\n| --- |") >= 1
 
 
-def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -> None:
+def test_archives_keep_removed_methods_and_attacks_and_the_report_omits_them() -> None:
     stored, shown = read_experiments(ROWS), read_published()
     assert {
         cell.method
@@ -103,6 +104,7 @@ def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -
     for of in shown.values():
         methods = {row.method for rows in (of.cells, of.trials, of.choices) for row in rows}
         assert REMOVED_METHODS.isdisjoint(methods)
+        assert REMOVED_ATTACKS.isdisjoint(cell.condition for cell in of.cells)
 
 
 def test_the_report_names_the_version_of_experiments_that_there_are() -> None:

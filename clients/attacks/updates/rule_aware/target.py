@@ -14,8 +14,8 @@ import numpy as np
 
 from clients.attacks.updates.rule_aware.frame import Frame
 from clients.attacks.updates.rule_aware.pulls import turned
-from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched, updates_of
-from clients.attacks.updates.update_attack import Factor, joint_attack
+from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
+from clients.attacks.updates.update_attack import joint_attack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,20 +42,6 @@ def target(attacker: AttackInput) -> NDArray[np.float32]:
     return searched(attacker, CANDIDATES, _pull, goal, rounds=1)
 
 
-def target_blind(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the updates without a search: b the mean of the colluders' unit updates.
-
-    Args:
-        attacker: with θ in degrees as its factor.
-    """
-    if not np.isfinite(attacker.colluders).all():
-        return attacker.colluders.copy()
-    frame = Frame.of(attacker)
-    candidate = Candidate("reference", attacker.factor, 1.0, Behaviour.SAME)
-    sent = updates_of(attacker, frame, candidate, _pull(frame, candidate))
-    return (sent @ frame.vectors).astype(np.float32)
-
-
 def goal(frame: Frame) -> NDArray[np.float64]:
     """Return p, shape (1, k)."""
     return frame.row(frame.goal)
@@ -72,4 +58,3 @@ def _pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
 
 
 TARGET = joint_attack("target", target)
-TARGET_BLIND = joint_attack("target-blind", target_blind, Factor(75.0, 0.0, 90.0))

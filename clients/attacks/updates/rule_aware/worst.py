@@ -91,7 +91,7 @@ def _pull(
     aim: Callable[[Frame], NDArray[np.float64]], frame: Frame, candidate: Candidate
 ) -> NDArray[np.float64]:
     if candidate.base == "stolen":
-        base = stolen_residuals(frame, 1)
+        base = stolen_residuals(frame)
     else:
         rows = frame.own.rows if candidate.base == "own" else frame.noise.rows
         base = frame.row(*rows.tolist())
