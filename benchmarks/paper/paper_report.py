@@ -19,7 +19,8 @@ from benchmarks.paper.scenarios import Results
 from benchmarks.paper.targets import AUTHORS, WEIGHTS
 from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
 from benchmarks.paper.worst_targets import worst_targets
-from clients.experiments.report import learning_rates, markdown, overview, sections, sorted_rows
+from clients.experiments.report import learning_rates, markdown, overview, sections
+from clients.experiments.rows import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import read_experiments
+from clients.experiments.rows import read_experiments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

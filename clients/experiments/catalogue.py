@@ -7,7 +7,6 @@ refused among the others.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from math import inf
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from clients.experiments.archive import SUFFIX
 from clients.experiments.definition import (
     ANY,
     Definition,
@@ -24,7 +22,6 @@ from clients.experiments.definition import (
     Tuning,
     require_axes,
 )
-from clients.experiments.rows import read_rows
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
@@ -33,10 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from clients.experiments.definition import Method
-    from clients.experiments.rows import ExperimentRows
 
 TOML = ".toml"
-STORED_IN = (".jsonl", SUFFIX)
 
 
 @cache
@@ -94,41 +89,6 @@ def order_of(name: str, number: int | None) -> tuple[float, str]:
 def name_of(experiment: str) -> str:
     """Return the name of an experiment that is named by itself or by the path of its TOML."""
     return Path(experiment).stem if experiment.endswith(TOML) else experiment
-
-
-def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
-    """Return the rows and the definition of each experiment that has rows in a folder.
-
-    Args:
-        folder: of the rows.
-        experiment: a name, or the path of a TOML file; all that have rows if not given.
-
-    Raises:
-        ConfigurationError: there are no rows, a line is no row, or the TOML is wrong.
-        OSError: a file cannot be read.
-    """
-    known = names()
-    if experiment is None:
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
-        stored = {
-            path.name.removesuffix(ending)
-            for path in files
-            for ending in STORED_IN
-            if path.name.endswith(ending)
-        }
-    else:
-        stored = {name_of(experiment)}
-    rows = {}
-    for name in sorted(stored):
-        source = experiment if experiment is not None and experiment.endswith(TOML) else name
-        definition = definition_named(source) if source in known or source.endswith(TOML) else None
-        rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
-    rows = {name: of for name, of in rows.items() if of.cells}
-    if not rows:
-        raise ConfigurationError(
-            f"{folder} has no rows of {experiment or 'all'}: make them by experiment run"
-        )
-    return rows
 
 
 def definition_named(name: str) -> Definition:

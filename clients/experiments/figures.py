@@ -27,8 +27,8 @@ from clients.experiments.costs import (
     transmission_of,
 )
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START, FigureKind, require_axes
-from clients.experiments.report import attack_text, rate_text, sorted_rows
-from clients.experiments.rows import CellRow, ExperimentRows
+from clients.experiments.report import attack_text, rate_text
+from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
 from clients.experiments.series import PlotLine, PlotPanel
 from clients.experiments.statistics import Estimate, mean_and_error, paired, spearman
 from ledger.io.extras import require_extra

@@ -24,10 +24,10 @@ from benchmarks.paper.published import (
     read_published,
 )
 from clients.experiments.archive import unpack
-from clients.experiments.catalogue import definition_named, names, read_experiments
+from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials
 from clients.experiments.plan import missing_files, plan_experiment
-from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
+from clients.experiments.rows import ChoiceRow, ExperimentRows, read_experiments, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
     """Unpack each archive once for all tests: nobody changes rows."""
-    with patch("clients.experiments.catalogue.read_rows", cache(read_rows)):
+    with patch("clients.experiments.rows.read_rows", cache(read_rows)):
         yield
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from clients.attacks.updates.update_attack import AttackInput
 
-CANDIDATES = tuple(
+TARGET_CANDIDATES = tuple(
     Candidate(base, angle, share, members)
     for base, angle, share, members in product(
         ("own", "reference", "travel"),
@@ -39,7 +39,7 @@ def target(attacker: AttackInput) -> NDArray[np.float32]:
     θ, b (the own update, the mean of the colluders' units, or the travel), the share of trainers
     that act and the members' behaviour are searched.
     """
-    return searched(attacker, CANDIDATES, _pull, goal, rounds=1)
+    return searched(attacker, TARGET_CANDIDATES, _target_pull, goal, rounds=1)
 
 
 def goal(frame: Frame) -> NDArray[np.float64]:
@@ -47,7 +47,7 @@ def goal(frame: Frame) -> NDArray[np.float64]:
     return frame.row(frame.goal)
 
 
-def _pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
+def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
     own = frame.row(*frame.own.rows.tolist())
     base = {
         "own": own,
