@@ -5,7 +5,7 @@ from __future__ import annotations
 from json import loads
 from typing import TYPE_CHECKING
 
-from clients.experiments.figures import (
+from clients.experiments.canvas import (
     MARKERS,
     count_rounds,
     draw_floor,
