@@ -17,7 +17,8 @@ from benchmarks.paper.claims import (
 from benchmarks.paper.published import REMOVED_DISTANCE
 from benchmarks.paper.scenarios import Results
 from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
-from clients.experiments.report import learning_rates, markdown, overview, sections, sorted_rows
+from clients.experiments.report import learning_rates, markdown, overview, sections
+from clients.experiments.rows import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

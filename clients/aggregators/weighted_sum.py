@@ -38,7 +38,7 @@ def weighted_sum(
     """
     if len(updates[0]) < LEAST_NUMBERS or not all(map(is_vector, updates)):
         return None
-    code = _compiled()
+    code = _adding_code()
     if code is None:
         return None
     rows = [np.ascontiguousarray(row) for row in updates]
@@ -55,13 +55,13 @@ def weighted_sum(
 
 
 @cache
-def _compiled() -> tuple[Callable[..., None], object] | None:
+def _adding_code() -> tuple[Callable[..., None], object] | None:
     """Return the loop and the engine that holds it; None where nothing can be compiled."""
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    return linked_function(_LOOP, "add_rows", pointer, pointer, number, number, pointer)
+    return linked_function(_ADDING_LOOP, "add_rows", pointer, pointer, number, number, pointer)
 
 
-_LOOP = f"""
+_ADDING_LOOP = f"""
 ; Sums coordinates [0, stop) of the rows; stop is a multiple of the lanes.
 define void @add_rows(ptr %rows, ptr %weights, i64 %row_count, i64 %stop, ptr noalias %result) {{
 entry:

@@ -10,9 +10,8 @@ measured; transmission is bytes / rate by one of three models, in units of one m
     BrainTorrent    n           n
     GossipFL        n - 1       n - 1
 
-`text` is section IV-B, where the primary sends the model to n clients; `authors` is the script
-behind figures 8 and 9. The paper's "CMFL is always better than the other two" holds by the script
-alone: by the text, 43 + 65 = 108 transfers are more than BrainTorrent's 65.
+`text` is section IV-B, `authors` the script behind figures 8 and 9. The paper's "CMFL is always
+better than the other two" holds by the script alone.
 """
 
 from __future__ import annotations
@@ -40,6 +39,9 @@ COUNT_BYTES = 8
 """Bytes of a sample count, of a version, or of a question for one."""
 RATES = (1.0, 10.0, 100.0)
 """Mbit/s of one client: the paper's 1, 10 and 100 "Mps"."""
+_PHASES = ("model", "commitments", "updates", "reading", "votes", "decision")
+_TRAININGS = {"brain-torrent": 2}
+"""How often a client trains in a round, if not once: BrainTorrent's initiator trains again."""
 
 
 class RoundTraffic:
@@ -76,11 +78,7 @@ class RoundTraffic:
 
 
 def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> dict[str, Any]:
-    """Return what a row keeps of a run's traffic.
-
-    `busiest` and its parts `phases` are what the rounds waited for; `sent` and `received` are of
-    all links together; `client_sent` and `client_received` go with `clients`.
-    """
+    """Return what a row keeps of a run's traffic: `busiest` and `phases` are what it waits for."""
     phases: Counter[str] = Counter()
     received: Counter[ClientId] = Counter()
     sent: Counter[ClientId] = Counter()
@@ -105,10 +103,7 @@ def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> dict[str
 
 
 class CommitteeTraffic:
-    """Counts a run of CMFL: `simulation.on_step = traffic.take`; `traffic.close` after each round.
-
-    Blobs are content-addressed, and so sent once. Documents for auditors are not read.
-    """
+    """Counts a run of CMFL by `take` for each step and `close` for each round; blobs go once."""
 
     def __init__(self, dimension: int) -> None:
         self._model_bytes = NUMBER_BYTES * dimension
@@ -158,8 +153,9 @@ class CommitteeTraffic:
         self._begin()
 
     def _begin(self) -> None:
-        phases = ("model", "commitments", "updates", "reading", "votes", "decision")
-        self._round = RoundTraffic(*phases)
+        self._round = RoundTraffic(
+            *["model", "commitments", "updates", "reading", "votes", "decision"]
+        )
         self._stored: set[Digest] = set()
         self._published: Counter[ClientId] = Counter()
         self._board: dict[bytes, Envelope] = {}
@@ -173,13 +169,13 @@ class CommitteeTraffic:
         """Count blobs that were not sent before."""
         for client, payload in blobs.payloads.items():
             if payload.digest not in self._stored:
+                self._stored.add(payload.digest)
                 self._published[client] = payload.size
                 self._send("updates", client, payload.size)
-        new = {blob.digest: blob for blob in blobs.documents if blob.digest not in self._stored}
-        if actor is not None:
-            self._send(phase, actor, sum(document.size for document in new.values()))
-            self._stored.update(new)
-        self._stored.update(payload.digest for payload in blobs.payloads.values())
+        for document in blobs.documents:
+            if document.digest not in self._stored and actor is not None:
+                self._stored.add(document.digest)
+                self._send(phase, actor, document.size)
 
 
 class Transmission(StrEnum):
@@ -193,20 +189,19 @@ class Transmission(StrEnum):
 def computation_of(row: CellRow, training: float | None = None) -> float:
     """Return the seconds of computation on the critical path of an average round.
 
-    One client's training, twice in BrainTorrent, where the initiator trains again; then the scoring
-    of one member, the server's aggregation, or one participant's merge. The ledger's is left out:
-    one process plays all actors. `training` replaces the row's own seconds of one training.
+    Training, then the scoring of one member, the server's aggregation, or one participant's merge.
+    The ledger's part is left out: one process plays all actors.
     """
     scorers = _size(row, "committee") + _size(row, "trainers") if row.kind == "gossip" else 1
+    scoring = (row.seconds.scoring or 0.0) / (row.rounds * scorers)
     each = _training_of(row) if training is None else training
-    return each * _in_turn(row) + (row.seconds.scoring or 0.0) / (row.rounds * scorers)
+    return each * _TRAININGS.get(row.kind, 1) + scoring
 
 
 def transfers(kind: str, transmission: Transmission, committee: int, trainers: int) -> int:
     """Return how many models, one after the other, a round of `text` or `authors` takes."""
-    download = trainers if transmission is Transmission.TEXT else 1
-    units = {"federated": 2, "cmfl": committee + download}
-    units |= {"brain-torrent": trainers, "gossip": trainers - 1}
+    cmfl = committee + (trainers if transmission is Transmission.TEXT else 1)
+    units = {"federated": 2, "cmfl": cmfl, "brain-torrent": trainers, "gossip": trainers - 1}
     if kind not in units:
         raise ConfigurationError(f"kind {kind!r} sends nothing")
     return units[kind]
@@ -226,11 +221,7 @@ def transmission_of(row: CellRow, transmission: Transmission, rate: float) -> tu
 
 
 def solo_training_seconds(rows: Iterable[CellRow]) -> float | None:
-    """Return the seconds of one client that trains alone; None without such rows.
-
-    Clients that start from one model train together here, and take less each than one would alone.
-    Participants with models of their own do not.
-    """
+    """Return the seconds of one client that trains alone, as those with their own models do."""
     seconds = [
         _training_of(row)
         for row in rows
@@ -254,11 +245,7 @@ def _training_of(row: CellRow) -> float:
     trainers = _size(row, "trainers")
     active = trainers if row.kind == "federated" else _size(row, "committee") + trainers
     participants = _size(row, "participants") if "participants" in row.extra else active
-    return row.seconds.training / (row.rounds * (participants + _in_turn(row) - 1))
-
-
-def _in_turn(row: CellRow) -> int:
-    return 2 if row.kind == "brain-torrent" else 1
+    return row.seconds.training / (row.rounds * (participants + _TRAININGS.get(row.kind, 1) - 1))
 
 
 def _size(row: CellRow, name: str) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import names, order_of
+from clients.experiments.catalogue import names
+from clients.experiments.rows import sorted_rows
 from clients.experiments.series import FEW_SCENARIOS, by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
 
@@ -256,37 +256,6 @@ def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
     ordered = sorted(values)
     ends = dict.fromkeys((shown(ordered[0]), shown(ordered[-1])))
     return " to ".join(ends)
-
-
-def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
-    """Return all experiments by number and name, their cells in the order of their definitions.
-
-    Args:
-        rows: of each experiment, by its name; those without cells are left out.
-    """
-    experiments = {name: of for name, of in rows.items() if of.cells}
-    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
-    return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
-
-
-def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
-    definition = experiment.definition
-    methods = [] if definition is None else [method.name for method in definition.methods]
-    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
-    axes = (
-        {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
-    )
-
-    def key(cell: CellRow) -> tuple[object, ...]:
-        labels = [_place(axes.get(axis, []), label) for axis, label in cell.axes.items()]
-        return (_place(conditions, cell.condition), labels, _place(methods, cell.method), cell.seed)
-
-    return tuple(sorted(experiment.cells, key=key))
-
-
-def _place(known: Sequence[str], name: str) -> tuple[int, str]:
-    """Return the sort key of a name; unknown names come last, in alphabetical order."""
-    return (known.index(name) if name in known else len(known), name)
 
 
 def attack_text(cells: Iterable[CellRow]) -> str:

@@ -376,6 +376,6 @@ def _options(
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
     """Return the rows of one experiment, or of all that have some."""
-    from clients.experiments.catalogue import read_experiments
+    from clients.experiments.rows import read_experiments
 
     return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

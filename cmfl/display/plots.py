@@ -111,7 +111,7 @@ def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
     Raises:
         ConfigurationError: matplotlib is not installed.
     """
-    from clients.experiments import figures, series
+    from clients.experiments import canvas, series
 
     swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
     along = (swept[0], series.positions_of(cells, swept[0])) if swept else None
@@ -124,13 +124,13 @@ def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
                 points = series.over_rounds(line, own, lambda cell: cell.accuracy)
             else:
                 points = series.along_axis(line, own, along, lambda cell: cell.final)
-            figures.draw_line(axes, points, places[line])
-        figures.draw_floor(axes, series.floor_of(panel.cells))
+            canvas.draw_line(axes, points, places[line])
+        canvas.draw_floor(axes, series.floor_of(panel.cells))
         axes.set_title(panel.title)
         if along is None:
-            figures.count_rounds(axes)
+            canvas.count_rounds(axes)
         else:
-            figures.name_ticks(axes, *along)
+            canvas.name_ticks(axes, *along)
         axes.legend(fontsize="small")
     drawn[0].set_ylabel("accuracy" if along is None else "final accuracy")
     return drawn

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.claims.theorem import STEP_SIZES, constant, path_of
 from clients.experiments import series
-from clients.experiments.figures import (
-    caption_of,
+from clients.experiments.canvas import (
     count_rounds,
     draw_line,
     panels,
     slant_names,
     write,
 )
+from clients.experiments.figures import caption_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

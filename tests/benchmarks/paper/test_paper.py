@@ -15,16 +15,17 @@ from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import (
+    REMOVED_ATTACKS,
     REMOVED_DISTANCE,
     REMOVED_METHODS,
     ROWS,
     read_published,
 )
 from clients.experiments.archive import unpack
-from clients.experiments.catalogue import definition_named, names, read_experiments
+from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials
 from clients.experiments.plan import missing_files, plan_experiment
-from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
+from clients.experiments.rows import ChoiceRow, ExperimentRows, read_experiments, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
     """Unpack each archive once for all tests: nobody changes rows."""
-    with patch("clients.experiments.catalogue.read_rows", cache(read_rows)):
+    with patch("clients.experiments.rows.read_rows", cache(read_rows)):
         yield
 
 
@@ -84,7 +85,7 @@ def test_the_published_report_is_what_the_rows_have() -> None:
     assert report == paper_report(read_published(), links), "run: benchmarks.paper report"
 
 
-def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -> None:
+def test_archives_keep_removed_methods_and_attacks_and_the_report_omits_them() -> None:
     stored, shown = read_experiments(ROWS), read_published()
     assert {
         cell.method
@@ -95,6 +96,7 @@ def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -
     for of in shown.values():
         methods = {row.method for rows in (of.cells, of.trials, of.choices) for row in rows}
         assert REMOVED_METHODS.isdisjoint(methods)
+        assert REMOVED_ATTACKS.isdisjoint(cell.condition for cell in of.cells)
 
 
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from clients.aggregators import mixture as mixtures
 from clients.aggregators import sorting_network
 from clients.aggregators.mixture import BLOCK, Mixture
-from clients.aggregators.sorting_network import LANES, MOST_ROWS, network, rank_summer
+from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_summer
 from ledger.distances import machine_code
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def test_a_median_needs_fewer_comparators_than_a_sort() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     arrays.arrays(
-        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 2 * LANES + 3)), elements=NUMBERS
+        np.float32,
+        st.tuples(st.integers(1, 9), st.integers(1, 2 * STRIP + 3)),
+        elements=NUMBERS,
     ),
     st.data(),
 )
@@ -95,13 +97,13 @@ def test_without_machine_code_ranks_and_distances_are_those_of_numpy(
         asked.append("compile")
         raise machine_code.NoMachineCodeError("the system forbids it")
 
-    sorting_network._compiled.cache_clear()
+    sorting_network._sorting_code.cache_clear()
     monkeypatch.setattr(machine_code, "linked", refused)
     monkeypatch.setattr(mixtures, "machine_code", refused)
     try:
         plain = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
     finally:
-        sorting_network._compiled.cache_clear()
+        sorting_network._sorting_code.cache_clear()
     assert len(asked) == 2
     assert plain[0].tobytes() == compiled[0].tobytes()
     assert np.allclose(plain[1], compiled[1], rtol=1e-13, atol=0)

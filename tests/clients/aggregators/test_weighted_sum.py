@@ -34,7 +34,9 @@ def by_numpy(updates: NDArray[np.float32], weights: NDArray[np.float64]) -> NDAr
 @settings(max_examples=60, deadline=None)
 @given(
     arrays.arrays(
-        np.float32, st.tuples(st.integers(1, 5), st.integers(1, 2 * LANES + 3)), elements=NUMBERS
+        np.float32,
+        st.tuples(st.integers(1, 5), st.integers(1, 2 * LANES + 3)),
+        elements=NUMBERS,
     ),
     st.integers(0, 2**32),
 )
@@ -65,11 +67,11 @@ def test_without_machine_code_numpy_adds(monkeypatch: pytest.MonkeyPatch) -> Non
         raise NoMachineCodeError("the system forbids it")
 
     updates = [np.ones(LEAST_NUMBERS, dtype=np.float32)]
-    compiled._compiled.cache_clear()
+    compiled._adding_code.cache_clear()
     monkeypatch.setattr(machine_code, "linked", refused)
     try:
         assert weighted_sum(updates, [1.0]) is None
         assert Mixture(updates).combined(np.ones(1)).sum() == LEAST_NUMBERS
     finally:
-        compiled._compiled.cache_clear()
+        compiled._adding_code.cache_clear()
     assert weighted_sum([updates[0].astype(np.float64)], [1.0]) is None

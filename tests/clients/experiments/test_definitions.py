@@ -10,7 +10,7 @@ import pytest
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
 from clients.experiments import catalogue
-from clients.experiments.catalogue import definition_named, names
+from clients.experiments.catalogue import definition_named, definition_of, names
 from clients.experiments.plan import plan_experiment
 from ledger.protocol.errors import ConfigurationError
 
@@ -36,14 +36,50 @@ def test_every_cell_of_an_experiment_can_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_an_experiment_says_what_it_costs_and_is_calm_first(name: str) -> None:
+def test_an_experiment_is_calm_first(name: str) -> None:
     definition = definition_named(name)
-    text = (Path(catalogue.__file__).parent / "definitions" / f"{name}.toml").read_text("utf-8")
-    assert "# Cost: about" in text
-    assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
     if definition.number == 2 and not name.startswith("authors"):
         # Rates are chosen there: nobody's rate is chosen under an attack.
         assert definition.conditions[0].settings == []
+
+
+def test_a_file_has_the_cost_of_each_of_its_experiments() -> None:
+    experiments = 0
+    for path in (Path(catalogue.__file__).parent / "definitions").glob("*.toml"):
+        text = path.read_text("utf-8")
+        own = 1 + text.count("\n[variants.")
+        assert text.count("# Cost: about") == own, path.name
+        assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
+        experiments += own
+    assert experiments == len(names())
+
+
+def test_an_experiment_extends_another_and_overrides() -> None:
+    base = definition_named("robustness-worst-digits")
+    own = definition_of(
+        """
+        extends = "robustness-worst-digits"
+        title = "Mine"
+        methods = ["CMFL-I", { name = "Median", kind = "federated", aggregator = "Median" }]
+        conditions = ["target", "none"]
+        exclude = []
+        quick = {}
+        """,
+        "mine",
+    )
+    assert (own.title, own.preset, own.seeds) == ("Mine", base.preset, base.seeds)
+    assert [method.name for method in own.methods] == ["CMFL-I", "Median"]
+    known = {condition.name: condition for condition in base.conditions}
+    assert own.conditions == [known["target"], known["none"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [('extends = "nothing"', "'nothing'"), ('extends = "normal"\nmethods = ["none"]', "methods.0")],
+)
+def test_what_is_not_in_the_other_experiment_is_refused(change: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=value):
+        definition_of(change, "mine")
 
 
 def test_strategy_three_is_played_against_the_whole_catalogue() -> None:

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from clients.experiments.canvas import Panels, line_style, panels, zoom
 from clients.experiments.definition import FigureKind
-from clients.experiments.figures import (
-    DRAWN_BY,
-    Panels,
-    caption_of,
-    draw,
-    line_style,
-    panels,
-    tone_of,
-    zoom,
-)
+from clients.experiments.figures import DRAWN_BY, caption_of, draw, tone_of
 from clients.experiments.rows import CellSeconds
 from clients.experiments.series import MOST_LINES, PlotLine, panels_of
 from ledger.protocol.errors import ConfigurationError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clients.experiments.catalogue import definition_named
-from clients.experiments.report import captured_share, report, sections, sorted_rows, tables
-from clients.experiments.rows import ChoiceRow, ExperimentRows
+from clients.experiments.report import captured_share, report, sections, tables
+from clients.experiments.rows import ChoiceRow, ExperimentRows, sorted_rows
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clients.attacks.updates.rule_aware.frame import Frame
     from clients.attacks.updates.update_attack import AttackInput
 
-CANDIDATES = tuple(
+WORST_CANDIDATES = tuple(
     Candidate(base, angle, share, members, part)
     for base, angle, share, members, part in product(
         ("own", "noise", "stolen"),
@@ -57,17 +57,17 @@ def worst_back(attacker: AttackInput) -> NDArray[np.float32]:
     r is the own unit update, noise, or the residual of an honest client; a is the aim. They, θ, λ,
     the share of trainers that act and whether members act are searched.
     """
-    return searched(attacker, CANDIDATES, partial(_pull, back), back)
+    return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, back), back)
 
 
 def worst_drift(attacker: AttackInput) -> NDArray[np.float32]:
     """Return the same, aimed against the way that honest clients took in all rounds before."""
-    return searched(attacker, CANDIDATES, partial(_pull, drift), drift)
+    return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, drift), drift)
 
 
 def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
     """Return the same, aimed at the model of false labels."""
-    return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
+    return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, goal), goal)
 
 
 def many_samples(attacker: AttackInput) -> NDArray[np.float32]:
@@ -84,14 +84,14 @@ def half(attacker: AttackInput) -> NDArray[np.float32]:
     sending = len(attacker.colluders) - len(attacker.idle)
     if 2 * sending < attacker.members + attacker.trainers:
         return attacker.colluders.copy()
-    return searched(attacker, CANDIDATES, partial(_pull, goal), goal, length=STRIKE)
+    return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, goal), goal, length=STRIKE)
 
 
-def _pull(
+def _worst_pull(
     aim: Callable[[Frame], NDArray[np.float64]], frame: Frame, candidate: Candidate
 ) -> NDArray[np.float64]:
     if candidate.base == "stolen":
-        base = stolen_residuals(frame, 1)
+        base = stolen_residuals(frame)
     else:
         rows = frame.own.rows if candidate.base == "own" else frame.noise.rows
         base = frame.row(*rows.tolist())
