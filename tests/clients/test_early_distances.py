@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from clients.early_distances import EarlyDistances
-from ledger.protocol.rules.distance import (
-    DIRECTION,
-    SQUARED,
-    DistanceRule,
-    Travel,
-    plain_distances,
-)
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Travel, plain_distances
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
 from tests.support.keys import ids

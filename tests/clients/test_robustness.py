@@ -26,9 +26,7 @@ def rows_of(player: Player, preset: str) -> list[RoundMetrics]:
         return run.go_on(lambda _: None)
 
 
-def test_zeros_enter_under_squared_distance_by_strategy_one(
-    player: Player,
-) -> None:
+def test_zeros_enter_under_squared_distance_by_strategy_one(player: Player) -> None:
     rows = rows_of(player, "digits")
     sent = sum(row.malicious_trained for row in rows)
     assert sent > 20

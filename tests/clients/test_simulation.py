@@ -227,9 +227,7 @@ def test_an_equivocating_member_is_banned_and_cannot_commit_any_more(player: Pla
             assert ban.client not in {*row.trained, *row.accepted}
 
 
-def test_the_contract_refuses_a_banned_client_and_no_honest_one(
-    player: Player,
-) -> None:
+def test_the_contract_refuses_a_banned_client_and_no_honest_one(player: Player) -> None:
     settings = (*FIVE_MEMBERS, "malice.members.equivocating=2")
     assert player.cut(*settings, left=1, after=True)  # there is no manifest yet
     while player.cut(*settings, left=1, after=True) and not (

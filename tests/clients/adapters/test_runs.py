@@ -16,13 +16,7 @@ from safetensors.numpy import load
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import (
-    ROUNDS,
-    command,
-    opened_in_peft,
-    write_base,
-    write_rows,
-)
+from tests.clients.adapters.bases import ROUNDS, command, opened_in_peft, write_base, write_rows
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 

@@ -81,9 +81,7 @@ def test_the_attackers_know_each_others_updates_and_nobody_elses(
     assert first != second, "each has a stream of its own"
 
 
-def test_attackers_know_the_rules_and_the_committee(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attackers_know_the_rules_and_the_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = looking(monkeypatch)
     rules = load("smoke").parameters(dimension=3)
     travel = np.array([0.0, 1.0, 0.0], dtype=np.float32)
@@ -178,9 +176,7 @@ def test_an_update_beyond_float32_is_sent_as_an_unusable_one() -> None:
 
 
 @pytest.mark.parametrize("attack", sorted(ATTACKS))
-def test_attackers_with_non_finite_training_attack_without_a_warning(
-    attack: str,
-) -> None:
+def test_attackers_with_non_finite_training_attack_without_a_warning(attack: str) -> None:
     lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
     for preset in ("smoke", "robust"):
         history = AttackHistory(lost[ClientId(2)])

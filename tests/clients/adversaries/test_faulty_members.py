@@ -13,13 +13,7 @@ from ledger.protocol.documents.envelope import PublishedScores
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.types import RefusalReason
-from tests.actors.support import (
-    PARAMETERS,
-    Network,
-    committee_of,
-    play,
-    signers,
-)
+from tests.actors.support import PARAMETERS, Network, committee_of, play, signers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

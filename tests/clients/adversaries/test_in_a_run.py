@@ -65,9 +65,7 @@ def test_a_run_tells_attackers_rules_displacement_and_committee(
     assert travels[-1].any()
 
 
-def test_an_attacked_run_is_reproducible_and_differs_by_its_base(
-    tmp_path: Path,
-) -> None:
+def test_an_attacked_run_is_reproducible_and_differs_by_its_base(tmp_path: Path) -> None:
     def play(seed: int) -> tuple[int, list[np.ndarray], int]:
         return seed, *played(tmp_path / f"first{seed}", seed)
 

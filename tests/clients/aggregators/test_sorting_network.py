@@ -55,9 +55,7 @@ def test_a_median_needs_fewer_comparators_than_a_sort() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     arrays.arrays(
-        np.float32,
-        st.tuples(st.integers(1, 9), st.integers(1, 2 * STRIP + 3)),
-        elements=NUMBERS,
+        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 2 * STRIP + 3)), elements=NUMBERS
     ),
     st.data(),
 )

@@ -34,9 +34,7 @@ def by_numpy(updates: NDArray[np.float32], weights: NDArray[np.float64]) -> NDAr
 @settings(max_examples=60, deadline=None)
 @given(
     arrays.arrays(
-        np.float32,
-        st.tuples(st.integers(1, 5), st.integers(1, 2 * LANES + 3)),
-        elements=NUMBERS,
+        np.float32, st.tuples(st.integers(1, 5), st.integers(1, 2 * LANES + 3)), elements=NUMBERS
     ),
     st.integers(0, 2**32),
 )

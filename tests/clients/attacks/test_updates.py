@@ -47,9 +47,7 @@ def sent(
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_returns_a_new_vector_of_equal_shape(
-    name: str,
-) -> None:
+def test_an_attack_returns_a_new_vector_of_equal_shape(name: str) -> None:
     first, second = (
         dataclasses.replace(
             # Two of three: half of a round's, which one attack waits for.

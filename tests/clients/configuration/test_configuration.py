@@ -51,9 +51,7 @@ def test_every_preset_survives_being_written_and_read(preset: str, tmp_path: Pat
     assert load(path=path) == configuration
 
 
-def test_a_configuration_with_every_section_survives_being_written_and_read(
-    tmp_path: Path,
-) -> None:
+def test_a_configuration_with_every_section_survives_being_written_and_read(tmp_path: Path) -> None:
     configuration = load(
         "smoke",
         settings=(
@@ -391,13 +389,7 @@ def test_a_setting_of_another_form_is_refused(setting: str, sentence: str) -> No
 def test_settings_are_toml_values_or_words_and_the_last_counts() -> None:
     found = load(
         "smoke",
-        settings=(
-            "seed=1",
-            "seed = 2",
-            "model.name=cnn",
-            'protocol.payload="q8"',
-            "data.path=",
-        ),
+        settings=("seed=1", "seed = 2", "model.name=cnn", 'protocol.payload="q8"', "data.path="),
     )
     assert (found.seed, found.model.name, found.protocol.payload) == (2, "cnn", "q8")
     assert found.data.path is None
@@ -434,9 +426,7 @@ def test_a_damaged_file_is_refused_by_its_fault(data: bytes, sentence: str, tmp_
     assert sentence in str(refused.value)
 
 
-def test_a_truncated_file_is_refused_or_obeys_the_rules(
-    tmp_path: Path,
-) -> None:
+def test_a_truncated_file_is_refused_or_obeys_the_rules(tmp_path: Path) -> None:
     data = good_text().encode()
     sentences = [sentence_about(write(tmp_path / "c.toml", data[:end])) for end in range(len(data))]
     assert "\n" not in "".join(sentences)
@@ -475,10 +465,7 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
             ["malice.members.silent=8", "malice.trainers.silent=5"],
             "malice.trainers: 5 faulty clients wanted, but only 4",
         ),
-        (
-            ["evaluation.samples=360"],
-            "evaluation.samples = 360: the test set has 359 samples",
-        ),
+        (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
         (
             ["data.path=x.npz", "data.name=digits"],
@@ -535,8 +522,7 @@ def test_the_record_keeps_only_what_changes_the_result() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{}, {"protocol": None}, {"protocol": {"clients": None}}, {"protocol": []}, {1: 2}],
+    "values", [{}, {"protocol": None}, {"protocol": {"clients": None}}, {"protocol": []}, {1: 2}]
 )
 def test_plain_values_of_any_shape_are_refused_in_one_sentence(values: dict[Any, Any]) -> None:
     with pytest.raises(ConfigurationError) as refused:

@@ -40,9 +40,7 @@ def test_a_member_never_unpacks_beyond_its_header(tmp_path: Path) -> None:
     assert most < 8 * 2**20
 
 
-def test_an_invalid_shape_is_refused_before_unpacking(
-    tmp_path: Path,
-) -> None:
+def test_an_invalid_shape_is_refused_before_unpacking(tmp_path: Path) -> None:
     large = npy(np.zeros(48 * 2**20, dtype=np.uint8))
     path = crafted(tmp_path / "a.npz", [("a.npy", large)], compression=8)
     tracemalloc.start()
@@ -176,9 +174,7 @@ def test_numbers_that_are_none_are_outside_any_bounds(tmp_path: Path) -> None:
             read_arrays(path, rules)
 
 
-def test_bounded_text_is_read_and_invalid_characters_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_bounded_text_is_read_and_invalid_characters_are_refused(tmp_path: Path) -> None:
     rules = {"a": ArrayRule("<U", (None,))}
     words = np.array(["the", "of", "ünïcode"])
     sound = crafted(tmp_path / "a.npz", [("a.npy", npy(words))])

@@ -111,9 +111,7 @@ def test_each_writer_is_a_client_with_its_own_test(tmp_path: Path) -> None:
     assert pictures[1, 0, 0, 0] == np.float32(30) / np.float32(255)
 
 
-def test_fewer_clients_than_writers_are_drawn_in_writer_order(
-    tmp_path: Path,
-) -> None:
+def test_fewer_clients_than_writers_are_drawn_in_writer_order(tmp_path: Path) -> None:
     path = written(tmp_path / "d.npz", small_arrays())
     seen = {
         tuple(load_dataset(DataChoice("digits-by-writer", path), 2, rng(seed)).test.y.tolist())

@@ -58,9 +58,7 @@ def test_a_file_that_is_missing_or_too_large_is_refused(
         list(read_lines(path))
 
 
-def test_only_requested_vectors_are_read_and_the_first_counts(
-    tmp_path: Path,
-) -> None:
+def test_only_requested_vectors_are_read_and_the_first_counts(tmp_path: Path) -> None:
     path = text(tmp_path / "g.txt", "the 0.5 -1\nnaïve 1e-3 2\nthe 9 9\n\u0085 1 1\n")
     found = read_glove(path, {"the", "naïve", "absent"})
     assert {word: vector.tolist() for word, vector in found.items()} == {

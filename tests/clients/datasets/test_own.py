@@ -141,9 +141,7 @@ def own_settings() -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "changed", [{}, {"inputs": "pixels"}, {"inputs": "tokens", "shape": [4], "vocabulary": 9}]
 )
-def test_trial_samples_have_the_form_and_depend_on_the_stream(
-    changed: dict[str, Any],
-) -> None:
+def test_trial_samples_have_the_form_and_depend_on_the_stream(changed: dict[str, Any]) -> None:
     form = options(**changed)
     one, same = (trial_data(form, 5, np.random.default_rng(1)) for _ in range(2))
     inputs = one.collate(one.train[0].x)

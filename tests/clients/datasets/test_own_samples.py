@@ -15,13 +15,7 @@ from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, RegisteredClient
-from tests.clients.onboarding.owners import (
-    agreed,
-    document_of,
-    owner_of,
-    registry_of,
-    samples_file,
-)
+from tests.clients.onboarding.owners import agreed, document_of, owner_of, registry_of, samples_file
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
 SMALL = ("protocol.clients=2", "protocol.active_rate=1.0")

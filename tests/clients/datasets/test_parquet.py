@@ -72,10 +72,7 @@ def test_rows_come_some_thousands_at_a_time(tmp_path: Path) -> None:
         ({"i": ([b"a", b"b", b"c"],)}, "i: must hold images, .*, holds binary"),
         ({"n": ([1, None, 3],)}, "n, from row 0: 1 entries are missing"),
         ({"t": (["a", None, None],)}, "t, from row 0: 2 entries are missing"),
-        (
-            {"i": ([None, {"bytes": None, "path": "a.png"}, None], IMAGES)},
-            "entries are missing",
-        ),
+        ({"i": ([None, {"bytes": None, "path": "a.png"}, None], IMAGES)}, "entries are missing"),
         ({"n": ([2**63, 0, 0], pa.uint64())}, r"not a readable \.parquet file"),
     ],
 )
@@ -96,9 +93,7 @@ def test_a_missing_column_and_a_table_without_rows_are_refused(tmp_path: Path) -
         all_rows(written(path, table().slice(0, 0)))
 
 
-def test_a_long_repeated_entry_is_refused_before_expansion(
-    tmp_path: Path,
-) -> None:
+def test_a_long_repeated_entry_is_refused_before_expansion(tmp_path: Path) -> None:
     entry = "x" * 2**20
     content = pa.table({"t": pa.DictionaryArray.from_arrays(pa.array([0] * 4096), [entry])})
     path = written(tmp_path / "t.parquet", content)
@@ -125,9 +120,7 @@ def png(side: int) -> bytes:
     return content.getvalue()
 
 
-def test_repeated_texts_and_images_of_own_data_are_refused_before_expansion(
-    tmp_path: Path,
-) -> None:
+def test_repeated_texts_and_images_of_own_data_are_refused_before_expansion(tmp_path: Path) -> None:
     """A table of some kilobytes would otherwise take 4 to 64 GiB."""
     rows, text = 4096, "x" * 2**20
     y = pa.array([0] * rows)

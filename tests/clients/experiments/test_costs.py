@@ -169,12 +169,7 @@ def test_a_row_keeps_plain_sums_over_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text", "authors"),
-    [
-        ("federated", 2, 2),
-        ("cmfl", 43 + 65, 43 + 1),
-        ("brain-torrent", 65, 65),
-        ("gossip", 64, 64),
-    ],
+    [("federated", 2, 2), ("cmfl", 43 + 65, 43 + 1), ("brain-torrent", 65, 65), ("gossip", 64, 64)],
 )
 def test_the_transfers_of_the_paper_s_sizes(kind: str, text: int, authors: int) -> None:
     assert transfers(kind, TEXT, committee=43, trainers=65) == text

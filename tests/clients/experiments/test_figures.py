@@ -111,8 +111,7 @@ def test_all_kinds_are_known_to_the_drawing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "kinds"),
-    [(ONE, ["table", "curves"]), (SWEPT, ["sweep", "curves"]), (GRID, ["grid"])],
+    ("found", "kinds"), [(ONE, ["table", "curves"]), (SWEPT, ["sweep", "curves"]), (GRID, ["grid"])]
 )
 @pytest.mark.parametrize("number", [None, 3])
 def test_unasked_figures_follow_from_axes_not_from_the_number(

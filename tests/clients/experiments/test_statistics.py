@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.experiments.statistics import (
-    Estimate,
-    average_ranks,
-    mean_and_error,
-    paired,
-    spearman,
-)
+from clients.experiments.statistics import Estimate, average_ranks, mean_and_error, paired, spearman
 
 NUMBERS = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=12)
 

@@ -13,14 +13,7 @@ from clients.devices import device_named, reproducible
 from clients.models.model import load_vector
 from clients.models.registry import model_named
 from clients.training import evaluation
-from clients.training.evaluation import (
-    BLOCK,
-    blocks,
-    evaluate,
-    evaluate_part,
-    majority_rate,
-    total,
-)
+from clients.training.evaluation import BLOCK, blocks, evaluate, evaluate_part, majority_rate, total
 from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
 

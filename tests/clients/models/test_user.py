@@ -162,9 +162,7 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     assert named(file).recorded()["sha256"] != factory.sha256
 
 
-def test_frozen_parts_are_outside_the_vector_and_everywhere_equal(
-    tmp_path: Path,
-) -> None:
+def test_frozen_parts_are_outside_the_vector_and_everywhere_equal(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         with_body(

@@ -29,9 +29,7 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
         yield chain
 
 
-def test_a_window_closed_before_finality_takes_nobodys_commitment(
-    chain: EmbeddedChain,
-) -> None:
+def test_a_window_closed_before_finality_takes_nobodys_commitment(chain: EmbeddedChain) -> None:
     # Opened in block 6, seen when block 70 is there: block 71 is the 65th behind the opening one.
     lag = finality_lag(chain, None)
     assert lag.closed_too_early(65) is None

@@ -28,14 +28,7 @@ from ledger.protocol.registration import data_salt
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
-from tests.clients.onboarding.owners import (
-    RUN,
-    agreed,
-    document_of,
-    owner,
-    owner_of,
-    samples_file,
-)
+from tests.clients.onboarding.owners import RUN, agreed, document_of, owner, owner_of, samples_file
 from tests.clients.replay.support import NOT_CHECKABLE, OTHER, SAME, here
 
 if TYPE_CHECKING:

@@ -12,10 +12,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import ALLOW_PREDICTABLE
-from clients.configuration.run_configuration import (
-    configuration_from_document,
-    own_code_settings,
-)
+from clients.configuration.run_configuration import configuration_from_document, own_code_settings
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files

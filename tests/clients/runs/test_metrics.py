@@ -78,9 +78,7 @@ def test_every_other_round_is_measured_and_the_last_one_always(player: Player) -
     assert played.rows[-1].training_loss == pytest.approx(mean, rel=1e-12)
 
 
-def test_rows_between_measured_ones_are_recomputed_without_their_model(
-    player: Player,
-) -> None:
+def test_rows_between_measured_ones_are_recomputed_without_their_model(player: Player) -> None:
     settings = ("evaluation.every=3",)
     player.play(*settings)
     before = player.metrics()

@@ -21,12 +21,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.io.home import Home
-from ledger.protocol.errors import (
-    BlobMissingError,
-    ChainError,
-    ConfigurationError,
-    JournalError,
-)
+from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError, JournalError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs

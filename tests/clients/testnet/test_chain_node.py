@@ -32,9 +32,7 @@ def node(tmp_path: Path) -> Iterator[ChainNode]:
         tmp_path, configuration, workers=1, chain=ChainKind.ANVIL, anvil=program
     )
     logs = tmp_path / "logs"
-    with (
-        CommandRunner(ENTRY, logs, MODULES) as processes,
-    ):
+    with CommandRunner(ENTRY, logs, MODULES) as processes:
         found = ChainNode(settings, processes)
         found.start()
         yield found
@@ -61,9 +59,7 @@ def test_transactions_sent_during_start_up_take_no_window_block(node: ChainNode)
     assert len(block["transactions"]) == SENDERS
 
 
-def test_a_port_is_free_and_none_that_the_system_gives_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_port_is_free_and_none_that_the_system_gives_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {free_port() // 10_000 for _ in range(50)} == {1, 2}
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         port = taken.getsockname()[1]

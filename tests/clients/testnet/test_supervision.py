@@ -50,9 +50,7 @@ class Standing(LocalNetwork):
 @pytest.fixture
 def standing(tmp_path: Path) -> Iterator[Standing]:
     logs = tmp_path / "logs"
-    with (
-        CommandRunner(ENTRY, logs, MODULES) as processes,
-    ):
+    with CommandRunner(ENTRY, logs, MODULES) as processes:
         yield Standing(tmp_path / "home", processes)
 
 
@@ -61,9 +59,7 @@ def minder(federation: LocalNetwork) -> NetworkSupervisor:
     return NetworkSupervisor(federation, watch)
 
 
-def test_an_ended_node_or_store_is_restarted_on_its_port(
-    standing: Standing,
-) -> None:
+def test_an_ended_node_or_store_is_restarted_on_its_port(standing: Standing) -> None:
     mind, node, store = minder(standing), standing.node.process, standing.store
     assert store is not None
     mind._mind()

@@ -149,9 +149,7 @@ def test_an_update_that_no_form_holds_stays_as_trained(rounding: Engine) -> None
     assert not np.isfinite(update.vector).all()
 
 
-def test_more_clients_than_announced_fit_without_losing_an_update(
-    engine: Engine,
-) -> None:
+def test_more_clients_than_announced_fit_without_losing_an_update(engine: Engine) -> None:
     few = digests(engine, JOBS[:2])
     held = engine.train(START, JOBS[:2])
     everybody = digests(engine, jobs(*range(DATA.clients)))
@@ -200,9 +198,7 @@ def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 
-def test_invalid_jobs_are_refused_and_the_engine_continues(
-    engine: Engine,
-) -> None:
+def test_invalid_jobs_are_refused_and_the_engine_continues(engine: Engine) -> None:
     with pytest.raises(ValueError, match=r"start: float32 .* not float32"):
         engine.train(START[:-1], JOBS)
     with pytest.raises(ValueError, match=r"start: float64 .* not float32"):

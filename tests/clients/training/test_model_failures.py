@@ -26,10 +26,7 @@ def test_ctrl_c_in_a_model_stays_ctrl_c() -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            torch.OutOfMemoryError("CUDA out of memory. Tried"),
-            "fewer machine.workers",
-        ),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "fewer machine.workers"),
         (
             RuntimeError("CUDA error: unspecified launch failure\nCompile with"),
             "the card failed, or is gone: CUDA error: unspecified launch failure: see nvidia-smi",

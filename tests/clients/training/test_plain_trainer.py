@@ -158,9 +158,7 @@ def test_diverging_training_yields_non_finite_numbers() -> None:
 
 
 @BOTH
-def test_batches_resident_on_a_device_equal_freshly_collated_ones(
-    training: LocalTraining,
-) -> None:
+def test_batches_resident_on_a_device_equal_freshly_collated_ones(training: LocalTraining) -> None:
     arguments = (DATA.train, DATA.collate, training)
     resident = ResidentBatches(*arguments, torch.device("cpu"))
     for job in JOBS:

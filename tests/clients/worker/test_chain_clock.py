@@ -132,9 +132,7 @@ moments = st.builds(Moment, st.floats(0, 1e9, allow_nan=False), st.floats(0, 1e6
 
 @settings(max_examples=times(30, 1000))
 @given(st.lists(st.tuples(st.integers(0, 10**8), moments), min_size=1, max_size=20))
-def test_time_never_goes_back_and_is_never_behind_a_block(
-    seen: list[tuple[int, Moment]],
-) -> None:
+def test_time_never_goes_back_and_is_never_behind_a_block(seen: list[tuple[int, Moment]]) -> None:
     clock, last, timestamp = ChainClock(), float("-inf"), 0
     for number, (later, moment) in enumerate(seen):
         timestamp += later

@@ -10,11 +10,7 @@ from random import Random
 import pytest
 import torch
 
-from clients.worker.background_work import (
-    SingleThreadExecutor,
-    TaskInterrupt,
-    TransactionSender,
-)
+from clients.worker.background_work import SingleThreadExecutor, TaskInterrupt, TransactionSender
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
 from ledger.protocol.errors import ChainError

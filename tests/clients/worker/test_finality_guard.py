@@ -25,9 +25,7 @@ def look(
     watched.require_unchanged(chain.head(), lineage or AncestryCheck(chain.block))
 
 
-def test_processed_state_survives_and_is_checked_against_the_chain(
-    tmp_path: Path,
-) -> None:
+def test_processed_state_survives_and_is_checked_against_the_chain(tmp_path: Path) -> None:
     noted = tmp_path / "acted-on.json"
     with EmbeddedChain.create(tmp_path / "one.sqlite", clock=lambda: 1e9):
         pass
@@ -73,9 +71,7 @@ class Counted:
         return getattr(self._chain, name)
 
 
-def test_consecutive_heads_are_checked_against_each_other_only(
-    tmp_path: Path,
-) -> None:
+def test_consecutive_heads_are_checked_against_each_other_only(tmp_path: Path) -> None:
     with EmbeddedChain.create(tmp_path / "chain.sqlite", clock=lambda: 1e9) as chain:
         counted = Counted(chain)
         reader = cast("ChainReader", counted)

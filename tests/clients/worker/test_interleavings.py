@@ -106,11 +106,7 @@ CALM: dict[str, Any] = {"calm": 1, "skews": [0.0] * WORKERS, "confirmations": 0,
     frozen=st.none() | st.integers(0, WORKERS - 1),
 )
 def test_keys_stay_consistent_and_the_run_continues_whatever_happens(
-    script: Script,
-    calm: int,
-    skews: list[float],
-    confirmations: int,
-    frozen: int | None,
+    script: Script, calm: int, skews: list[float], confirmations: int, frozen: int | None
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         together = Together(Path(folder), hosted_by(WORKERS), SHORT, confirmations=confirmations)

@@ -79,9 +79,7 @@ def test_blocks_that_are_not_final_are_not_acted_on(tmp_path: Path, confirmation
     assert len(event.ranking) == ROOMY.trainers
 
 
-def test_a_round_closed_again_is_voted_on_by_new_inputs(
-    tmp_path: Path,
-) -> None:
+def test_a_round_closed_again_is_voted_on_by_new_inputs(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
     before = together.ledger.branch()
     for number in (0, 1, 0, 1):
@@ -244,9 +242,7 @@ def test_a_fresh_member_abstains_only_after_the_window(
     assert any(one.startswith(f"client {seat} {ABSTAINS}") for one in caplog.messages) is is_late
 
 
-def test_a_member_present_at_the_start_votes_after_any_kills(
-    tmp_path: Path,
-) -> None:
+def test_a_member_present_at_the_start_votes_after_any_kills(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
     for _ in range(200):
         together.step(0)
@@ -334,9 +330,7 @@ def test_members_of_one_worker_share_one_mailbox_reading(
     assert len(together.decided) == 1
 
 
-def test_a_primary_killed_after_a_lost_request_never_equivocates(
-    tmp_path: Path,
-) -> None:
+def test_a_primary_killed_after_a_lost_request_never_equivocates(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND)
     for _ in range(2):
         for number in range(14):

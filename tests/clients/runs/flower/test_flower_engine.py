@@ -239,10 +239,7 @@ def test_different_environments_are_warned_of(
 
 
 def test_a_partition_without_a_node_ends_the_call(
-    configuration: Configuration,
-    node: TrainingNode,
-    local: Engine,
-    start: np.ndarray,
+    configuration: Configuration, node: TrainingNode, local: Engine, start: np.ndarray
 ) -> None:
     parameters, run = configuration.parameters(len(start)), run_digest(configuration)
     nodes = ConnectedNodes({1: answering(node, 0, 2)})
@@ -277,10 +274,7 @@ def test_a_node_that_cannot_say_what_it_is_is_left_alone_until_it_connects_anew(
     assert asked() == 2 * nodes_module.MOST_FAILURES
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [[TrainingJob(99, bytes(32))], [TrainingJob(1, bytes(32))] * 2],
-)
+@pytest.mark.parametrize("jobs", [[TrainingJob(99, bytes(32))], [TrainingJob(1, bytes(32))] * 2])
 def test_wrong_jobs_are_refused_before_anything_is_sent(
     configuration: Configuration, local: Engine, start: np.ndarray, jobs: list[TrainingJob]
 ) -> None:

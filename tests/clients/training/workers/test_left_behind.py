@@ -39,11 +39,7 @@ def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) 
     # Not "-W error", by which the resource tracker would swallow its own complaint.
     command = [sys.executable, str(script), str(REPOSITORY)]
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         workers, made = trained(process)
         try:
