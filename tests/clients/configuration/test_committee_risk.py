@@ -13,7 +13,6 @@ from clients.configuration.committee_risk import (
     blocking_members,
     chance_of_at_least,
     committee_risks,
-    format_chance,
 )
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.types import Quorum
@@ -58,10 +57,3 @@ def test_more_malicious_clients_than_there_are_clients_are_refused() -> None:
         chance_of_at_least(1, members=2, malicious=4, clients=3)
     with pytest.raises(ValueError, match="4 members"):
         chance_of_at_least(1, members=4, malicious=1, clients=3)
-
-
-@pytest.mark.parametrize(
-    ("chance", "text"), [(0.0, "0"), (1e-7, "< 0.0001 %"), (0.0932, "9.3 %"), (1.0, "100 %")]
-)
-def test_a_chance_is_told_in_two_digits(chance: float, text: str) -> None:
-    assert format_chance(chance) == text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, ProtocolSection
+from clients.configuration.schema import REMOVED, REMOVED_DISTANCES
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
@@ -98,9 +97,7 @@ def test_the_default_is_the_preset_digits() -> None:
         # C = 6, so only n = 4 of 10 active clients are left.
         (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
         (["protocol.clients=0"], "clients = 0 is not in [1, 12288]"),
-        (["protocol.clients=-3"], "clients = -3 is not in [1, 12288]"),
         (["protocol.clients=12289"], "clients = 12289 is not in [1, 12288]"),
-        (["protocol.clients=1000"], "members = 333 is over the contract's bound of 160"),
         (
             ["protocol.clients=1000", "protocol.committee_rate=0.1"],
             "trainers = 750 is over the contract's bound of 256",
@@ -113,7 +110,6 @@ def test_the_default_is_the_preset_digits() -> None:
         (["protocol.view_seconds=0"], "view_seconds = 0 is not in [1, 1048576]"),
         (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
         (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
-        (["protocol.server_rate=-inf"], "server_rate = -inf is not a positive number"),
     ],
 )
 def test_settings_that_break_an_invariant_are_named_with_the_rule(
@@ -153,10 +149,6 @@ def test_strategy_3_alone_gives_the_robust_rule() -> None:
     assert plain.parameters(650) != load("digits").parameters(650)
 
 
-def test_the_protocol_has_14_settings() -> None:
-    assert len(ProtocolSection.model_fields) == 14
-
-
 @pytest.mark.parametrize("name", REMOVED)
 @pytest.mark.parametrize("strategy", [1, 3])
 def test_a_removed_setting_is_refused_with_its_successor(
@@ -169,13 +161,6 @@ def test_a_removed_setting_is_refused_with_its_successor(
     path.write_text(f'[protocol]\nclients = 12\n{name.partition(".")[2]} = "own"\n', "utf-8")
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         load(path=path)
-
-
-def test_the_example_of_a_removed_setting_reads_as_promised() -> None:
-    assert said_of("protocol.reference=travel") == (
-        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
-        "peers"
-    )
 
 
 @pytest.mark.parametrize("value", REMOVED_DISTANCES)
@@ -230,58 +215,37 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("model.name=resnet", "model.name: unknown model 'resnet'; known are softmax, cnn"),
         ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
         ("malice.factor=2", "malice.factor is set, but malice.attack is not"),
-        ("malice.factor=0", "malice.factor is set, but malice.attack is not"),
-        ("malice.on=weights", "malice.on is set, but malice.attack is not"),
         ("malice.on=gradient", "malice.on: Input should be 'update' or 'weights' (given: gradi"),
-        ("malice.only=members", "malice.only is set, but malice.attack is not"),
         ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
         ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
         ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
-        ("protocol.strategy=I", "protocol.strategy: Input should be a valid integer"),
         ("protocol.distance=far", 'distance = far: is neither "squared" nor your own function'),
         ("protocol.quorum=all", "protocol.quorum: Input should be 'paper' or 'bft' (given: all)"),
-        ("protocol.beacon=moon", "protocol.beacon: Input should be 'none' or 'block'"),
         ("machine.device=tpu", "machine.device: String should match pattern"),
-        ("machine.device=cuda:x", "machine.device: String should match pattern"),
         ("protocol.omega=0.4", "protocol.omega: there is no such setting (given: 0.4)"),
-        ("weather.rain=1", "weather: there is no such setting"),
         ("colour=blue", "colour: there is no such setting (given: blue)"),
         ("protocol.clients=many", "protocol.clients: Input should be a valid integer"),
-        ("protocol.clients=12.0", "protocol.clients: Input should be a valid integer"),
-        ("protocol.clients=true", "protocol.clients: Input should be a valid integer"),
         ("protocol=3", "protocol: Input should be a valid dictionary or instance of"),
         ("seed=-1", "seed: Input should be greater than or equal to 0 (given: -1)"),
         ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
         ("machine.workers=0", "machine.workers: Input should be greater than or equal to 1"),
         ("machine.workers=257", "machine.workers: Input should be less than or equal to 256"),
         ("malice.members.silent=-1", "malice.members.silent: Input should be greater than"),
-        ("malice.malicious_rate=0.3", "malice.malicious_rate is set, but malice.attack is not"),
         ("training.learning_rate=0", "training.learning_rate = 0.0: must be above 0"),
-        ("training.learning_rate=nan", "training.learning_rate = nan: must be above 0"),
         ("training.learning_rate=1e39", "training.learning_rate = 1e+39: must be at most 3.40282"),
-        ("training.proximal=1e39", "training.proximal = 1e+39: must be at most 3.40282e+38"),
         ("training.batch_size=0", "training.batch_size = 0: must be at least 1"),
-        ("training.batch_size=99999999999999999999", "training.batch_size: Input should be less"),
         (
             "training.local_steps=0",
             "training.local_steps = 0, training.local_epochs = None: exactly",
         ),
         ("training.local_epochs=1", "training.local_steps = 2, training.local_epochs = 1: exactly"),
-        ("training.local_steps=", "training.local_steps = None, training.local_epochs = None: ex"),
-        ("training.path=fast", "training.path: Input should be 'auto', 'plain' or 'lockstep'"),
         ("data.partition.alpha=0", "data.partition.alpha: Input should be greater than 0"),
-        ("data.partition.alpha=nan", "data.partition.alpha: Input should be a finite number"),
         ("data.partition.name=fair", "data.partition.name: unknown partition 'fair'; known"),
-        ("data.partition.beta=1", "data.partition.beta: there is no such setting (given: 1)"),
         ("data.options.glove=x", "data.options.glove: there is no such setting (given: x)"),
         ("model.options.hidden=[1]", "model.options.hidden: must be one number, a text, true or"),
         ("evaluation.every=0", "evaluation.every: Input should be greater than or equal to 1"),
         ("evaluation.samples=0", "evaluation.samples: Input should be greater than or equal"),
-        ("machine.ledger=paper", "machine.ledger: Input should be 'chain' or 'memory'"),
         ("machine.keep=some", "machine.keep"),
-        ("machine.keep=0", "machine.keep"),
-        ("machine.engine=spark", "machine.engine: Input should be 'local', 'ray' or 'flower'"),
-        ("training.local_steps=2.5", "training.local_steps: Input should be a valid integer"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
@@ -305,14 +269,6 @@ def test_the_base_of_an_attack_is_recorded_only_if_given() -> None:
     assert attack_parameters(said.malice) == AttackParameters(on="weights")
 
 
-def test_what_changes_no_result_is_not_recorded() -> None:
-    plain = load("smoke", settings=("training.path=plain",))
-    for setting in ("machine.workers=2", "machine.keep=accepted", "evaluation.every=2"):
-        other = load("smoke", settings=("training.path=plain", setting))
-        assert other.recorded() == plain.recorded()
-    assert load("smoke").recorded() != plain.recorded()
-
-
 def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
     assert load("smoke").on_path("lockstep").training.path == "lockstep"
     given = load("smoke", settings=("training.path=plain",))
@@ -324,7 +280,6 @@ def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
     [
         (["malice.attack=back-gradient", "malice.factor=0"], "factor = 0.0: attack 'back-gr"),
         (["malice.attack=gradient-scaling", "malice.factor=1.5"], "factor = 1.5: attack 'gradie"),
-        (["malice.attack=gradient-scaling", "malice.factor=nan"], "factor = nan: attack 'gradie"),
         (["malice.attack=min-max", "malice.factor=1.0"], "factor = 1.0: attack 'min-max' takes no"),
     ],
 )
@@ -352,28 +307,7 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("protocol.rounds=0", "protocol.rounds = 0 is not in [1, 4294967295]"),
-        ("protocol.strategy=4", "protocol.strategy = 4 is none of 1, 2, 3"),
-        ("protocol.server_rate=0", "protocol.server_rate = 0.0 is not a positive number"),
-        ("protocol.committee_rate=0.2", "protocol.committee_rate = 0.2: the committee has C = 2"),
-        ("protocol.committee_rate=0.6", "protocol.committee_rate = 0.6: n = 4 trainers are"),
-        ("protocol.threshold=spread", "protocol.threshold: removed in protocol 3;"),
-        ("protocol.distance=l2", "protocol.distance = l2: removed in protocol 3;"),
-        ("malice.attack=huge", "malice.attack: unknown attack 'huge'; known are gradient-scaling"),
-        ("malice.members.late=1", "malice.members: unknown member fault 'late'; known are false"),
-        ("malice.trainers.grinding=1", "malice.trainers: unknown trainer fault 'grinding'"),
-    ],
-)
-def test_what_is_refused_is_named_as_the_file_has_it(setting: str, sentence: str) -> None:
-    assert said_of(setting).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
         ("protocol.clients", "--set protocol.clients: must be section.key=value"),
-        ("=5", "--set =5: must be section.key=value"),
-        ("", "--set : must be section.key=value"),
         ("seed.x=5", "--set seed.x=5: seed is no section"),
         ("protocol..clients=5", "protocol.: there is no such setting"),
         ("protocol.clients=" + "[" * 5000, "protocol.clients: Input should be a valid integer"),
@@ -408,14 +342,10 @@ def good_text() -> str:
     ("data", "sentence"),
     [
         (b"", "protocol: Field required"),
-        (b"[protocol]\n", "protocol.clients: Field required"),
-        (b"\xff\xfe\x00", "is not UTF-8 text"),
         (bytes(range(128)), "not TOML: "),
         (b"seed = \n", "not TOML: Invalid value"),
-        (b"seed = 1\nseed = 2\n", "not TOML: Cannot overwrite a value"),
         (b"seed = " + b"[" * 90_000, "not TOML: "),
         (b"seed = " + b"9" * 5_000, "not TOML: "),
-        (b"seed = 1979-05-27\n[protocol]\nclients = 12\n", "seed: Input should be a valid int"),
         (b"#" * (MAX_TOML_BYTES + 1), f"is over {MAX_TOML_BYTES} bytes"),
         (b"seed = 1\n" + b"a." * MAX_DOTS + b"a.b = 1\n", "line 2 has 65 dots, more than 64"),
     ],
@@ -461,10 +391,6 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
             "protocol.clients = 1439: more clients than data: 1439 clients",
         ),
         (["malice.members.silent=13"], "malice.members: 13 faulty clients wanted, but only 12"),
-        (
-            ["malice.members.silent=8", "malice.trainers.silent=5"],
-            "malice.trainers: 5 faulty clients wanted, but only 4",
-        ),
         (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
         (
@@ -528,9 +454,3 @@ def test_plain_values_of_any_shape_are_refused_in_one_sentence(values: dict[Any,
     with pytest.raises(ConfigurationError) as refused:
         checked(values)
     assert "\n" not in str(refused.value)
-
-
-def test_the_written_file_is_toml_that_any_parser_reads() -> None:
-    values = tomllib.loads(good_text())
-    assert values["protocol"]["clients"] == 12
-    assert checked(values) == load("smoke")

@@ -16,7 +16,6 @@ from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
 from cmfl.commands.checks.training import training_checks
 from ledger.protocol.errors import ConfigurationError
-from tests.cmfl.commands.conftest import refusal
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
@@ -62,16 +61,6 @@ def scaled_down(preset: str) -> tuple[str, ...]:
     if not (REAL / FILES[name]).exists():
         pytest.skip("shared/data is not beside us")
     return (*LEAST, *SMALL[name], *data)
-
-
-def test_there_are_five_of_them() -> None:
-    assert PUBLISHED == [
-        "paper-femnist",
-        "paper-sent140",
-        "paper-shakespeare",
-        "authors-sent140",
-        "authors-shakespeare",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -128,22 +117,6 @@ def test_the_authors_have_epochs_squared_distances_and_attacked_weights(
     assert int(malice.malicious_rate * protocol.clients + 0.5) == attackers
 
 
-@pytest.mark.parametrize("preset", ["authors-sent140", "authors-shakespeare"])
-@pytest.mark.parametrize("attack", ["same-value", "back-gradient", None])
-def test_the_authors_run_takes_their_other_attacks_and_none(
-    preset: str, attack: str | None
-) -> None:
-    settings: tuple[str, ...] = ("malice.attack=", "malice.on=", "malice.malicious_rate=0.0")
-    if attack is not None:
-        settings = (f"malice.attack={attack}",)
-    malice = load(preset, settings=("malice.factor=", *settings)).malice
-    assert (malice.attack, malice.on) == (attack, attack and "weights")
-
-
-def test_the_published_accounts_include_a_tenth_of_attackers() -> None:
-    assert int(load("authors-sent140").malice.malicious_rate * 772 + 0.5) == 77
-
-
 @pytest.mark.parametrize("preset", PUBLISHED)
 def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
     name = load(preset).data.name
@@ -151,23 +124,10 @@ def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
         populate(load(preset))
 
 
-def test_without_data_no_run_begins(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    said = refusal("run", "--preset", "paper-sent140", "--home", home)
-    assert "data.path is not set: data set 'sent140' needs the path of its files" in said
-    assert not home.exists()
-
-
 def test_doctor_says_how_its_clients_would_train() -> None:
     found = dict(training_checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
     assert list(found) == ["training", "committee", "attacks"]
     assert found["training"]().startswith("plain path")
-
-
-def test_doctor_says_what_is_missing() -> None:
-    found = dict(training_checks("paper-femnist", None, ()))
-    with pytest.raises(ConfigurationError, match="needs the path of its files"):
-        found["training"]()
 
 
 def test_doctor_says_who_holds_a_drawn_committee_and_what_is_untested() -> None:

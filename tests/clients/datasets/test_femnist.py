@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +107,6 @@ def test_models_get_background_1_and_ink_0_from_every_layout(tmp_path: Path) -> 
         (png(blank())[:60], "no whole PNG image"),
         (png(blank()).replace(b"IDAT", b"IDAX"), "not a readable PNG image"),
         (b"GIF89a", "no whole PNG image"),
-        (b"", "no whole PNG image"),
-        (png(blank())[:16] + png(blank())[-12:], "pixels; must be 28 × 28"),
     ],
 )
 def test_a_damaged_or_resized_image_is_refused(tmp_path: Path, image: bytes, sentence: str) -> None:
@@ -130,9 +127,7 @@ def test_an_image_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
     ("label", "writer", "sentence"),
     [
         (62, "w", r"from row 0: labels 62 \.\. 62, outside 0 \.\. 61"),
-        (-1, "w", r"labels -1 \.\. -1, outside"),
         (0, "", r"writer_id: must have 1 \.\. 200 characters"),
-        (0, "w" * 201, r"writer_id: must have 1 \.\. 200 characters"),
     ],
 )
 def test_a_label_or_a_name_outside_its_bounds_is_refused(
@@ -148,14 +143,10 @@ def test_a_label_or_a_name_outside_its_bounds_is_refused(
         ([[0.5] * 783], [0], "x must be lists of 784 numbers each"),
         ([[0.5] * 784, [0.5]], [0, 0], "x must be lists of numbers"),
         ([["1.0"] * 784], [0], "x must be lists of 784 numbers each"),
-        ([[True] * 784], [0], "x must be lists of 784 numbers each"),
         ([[1.5] * 784], [0], r"pixels 1\.5 \.\. 1\.5, outside 0 \.\. 1"),
         ([[10**400] * 784], [0], "x must be lists of"),
         ([[0.5] * 784], [62], r"labels 62 \.\. 62, outside 0 \.\. 61"),
-        ([[0.5] * 784], [10**400], "labels 1000"),
         ([[0.5] * 784], ["1"], "y must be whole numbers"),
-        ([[0.5] * 784], [True], "y must be whole numbers"),
-        ([{}], [0], "x must be lists of"),
     ],
 )
 def test_non_images_in_leaf_are_refused_with_the_user(
@@ -171,12 +162,9 @@ def test_non_images_in_leaf_are_refused_with_the_user(
     [
         ({"users": ["w1", "w2"]}, "2 users, 1 num_samples, 1 user_data"),
         ({"users": "w1"}, "users must be a list"),
-        ({"users": [5]}, "user '5': must be a name"),
         ({"users": ["x" * 201]}, "must be a name of at most 200 characters"),
         ({"num_samples": [2]}, "'w1': 1 inputs and 1 labels, but num_samples 2"),
-        ({"num_samples": [True]}, "but num_samples True"),
         ({"user_data": []}, "user_data must be an object"),
-        ({"user_data": {"w1": []}}, "'w1': x must be a list"),
         ({"user_data": {"w1": {"x": [], "y": 5}}}, "'w1': y must be a list"),
     ],
 )
@@ -231,12 +219,6 @@ def test_a_folder_without_samples_or_training_users_is_refused(tmp_path: Path) -
     folder = leaf.written(tmp_path / "test", users, users | {"w2": users["w1"]})
     with pytest.raises(ConfigurationError, match="'w2' of the writers has no training sample"):
         load_dataset(DataChoice("femnist", folder), 1, np.random.default_rng(0))
-
-
-def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(ConfigurationError, match=r"images need the extra \[data\]"):
-        records(FIXTURE)
 
 
 @pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")

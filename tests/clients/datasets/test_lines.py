@@ -29,8 +29,6 @@ def test_rows_of_csv_come_by_the_names_of_their_columns(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("a\n1\n", "has the columns 'a'; must have one 'b'"),
-        ("a,b,b\n1,2,3\n", "must have one 'b'"),
-        ("", "has the columns ; must have one 'a'"),
         ("a,b\n1,2\n3\n", "line 3: 1 fields, but the header has 2"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         (b"a,b\n1,\xff\n", "not UTF-8 text"),
@@ -77,13 +75,9 @@ def test_only_requested_vectors_are_read_and_the_first_counts(tmp_path: Path) ->
     ("content", "sentence"),
     [
         ("the 1 2\nof 1\n", "line 2 has 1 numbers; every line must have as many as the first, 2"),
-        ("the 1 2\nof 1 2 3\n", "line 2 has 3 numbers"),
-        ("the\n", "line 1 has 0 numbers"),
         ("the 1 x\n", r"line 1: could not convert string to float: 'x'"),
         ("the 1 nan\n", "line 1: holds a number that is not finite in 32 bits"),
-        ("the 1 1e39\n", "line 1: holds a number that is not finite in 32 bits"),
         ("of 1 2\n", r"has none of the 1 words of the data"),
-        ("", r"has none of the 1 words of the data"),
         (b"the 1 2\n\xff 1 2\n", "not UTF-8 text"),
         ("the" + " 1" * 4097 + "\n", "line 1 has 4097 numbers; .* at most 4096"),
     ],
@@ -101,17 +95,9 @@ def test_damaged_arrays_of_word_vectors_are_refused(tmp_path: Path) -> None:
     word, vector = np.array(["the", "of"]), np.zeros((2, 3), dtype="<f4")
     for arrays, sentence in (
         ({"word": word, "vector": vector[:1]}, "unequal length"),
-        ({"word": word, "vector": vector.astype("<f8")}, "vector: must be of type <f4, is <f8"),
-        ({"word": word, "vector": vector * np.nan}, "vector: values nan"),
         ({"word": word, "vector": vector[:, :0]}, r"vector: shape \(2, 0\) holds nothing"),
         ({"word": word}, "must hold exactly"),
     ):
         np.savez(path, allow_pickle=True, **arrays)
         with pytest.raises(ConfigurationError, match=rf"g\.npz: .*{sentence}"):
             read_glove(path, {"the"})
-    np.savez(path, word=word, vector=vector)
-    whole = path.read_bytes()
-    assert read_glove(path, {"the"})
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ConfigurationError, match=r"g\.npz: not a readable \.npz file"):
-        read_glove(path, {"the"})

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
@@ -64,10 +62,8 @@ def test_a_file_is_read_with_its_test_samples_if_any(tmp_path: Path, name: str) 
         ({"x": np.zeros((4, 1, 2, 2), dtype=np.uint8)}, r"x: must be of type .*, is "),
         ({"x": np.full((4, 1, 2, 2), np.nan, dtype=np.float32)}, r"x: values nan"),
         ({"y": np.array([0, 1, 2, 3])}, r"y: values 0 \.\. 3, outside 0 \.\. 2"),
-        ({"y": np.array([0, 1, -1, 2])}, r"y: values -1"),
         ({"y": np.zeros(3, dtype=np.int64)}, "unequal length"),
         ({"x_test": np.zeros((1, 1, 2, 2), dtype=np.float32)}, "must hold exactly"),
-        ({"z": np.zeros(4)}, "must hold exactly"),
         (
             {"x": np.zeros((0, 1, 2, 2), dtype=np.float32), "y": np.zeros(0, dtype=np.int64)},
             "empty or of unequal length",
@@ -104,11 +100,8 @@ def test_pixels_and_tokens_have_types_and_bounds_of_their_own(tmp_path: Path) ->
     ("changed", "sentence"),
     [
         ({"vocabulary": 4}, "goes with inputs = tokens"),
-        ({"inputs": "tokens", "shape": [4]}, "goes with inputs = tokens"),
         ({"inputs": "tokens", "vocabulary": 4}, "a shape of one size"),
         ({"shape": []}, "at least 1 item"),
-        ({"shape": [1, 1, 1, 1]}, "at most 3 items"),
-        ({"shape": [0]}, r"data\.options\.shape"),
         ({"shape": [MOST_NUMBERS, 2]}, "at most 2\\^24 numbers"),
         ({"classes": 1}, "greater than or equal to 2"),
         ({"inputs": "words"}, "'numbers', 'pixels' or 'tokens'"),
@@ -161,16 +154,10 @@ def tensors(header: object, data: bytes = b"", length: int | None = None) -> byt
     "content",
     [
         b"",
-        b"\0" * 7,
-        tensors({}, length=0),
         tensors({}, length=2**40),
         tensors(b"{" * 3000),
-        tensors([1]),
         tensors(b'{"x": 1, "x": 2, "y": 3}'),
-        tensors({"x": 1, "y": []}),
         tensors({"x": {"dtype": "F32", "shape": [2**40, 1, 2, 2], "data_offsets": [0, 4]}, "y": 0}),
-        tensors({"x": {"dtype": "F32", "shape": [1, 1, 2, 2], "data_offsets": [0, 16]}, "y": 0}),
-        tensors({"x": {"dtype": "F32", "shape": [-1, 1, 2, 2], "data_offsets": [0, -16]}, "y": 0}),
         tensors({"x": {"dtype": "F32", "shape": "four", "data_offsets": [0]}, "y": 0}),
     ],
 )
@@ -181,39 +168,11 @@ def test_a_hostile_header_is_refused_before_allocation(tmp_path: Path, content: 
         read_own(path, options())
 
 
-@settings(max_examples=50)
-@given(data=st.data())
-def test_a_damaged_file_is_refused_or_still_has_the_form(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("own") / "own.safetensors"
-    content = bytearray(written(path, arrays()).read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(content)
-    try:
-        found = read_own(path, options())
-    except ConfigurationError:
-        return
-    assert found.train.x.shape == (4, 1, 2, 2)
-    assert np.isfinite(found.train.x).all()
-    assert found.train.y.max() < 3
-
-
 @pytest.mark.parametrize("name", ["own", "own.csv", "own.parquet", "own.pt"])
 def test_another_extension_is_refused_with_those_that_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x,y\n1,2\n")
     with pytest.raises(ConfigurationError, match=r"own samples are in an \.npz or a \.safetensors"):
         read_own(tmp_path / name, OwnOptions(shape=[2], classes=3))
-
-
-def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_text("x,y\n")
-    with pytest.raises(ConfigurationError, match=r"an \.npz or a \.safetensors file"):
-        read_own(tmp_path / "own.csv", options())
-    for name in ("none.npz", "none.safetensors"):
-        with pytest.raises(ConfigurationError, match="no such file"):
-            read_own(tmp_path / name, options())
 
 
 SEQUENCES: dict[str, Any] = {"inputs": "tokens", "shape": [3], "classes": 5, "vocabulary": 5}

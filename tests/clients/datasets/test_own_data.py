@@ -213,9 +213,6 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"y": Y.astype(np.float64)}, "labels must be whole numbers"),
         ({"y": Y - 1}, r"labels -1 \.\. 1, outside 0"),
         ({"y": Y * 0}, "2 classes or more"),
-        ({"y": Y + 10**7}, "outside 0"),
-        ({"y": Y[:5]}, "unequal length"),
-        ({"x": np.full((ROWS, 2), np.nan, np.float32)}, "mine.npz: x: values nan"),
         ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number that is not finite"),
         ({"x": np.array([{}] * ROWS)}, "nothing is unpickled"),
         ({"x": numbers(2)[:, 0]}, "must hold numbers of shape"),
@@ -246,20 +243,13 @@ def test_arrays_that_break_a_rule_are_refused(
     [
         ("a,b\n1,0\n", {}, "has 'a', 'b', and lacks its labels"),
         ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = 'kind'"),
-        ("a,y\n1,0\n", {"features": ["b"]}, "lacks its inputs, 'b'"),
         ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
-        ("a,y\n1,0\n", {"label": "a", "client": "a"}, "a: is named twice"),
-        ("a,a,y\n1,1,0\n", {}, "a: is named twice"),
-        ("y\n1\n", {}, "lacks its inputs"),
         ("a,y\n1,0\nx,1\n", {}, "row 2: a: 'x' is no number"),
-        ("a,y\n1,0\n,1\n", {}, "row 2: a: '' is no number"),
         ("a,y\n1,0\nnan,1\n", {}, "row 2: a: is not finite"),
         ("a,y\n1,0.5\n", {}, "row 1: y: a label must be a whole number"),
-        ("a,y\n1,cat\n", {}, "row 1: y: a label must be a whole number"),
         ("a,y,client\n1,0,\n", {}, "row 1: client: a client must have"),
         ("a,y,is_test\n1,0,maybe\n", {}, "row 1: is_test: must be 0, 1, true or false"),
         ("a,y\n", {}, "has a header and no row"),
-        ("a,y\n1\n", {}, "line 2: 1 fields"),
     ],
 )
 def test_rows_that_break_a_rule_are_refused(
@@ -275,11 +265,8 @@ def test_rows_that_break_a_rule_are_refused(
     [
         ([[1.0], [1.0, 2.0]] * 6, r"rows of 1 \.\. 2 entries"),
         ([1.0, None] * 6, "6 entries are missing"),
-        ([{"a": 1}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": b"no image", "path": ""}] * ROWS, "not a readable image"),
-        ([{"bytes": 5}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": None, "path": "a.png"}] * ROWS, "are missing|not in the file itself"),
-        (["text"] * ROWS, "must hold numbers of shape"),
     ],
 )
 def test_columns_that_break_a_rule_are_refused(tmp_path: Path, column: Any, message: str) -> None:
@@ -322,9 +309,7 @@ def test_a_tensor_without_rows_is_refused(tmp_path: Path) -> None:
         ({"shape": [3]}, "does not fit inputs"),
         ({"classes": 2}, "outside 0 .. 1"),
         ({"inputs": "tokens"}, "tokens must be whole numbers"),
-        ({"inputs": "pixels"}, "pixels must be whole numbers"),
         ({"label": "y"}, "is for tables"),
-        ({"colour": 1}, "there is no such setting"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -435,7 +420,6 @@ def test_a_function_may_be_a_data_set(tmp_path: Path) -> None:
     [
         ({"rows": -1}, r"mine.py:load': it fails: ValueError: no rows \(mine.py, line 7\)"),
         ({"rows": 0}, "returns list; must return Data"),
-        ({"lines": 3}, "it fails: TypeError"),
     ],
 )
 def test_a_function_that_gives_no_data_is_refused(
@@ -466,10 +450,7 @@ def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None
     ("arrays", "message"),
     [
         ({"x": None}, "x: must hold numbers or text"),
-        ({"y": None}, "y: must hold numbers or text"),
         ({"x": 1.0}, "x: is one value"),
-        ({"client": 3}, "client: is one value"),
-        ({"is_test": True}, "is_test: is one value"),
         ({"x": torch.zeros(ROWS, 2, requires_grad=True)}, "x: is no array"),
     ],
 )

@@ -222,20 +222,6 @@ def test_columns_that_count_rows_or_pass_2_24_are_noted(tmp_path: Path) -> None:
     assert not any("counts" in note for note in checked(tmp_path / "few.parquet").notes)
 
 
-@pytest.mark.parametrize(
-    ("x", "taken_for"),
-    [
-        (np.ones((ROWS, 2)), "(float64), taken for numbers"),
-        (np.ones((ROWS, 2, 2), np.int32), "(int32), taken for numbers, not scaled"),
-        (np.ones((ROWS, 2), np.int64) * 4, "(int64), taken for tokens, 0 to 4"),
-        (np.ones((ROWS, 2), np.uint8), "(uint8), taken for pixels, divided by 255"),
-    ],
-)
-def test_what_arrays_are_taken_for_is_stated(tmp_path: Path, x: Any, taken_for: str) -> None:
-    np.savez(tmp_path / "a.npz", x=x, y=np.arange(ROWS) % 3)
-    assert checked(tmp_path / "a.npz").about[0] == f"1 feature: 'x' {taken_for}"
-
-
 def test_a_single_column_of_whole_numbers_in_parquet_is_noted(tmp_path: Path) -> None:
     ages = pa.table({"age": np.arange(ROWS) % 7, "y": np.arange(ROWS) % 3})
     pq.write_table(ages, tmp_path / "a.parquet")

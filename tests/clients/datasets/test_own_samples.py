@@ -15,10 +15,9 @@ from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, RegisteredClient
-from tests.clients.onboarding.owners import agreed, document_of, owner_of, registry_of, samples_file
+from tests.clients.onboarding.owners import agreed, document_of, registry_of, samples_file
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
-SMALL = ("protocol.clients=2", "protocol.active_rate=1.0")
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +138,3 @@ def test_files_for_all_lie_where_this_machine_has_them(tmp_path: Path) -> None:
         own_parts(configuration, document, (ClientId(0),), FIXTURES / "femnist")
     with pytest.raises(ConfigurationError, match="no such file"):
         own_parts(configuration, document, (ClientId(0),), tmp_path / "gone")
-
-
-def test_every_owner_has_a_number(document: RunDocument) -> None:
-    for client in document.registry:
-        assert client.samples == 10 + owner_of(client.address)

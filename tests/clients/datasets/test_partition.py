@@ -197,11 +197,8 @@ def test_the_default_partition_is_natural_with_owners_else_dirichlet() -> None:
     ("table", "sentence"),
     [
         ({"name": "dirichlets"}, "unknown partition 'dirichlets'; known are natural, iid, "),
-        ({"name": 5}, "unknown partition '5'"),
         ({"name": "iid", "alpha": 1.0}, r"data\.partition\.alpha: there is no such setting"),
         ({"name": "shards", "shards": 0}, r"data\.partition\.shards: .* \(given: 0\)"),
-        ({"name": "shards", "shards": 1.5}, r"data\.partition\.shards: .* \(given: 1\.5\)"),
-        ({"name": "quantity", "alpha": "1"}, r"data\.partition\.alpha: .* \(given: 1\)"),
     ],
 )
 def test_an_invalid_partition_is_refused_with_the_rule(

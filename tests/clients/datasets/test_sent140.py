@@ -100,22 +100,11 @@ def test_all_layouts_hold_texts_labels_and_accounts(tmp_path: Path) -> None:
     assert recognise(tmp_path / "leaf").name == "sent140"
 
 
-def test_the_hugging_face_layout_holds_out_a_share_per_account(glove: str) -> None:
-    data = loaded(FIXTURE, glove)
-    # Of 3 and 2 samples a fifth is 0.6 and 0.4.
-    assert data.sample_counts == (2, 2)
-    assert len(data.test.y) == 1
-    assert loaded(FIXTURE, glove, test_share=0.5).sample_counts == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
         ({"label": [0, 1, 2, 0]}, "from row 0: label 2; must be 0 or 1"),
-        ({"is_test": [0, 1, 5, 0]}, "is_test 5; must be 0 or 1"),
         ({"text": ["x" * 10_001] * 4}, "a text of 10001 characters, more than 10000"),
-        ({"text": ["a", None, "b", "c"]}, "text, from row 0: 1 entries are missing"),
-        ({"user": ["a", "b", "a", "b"]}, "user: must hold whole numbers"),
     ],
 )
 def test_a_table_that_breaks_a_rule_is_refused(
@@ -128,11 +117,7 @@ def test_a_table_that_breaks_a_rule_is_refused(
 
 @pytest.mark.parametrize(
     ("user", "sentiment", "sentence"),
-    [
-        ("a", 2, "sentiment 2; must be 0 or 4"),
-        ("", 4, r"user: must have 1 \.\. 200 characters"),
-        ("a" * 201, 4, r"user: must have 1 \.\. 200 characters"),
-    ],
+    [("a", 2, "sentiment 2; must be 0 or 4"), ("", 4, r"user: must have 1 \.\. 200 characters")],
 )
 def test_a_neutral_label_or_a_wrong_name_is_refused(
     tmp_path: Path, user: str, sentiment: int, sentence: str
@@ -147,11 +132,8 @@ def test_a_neutral_label_or_a_wrong_name_is_refused(
     ("x", "y", "sentence"),
     [
         (["text"], ["4"], "x must be lists of at least 5 texts"),
-        ([["1", "2", "3", "4"]], ["4"], "x must be lists of at least 5 texts"),
         ([["1", "2", "3", "4", 5]], ["4"], "x must be lists of at least 5 texts"),
         ([["1", "2", "3", "4", "t"]], ["2"], "label '2'; must be 0"),
-        ([["1", "2", "3", "4", "t"]], [2], "label '2'; must be 0"),
-        ([["1", "2", "3", "4", "t"]], [True], "label 'True'; must be 0"),
         ([["1", "2", "3", "4", "t" * 10_001]], [0], "a text of 10001 characters"),
     ],
 )

@@ -136,16 +136,11 @@ def test_windows_without_continuity_have_no_position(tmp_path: Path) -> None:
     ("changed", "sentence"),
     [
         ({"alphabet": np.array(list(ALPHABET[::-1]))}, "alphabet: must be LEAF's 80 characters"),
-        ({"alphabet": np.array(list(ALPHABET[:79]))}, r"alphabet: shape \(79,\) does not fit"),
         ({"chars": np.full(196, 80, dtype=np.uint8)}, r"chars: values 80 \.\. 80, outside 0"),
         ({"chars": np.zeros(195, dtype=np.uint8)}, "text_offset and sample_offset"),
         ({"text_offset": np.array([0, 106, 196])}, "by 80 more characters than samples"),
-        ({"text_offset": np.array([1, 105, 196])}, "must rise from 0"),
-        ({"sample_offset": np.array([0, 0, 36])}, "must rise from 0"),
         ({"sample_offset": np.array([0, 25, 35])}, "must rise from 0"),
-        ({"sample_offset": np.array([0, 36])}, "unequal length"),
         ({"is_test": np.zeros(35, dtype=np.uint8)}, "must rise from 0"),
-        ({"role": np.array(["A"])}, "1 roles, of which 1 different, for 2 texts"),
         ({"role": np.array(["A", "A"])}, "2 roles, of which 1 different, for 2 texts"),
     ],
 )
@@ -161,12 +156,8 @@ def test_arrays_that_do_not_go_together_are_refused(
     ("role", "x", "y", "sentence"),
     [
         ("A", "x" * 79, "y", "sample 0: 79 characters and 1 that follow; must be 80 and 1"),
-        ("A", "x" * 80, "yz", "80 characters and 2 that follow"),
         ("A", "x" * 79 + "é", "y", "'é' is not in the alphabet"),
-        ("A", "x" * 79 + "—", "y", "'—' is not in the alphabet"),
-        ("A", "x" * 80, "#", "'#' is not in the alphabet"),
         ("", "x" * 80, "y", "character_id: must have 1"),
-        ("A" * 201, "x" * 80, "y", "character_id: must have 1"),
     ],
 )
 def test_a_character_outside_the_alphabet_or_another_length_is_refused(
@@ -179,23 +170,13 @@ def test_a_character_outside_the_alphabet_or_another_length_is_refused(
 
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
-    [
-        ([5], ["y"], "x and y must be text"),
-        (["x" * 80], [5], "x and y must be text"),
-        (["x" * 80], ["ß"], "'ß' is not in the alphabet"),
-        (["x" * 81], ["y"], "81 characters"),
-    ],
+    [(["x" * 80], [5], "x and y must be text"), (["x" * 80], ["ß"], "'ß' is not in the alphabet")],
 )
 def test_non_windows_in_leaf_are_refused_with_the_user(
     tmp_path: Path, x: list[Any], y: list[Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'A': {sentence}"):
         records(leaf.written(tmp_path, {"A": (x, y)}, {}))
-
-
-def test_an_empty_csv_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has no samples"):
-        records(csv_of(tmp_path / "s.csv", []))
 
 
 @pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")

@@ -10,7 +10,6 @@ from clients.runs.flower.nodes import UnansweredMessage
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-Answering = "Callable[[bytes], bytes | None]"
 """What a node does with a message; None for no answer ever."""
 
 
