@@ -10,7 +10,6 @@ import pytest
 
 from clients.experiments.baselines import federated_traffic
 from clients.experiments.costs import (
-    RATES,
     RoundTraffic,
     Transmission,
     computation_of,
@@ -23,6 +22,7 @@ from clients.experiments.costs import (
 from clients.experiments.rows import CellRow, CellSeconds
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
+from tests.clients.experiments.made_up import cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,37 +39,9 @@ SIZES = {"committee": 2, "trainers": 3}
 def row(
     kind: MethodKindName, seconds: CellSeconds, extra: Mapping[str, Any] | None = None
 ) -> CellRow:
-    return CellRow(
-        cell=f"{kind}/clean/0",
-        experiment="efficiency",
-        number=4,
-        method=kind,
-        kind=kind,
-        condition="clean",
-        axes={},
-        seed=0,
-        digest="0x00",
-        learning_rate=0.1,
-        rounds=2,
-        accuracy=(0.1, 0.2),
-        loss=(None, None),
-        training_loss=(None, None),
-        backdoor_success=(None, None),
-        floor=0.1,
-        final=0.15,
-        malicious_accepted=None,
-        malicious_trained=(0, 0),
-        malicious_members=None,
-        malicious_aggregated=(0, 0),
-        accepted_honest=None,
-        times_aggregated=(),
-        samples=(),
-        malicious=(),
-        client_accuracy=None,
-        seconds=seconds,
-        bytes={"model": MODEL, "by_round": [2 * MODEL, 4 * MODEL]},
-        extra=SIZES if extra is None else dict(extra),
-    )
+    sent = {"model": MODEL, "by_round": [2 * MODEL, 4 * MODEL]}
+    extra = SIZES if extra is None else dict(extra)
+    return cell(kind, 0, (0.1, 0.2), kind=kind, seconds=seconds, bytes=sent, extra=extra)
 
 
 NO_WORK = CellSeconds(wall=1, cpu=1, training=0)
@@ -124,7 +96,7 @@ def test_given_training_times_are_equal_for_all_methods() -> None:
 
 def test_rows_that_do_not_say_what_is_needed_are_refused() -> None:
     untimed = row("cmfl", CellSeconds(wall=1, cpu=1))
-    with pytest.raises(ConfigurationError, match="cell cmfl/clean/0: its training was not timed"):
+    with pytest.raises(ConfigurationError, match="cell cmfl__seed0: its training was not timed"):
         time_axis(untimed, TEXT, rate=1)
     with pytest.raises(ConfigurationError, match="kind 'theorem' sends nothing"):
         transmission_of(row("theorem", NO_WORK), TEXT, rate=1)
@@ -174,12 +146,6 @@ def test_a_row_keeps_plain_sums_over_the_run() -> None:
 def test_the_transfers_of_the_paper_s_sizes(kind: str, text: int, authors: int) -> None:
     assert transfers(kind, TEXT, committee=43, trainers=65) == text
     assert transfers(kind, AUTHORS, committee=43, trainers=65) == authors
-
-
-def test_a_million_bytes_at_each_of_the_paper_s_rates() -> None:
-    one = replace(row("cmfl", NO_WORK), bytes={"model": 1, "by_round": [1_000_000, 0]})
-    found = [transmission_of(one, COUNTED, rate) for rate in RATES]
-    assert found == [(8.0, 0), (0.8, 0), (0.08, 0)]
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])

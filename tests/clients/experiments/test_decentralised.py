@@ -136,13 +136,6 @@ def test_a_round_of_brain_torrent_by_pencil() -> None:
     assert row.aggregated == tuple(client for client in ids(0, 1, 2) if client != initiator)
 
 
-def test_all_have_news_for_an_initiator_that_is_drawn_in_every_round() -> None:
-    engine = StepEngine(STEPS)
-    rows = played(engine, DecentralisedSettings(4, 3, "brain-torrent"), 1, 1, 1)
-    assert [len(row.aggregated) for row in rows] == [2, 2, 2, 2]
-    assert len({client for group in engine.trained if len(group) == 1 for client in group}) > 1
-
-
 def test_an_attacker_gives_a_forged_model_and_merges_its_own() -> None:
     engine = StepEngine({0: [3, 3], 1: [6, 6], 2: [3, 3]})
     attackers = Attackers(frozenset(ids(1)), "back-gradient")
@@ -217,7 +210,6 @@ def test_a_run_learns_and_repeats_itself_and_tells_each_round(mixing: str) -> No
         (DecentralisedSettings(1, 1, "brain-torrent"), "participants = 1: must be at least 2"),
         (DecentralisedSettings(1, 4, "gossip"), "participants = 4: .* at most the 3 clients"),
         (DecentralisedSettings(1, 3, "gossip", 0, 1), "segments = 0: must be at least 1$"),
-        (DecentralisedSettings(1, 3, "gossip", 3, 1), "segments = 3"),
         (DecentralisedSettings(1, 3, "gossip", 1, 0), "replicas = 0: .* at most the 2 other"),
         (DecentralisedSettings(1, 3, "gossip", 1, 3), "replicas = 3"),
     ],
@@ -243,14 +235,6 @@ def test_clients_with_one_start_model_train_in_one_call() -> None:
     for _ in range(2):
         them.train(ids(0, 1, 2), SEED)
     assert engine.trained == [[0, 1, 2], [0], [1], [2]]
-
-
-def test_an_attacker_sends_its_forgery_and_keeps_its_model() -> None:
-    engine = StepEngine({0: [1, 0], 1: [0, 1], 2: [2, 2]})
-    them = sites(engine, Attackers(frozenset(ids(1)), "back-gradient"))
-    them.train(ids(0, 1, 2), SEED)
-    assert them.models[ids(1)[0]].tolist() == [1, 3]
-    assert {c: them.sent(c).tolist() for c in ids(0, 1, 2)} == {0: [2, 2], 1: [1, 1], 2: [3, 4]}
 
 
 def test_what_an_attacker_sends_is_of_its_newest_training() -> None:

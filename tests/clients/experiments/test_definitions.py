@@ -9,7 +9,6 @@ import pytest
 
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
-from clients.experiments import catalogue
 from clients.experiments.catalogue import definition_named, definition_of, names
 from clients.experiments.plan import plan_experiment
 from ledger.protocol.errors import ConfigurationError
@@ -33,25 +32,6 @@ def test_every_cell_of_an_experiment_can_exist(name: str) -> None:
     assert plan.cells
     assert 0 < len(quick.cells) <= QUICK_CELLS
     assert not quick.trials
-
-
-@pytest.mark.parametrize("name", names())
-def test_an_experiment_is_calm_first(name: str) -> None:
-    definition = definition_named(name)
-    if definition.number == 2 and not name.startswith("authors"):
-        # Rates are chosen there: nobody's rate is chosen under an attack.
-        assert definition.conditions[0].settings == []
-
-
-def test_a_file_has_the_cost_of_each_of_its_experiments() -> None:
-    experiments = 0
-    for path in (Path(catalogue.__file__).parent / "definitions").glob("*.toml"):
-        text = path.read_text("utf-8")
-        own = 1 + text.count("\n[variants.")
-        assert text.count("# Cost: about") == own, path.name
-        assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("#"))
-        experiments += own
-    assert experiments == len(names())
 
 
 def test_an_experiment_extends_another_and_overrides() -> None:

@@ -106,11 +106,6 @@ def test_options_impossible_for_the_participants_are_refused_early() -> None:
     assert not seen
 
 
-def test_an_unknown_attack_is_refused_before_any_training() -> None:
-    with pytest.raises(ConfigurationError, match="unknown attack 'shouting'"):
-        run(FederatedSettings(1, 10, attackers=Attackers(attack="shouting")))
-
-
 def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:
     attackers = Attackers(MALICIOUS, "back-gradient")
     rows = run(FederatedSettings(3, 10, server_rate=0.8, attackers=attackers))
@@ -166,19 +161,3 @@ def test_a_round_takes_one_model_down_and_one_update_up() -> None:
     assert traffic.received["model"] == {0: 400, 2: 400}
     assert traffic.sent["updates"] == {0: 408, 2: 408}
     assert traffic.busiest == 400 + 408
-
-
-def test_a_round_has_all_that_is_measured_of_its_model() -> None:
-    chosen = load("smoke", settings=("evaluation.training_loss=true",))
-    population = populate(chosen)
-    with open_measure(with_training_path(chosen, population), population, 5) as measure:
-        rows = run_federated(
-            population.data.sample_counts,
-            measure.gauge,
-            population.initial,
-            FederatedSettings(3, 5),
-            0,
-        )
-    losses = [row.quality.training_loss for row in rows]
-    assert None not in losses
-    assert len({row.quality.loss for row in rows} | set(losses)) == 6

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from clients.experiments.canvas import Panels, line_style, panels, zoom
+from clients.experiments.canvas import Panels
 from clients.experiments.definition import FigureKind
-from clients.experiments.figures import DRAWN_BY, caption_of, draw, tone_of
+from clients.experiments.figures import DRAWN_BY, caption_of, draw
 from clients.experiments.rows import CellSeconds
-from clients.experiments.series import MOST_LINES, PlotLine, panels_of
+from clients.experiments.series import MOST_LINES, panels_of
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, rows
 from tests.clients.experiments.minis import defined
@@ -86,12 +85,7 @@ def svg(folder: Path, name: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
-        ("curves", ONE),
-        ("table", ONE),
-        ("bars", ONE),
-        ("heat", ONE),
-        ("clients", ONE),
-        ("samples", ONE),
+        *((kind, ONE) for kind in ("curves", "table", "bars", "heat", "clients", "samples")),
         ("sweep", SWEPT),
         ("attackers", SWEPT),
         ("grid", GRID),
@@ -186,65 +180,12 @@ def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
     assert "Run under one condition alone: once." in words
 
 
-def test_a_heat_map_may_refer_to_a_method_without_a_column(tmp_path: Path) -> None:
-    cells = [
-        cell("FedAvg", 1, (0.9,)),
-        *(cell("mine", 1, (0.8,), condition=c) for c in ("clean", "lies", "ipm")),
-    ]
-    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
-    words = svg(tmp_path, "mine-heat")
-    assert words.count("\N{MINUS SIGN}0.100") == 3
-    assert "less that of FedAvg under clean" in words
-    assert "Run under one condition alone: FedAvg." in words
-
-
-def test_a_loss_is_the_redder_the_larger_it_is() -> None:
-    tones = [tone_of(difference) for difference in (-0.9, -0.3, -0.1, -0.01, 0.01)]
-    assert tones == sorted(tones)
-    assert tones[0] == tones[1] == -1.0
-    assert tones[-1] == -tones[-2] > 0
-
-
-def test_a_panel_shows_where_its_curves_settle() -> None:
-    # Of ten rounds the first two are left out; the ends are 0.8 and 1.0, a twentieth of that apart.
-    line = PlotLine("a", tuple(map(float, range(1, 11))), (0.1, *[0.9] * 9), (0.1,) * 10)
-    with panels(1) as drawn:
-        zoom(drawn.axes[0], [line], 0.125)
-        assert drawn.axes[0].get_ylim() == pytest.approx((0.79, 1.01))
-        assert not drawn.axes[0].lines
-        zoom(drawn.axes[0], [line], 0.9)
-        assert len(drawn.axes[0].lines) == 1
-
-
-@pytest.mark.parametrize("kind", sorted({*DRAWN_BY} - {"growth", "grid", "sweep", "attackers"}))
-def test_every_panel_names_its_axes(kind: FigureKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    unnamed: list[str] = []
-
-    def look(drawn: Panels, *_: object) -> list[Path]:
-        for place, axes in enumerate(drawn.axes):
-            is_left = place % drawn.columns == 0
-            if not axes.get_xlabel() or (is_left and not axes.get_ylabel()):
-                unnamed.append(axes.get_title())
-        return []
-
-    monkeypatch.setattr(WRITE, look)
-    timed = rows(cell("CMFL-I", s, (0.3, 0.4), client_accuracy=(0.1,), **TIMED) for s in (1, 2))
-    draw({"mine": figured(timed, kind)}, Path())
-    assert unnamed == []
-
-
 def test_many_methods_are_several_figures(tmp_path: Path, named: list[str]) -> None:
     many = rows(
         cell(f"m{number}", 1, (0.3, 0.4), condition=c) for number in range(11) for c in "xy"
     )
     draw({"many": figured(many, "curves")}, tmp_path)
     assert named == ["many-curves-1", "many-curves-2"]
-
-
-def test_a_condition_is_a_figure_of_clients_of_its_own(tmp_path: Path, named: list[str]) -> None:
-    found = rows(cell("CMFL-I", 1, (0.3,), condition=c) for c in ("clean", "lies"))
-    draw({"mine": figured(found, "clients")}, tmp_path)
-    assert named == ["mine-clients-1", "mine-clients-2"]
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
@@ -261,12 +202,6 @@ def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
     assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
 
 
-def test_a_caption_reports_single_seeds_and_missing_chains() -> None:
-    said = caption_of("Curves.", "seven", [cell("CMFL-I", 1, (0.3,))])
-    assert "seed 1: one seed a point, and so no errors." in said
-    assert said.endswith("No point of it is on a chain.")
-
-
 def test_a_caption_names_attack_and_rate() -> None:
     said = caption_of("Curves.", "mine", [cell("CMFL-I", 1, (0.3,), **ATTACKED)])
     assert "lies: alie by 33 % of the clients." in said
@@ -280,40 +215,6 @@ def test_rows_that_name_no_attack_are_never_called_calm() -> None:
     assert "the attack lies by 33 % of the clients." in caption_of("", "", [old])
 
 
-def test_a_caption_of_many_conditions_gives_the_range() -> None:
-    cells = [
-        cell("a", 1, (0.3,), condition=f"c{count}", malicious=tuple(range(count)))
-        for count in (0, 1, 1, 2, 2, 3)
-    ] + [cell("a", 1, (0.3,), condition="d", malicious=(1,))]
-    said = caption_of("", "", cells)
-    assert "33 to 100 % of the clients attack in all 5 conditions but c0." in said
-
-
-def test_a_caption_gives_the_rate_of_each_method() -> None:
-    cells = [cell("a", 1, (0.3,)), cell("b", 1, (0.3,), learning_rate=0.5), cell("c", 1, (0.3,))]
-    assert "Learning rate 0.1 of a, c; 0.5 of b." in caption_of("", "", cells)
-
-
-def test_a_caption_reports_uneven_seeds() -> None:
-    cells = [cell("a", 1, (0.3,)), cell("a", 2, (0.3,)), cell("b", 1, (0.3,))]
-    said = caption_of("", "mine", cells)
-    assert "seeds 1, 2, 1 to 2 of them at a point" in said
-    assert "a point with one seed has none" in said
-
-
-def test_no_two_lines_of_a_figure_share_dashes_and_marker() -> None:
-    styles = [(line_style(place)["dashes"], line_style(place)["marker"]) for place in range(10)]
-    assert len(set(styles)) == 10
-
-
 def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
     found = figured(rows([cell("Krum", 1, (0.3,))]), "time", "spent")
     assert draw({"four": found}, tmp_path) == []
-
-
-def test_without_matplotlib_the_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigurationError, match=r"need the extra \[plots\]"):
-        draw({"seven": ONE}, tmp_path)

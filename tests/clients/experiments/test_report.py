@@ -38,17 +38,6 @@ def test_an_unrun_cell_is_a_dash_and_one_seed_errorless() -> None:
     ]
 
 
-def test_a_column_with_one_number_is_a_sentence() -> None:
-    lines = tables(
-        [
-            *(cell("CMFL-I", 1, (0.8,), condition=one) for one in ("clean", "ipm-10", "alie-10")),
-            cell("FedAvg-active", 1, (0.9,)),
-        ]
-    )
-    assert lines[2] == "|  | CMFL-I |"
-    assert lines[8] == "FedAvg-active, clean: 0.900."
-
-
 def test_a_captured_committee_is_told_by_its_worst_round() -> None:
     # Of 4 members 1 and 3 are malicious: three quarters; a server has no committee.
     held = cell("robust", 1, (0.8, 0.8), malicious_members=(1, 3), extra={"committee": 4})
@@ -111,24 +100,3 @@ def test_rows_are_told_in_the_order_of_their_definition() -> None:
         ("unheard-of", 200),
     ]
     assert report({"normal": rows(ended)}) == report({"normal": rows(reversed(ended))})
-
-
-def test_own_rows_have_a_table_without_number_or_definition() -> None:
-    cells = [
-        cell("CMFL-I", seed, (final,), number=None, axes={"rate": rate}, learning_rate=float(rate))
-        for rate, final in (("0.1", 0.4), ("0.9", 0.8))
-        for seed in (1, 2)
-    ]
-    text = report({"own": rows(cells)})
-    assert "## `own`" in text
-    assert "| clean, rate = 0.1 | 0.400 ± 0.000 |" in text
-    assert "| clean, rate = 0.9 | 0.800 ± 0.000 |" in text
-    assert "Nobody attacks. Learning rate 0.1 and 0.9." in text
-    assert "| – | own | 4 |" in text  # noqa: RUF001
-
-
-def test_experiments_without_a_number_come_last() -> None:
-    ordered = sorted_rows(
-        {"a": rows([cell("m", 1, (0.1,), number=None)]), "b": rows([cell("m", 1, (0.1,))])}
-    )
-    assert list(ordered) == ["b", "a"]

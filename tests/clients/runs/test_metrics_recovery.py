@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 from contextlib import closing, suppress
@@ -15,13 +14,13 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
-from clients.runs.run_folder import manifest_of, recorded_configuration
+from clients.runs.run_folder import manifest_of
 from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.io.home import Home
-from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError, JournalError
+from ledger.protocol.errors import BlobMissingError, ChainError, JournalError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs
@@ -296,15 +295,6 @@ def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -
     aside.touch()
     with pytest.raises(JournalError):
         require_journal(begun.run, unplayed, domain)
-
-
-def test_a_missing_configuration_is_named_at_once(begun: Lived) -> None:
-    begun.run.configuration.unlink()
-    with pytest.raises(ConfigurationError, match=r"config\.toml is missing: put it back"):
-        recorded_configuration(begun.path, "run")
-    os.mkfifo(begun.run.configuration)
-    with pytest.raises(ConfigurationError, match=r"config\.toml is no file"):
-        recorded_configuration(begun.path, "run")
 
 
 def test_a_run_without_its_contract_is_not_deployed_again(begun: Lived) -> None:

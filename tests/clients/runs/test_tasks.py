@@ -74,21 +74,6 @@ def test_numbers_are_regressed_by_a_built_in_model(tmp_path: Path, numbers: str)
     assert load(path=folder / "config.toml").training.path == "plain"
 
 
-@pytest.mark.parametrize("task", ["regress", "causal-lm"])
-def test_calibration_without_class_labels_is_refused_before_a_run(
-    task: str, tmp_path: Path, numbers: str, sequences: list[str]
-) -> None:
-    of_numbers = ["data.name=file", f"data.path={numbers}", "data.options.task=regress"]
-    settings = of_numbers if task == "regress" else sequences
-    chosen = load("smoke", settings=(*settings, "training.calibrated=true"))
-    with (
-        pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task},"),
-        open_memory_run(tmp_path / "home", "run", chosen),
-    ):
-        pass
-    assert not (tmp_path / "home").exists()
-
-
 def test_the_next_token_is_learned_and_updates_are_repeated(
     player: Player, sequences: list[str]
 ) -> None:
@@ -107,13 +92,6 @@ def source_of(settings: list[str]) -> ReplaySource:
     path = next(s for s in settings if s.startswith("data.path=")).partition("=")[2]
     model = next(s for s in settings if s.startswith("model.name="))
     return ReplaySource(Path(path), settings=(model,))
-
-
-def test_a_run_of_language_ends_with_its_perplexity(tmp_path: Path, sequences: list[str]) -> None:
-    chosen = [part for s in (*sequences, "machine.ledger=memory") for part in ("--set", s)]
-    ended = cmfl("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
-    assert ended.code == 0, ended.err
-    assert "perplexity " in ended.out
 
 
 def test_attacks_on_classes_refuse_other_tasks(tmp_path: Path, sequences: list[str]) -> None:

@@ -10,7 +10,6 @@ import torch
 
 from clients.training.device_distances import BLOCK, engine_distances, torch_distances
 from ledger.distances.fast import fast_distances
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import DIRECTION
 from ledger.protocol.types import ClientId
 from tests.clients.training.on_devices import needs_card
@@ -74,18 +73,6 @@ def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> N
     finally:
         torch.set_num_threads(before)
     assert len(found) == 1
-
-
-@RULES
-def test_updates_of_two_lengths_are_refused_by_torch_too(rule: DistanceRule) -> None:
-    updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
-    with pytest.raises(ValueError, match="differ in length"):
-        by_torch(rule, None, updates, [ClientId(0)])
-
-
-def test_an_unknown_device_is_refused_before_any_distance() -> None:
-    with pytest.raises(ConfigurationError, match="unknown device 'tpu'"):
-        engine_distances("tpu")
 
 
 @needs_card

@@ -63,10 +63,6 @@ def test_sets_that_stay_on_a_device_come_to_the_same(monkeypatch: pytest.MonkeyP
     assert collated == [700, 3, 9]  # once
 
 
-def test_a_set_without_samples_comes_to_nothing() -> None:
-    assert [one.samples for one in totals_by_set(2, [], [])] == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("sizes", "workers", "expected"),
     [

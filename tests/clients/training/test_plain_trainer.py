@@ -12,11 +12,10 @@ from torch import nn
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.devices import reproducible
 from clients.local_sgd import LocalTraining, batches
-from clients.models.model import Model, load_vector, model_of, vector_of
+from clients.models.model import Model, load_vector, vector_of
 from clients.models.registry import model_named
 from clients.training.plain_trainer import CollatedBatches, PlainTrainer, ResidentBatches
 from clients.training.port import TrainingJob
-from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import (
     BRANCHED,
     CONVOLUTIONAL,
@@ -28,10 +27,9 @@ from tests.clients.training.made import (
     jobs,
     start_of,
 )
-from tests.clients.training.on_devices import needs_card
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -142,12 +140,6 @@ def test_what_is_frozen_or_unused_is_not_moved() -> None:
     assert all(bool(parts[name].any()) for name, _ in BRANCHED.layout if name != "unused")
 
 
-def test_another_seed_gives_another_update() -> None:
-    one, start = trainer(BRANCHED), start_of(BRANCHED)
-    first = updates(one, start, [TrainingJob(3, bytes(32))])
-    assert not np.array_equal(first, updates(one, start, [TrainingJob(3, bytes([1] * 32))]))
-
-
 def test_diverging_training_yields_non_finite_numbers() -> None:
     wild = LocalTraining(learning_rate=1e30, batch_size=16, local_steps=5)
     one, start = trainer(CONVOLUTIONAL, wild), start_of(CONVOLUTIONAL)
@@ -191,24 +183,3 @@ def test_samples_are_collated_in_bounded_groups() -> None:
     large = LocalTraining(learning_rate=0.1, batch_size=1000, local_epochs=1)
     list(CollatedBatches([many], counted, large).of(TrainingJob(0, bytes(32))))
     assert asked[3:] == [1000, 500]
-
-
-def linear(form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, form.classes))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_is_refused_where_there_is_none() -> None:
-    model = model_of(linear, DATA.form)
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
-
-
-@needs_card
-@MODELS
-def test_cuda_is_reproducible_and_close_to_the_cpu(model: Model) -> None:
-    start = start_of(model)
-    cuda = PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
-    first = updates(cuda, start, JOBS)
-    assert updates(cuda, start, JOBS[::-1])[::-1].tobytes() == first.tobytes()
-    assert np.allclose(first, updates(trainer(model), start, JOBS), atol=1e-4)

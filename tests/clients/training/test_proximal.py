@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
-from torch.nn.functional import cross_entropy
 
 from clients.configuration.loading import checked, load
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
-from clients.local_sgd import LocalTraining, batches
-from clients.models.model import load_vector, trainable
+from clients.local_sgd import LocalTraining
 from clients.models.registry import model_named
 from clients.runs.population import populate, with_training_path
 from clients.training.lockstep.execution_plan import plan
@@ -21,6 +18,7 @@ from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
+from tests.clients.training.lockstep.support import exact_update
 from tests.clients.training.made import (
     BRANCHED,
     CONVOLUTIONAL,
@@ -28,7 +26,6 @@ from tests.clients.training.made import (
     EPOCHS,
     JOBS,
     SETTINGS,
-    inked,
     start_of,
 )
 
@@ -71,34 +68,14 @@ def test_an_update_descends_the_regularised_loss_in_float64(
     model: Model, training: LocalTraining
 ) -> None:
     near = replace(training, proximal=0.7)
+    train = tuple(frozen_samples(DATA.collate(x), y) for x, y in DATA.train)
     for job in JOBS[:2]:
-        exact = descended(model, near, job)
+        exact = exact_update(model, start_of(model), job, near, train)
         found = update(model, near, job)
         # float32 beside float64; without the term they are apart by more than a hundred times.
         assert np.linalg.norm(found - exact) < 1e-4 * np.linalg.norm(exact)
         plain = update(model, training, job)
         assert np.linalg.norm(plain - exact) > 1e-2 * np.linalg.norm(exact)
-
-
-def descended(model: Model, training: LocalTraining, job: TrainingJob) -> NDArray[np.float64]:
-    """Return the update by automatic differentiation of F_k(w) + mu/2 |w - w_t|^2."""
-    module, (x, y) = model.module().double(), DATA.train[job.client]
-    load_vector(module, torch.tensor(start_of(model), dtype=torch.float64))
-    parameters = [tensor for _, tensor in trainable(module)]
-    starts = [tensor.detach().clone() for tensor in parameters]
-    assert training.proximal is not None
-    for indices in batches(job.seed, len(y), training):
-        logits = module(torch.tensor(inked(x[indices]), dtype=torch.float64))
-        pairs = zip(parameters, starts, strict=True)
-        distance = torch.stack([((tensor - start) ** 2).sum() for tensor, start in pairs]).sum()
-        loss = cross_entropy(logits, torch.tensor(y[indices])) + training.proximal / 2 * distance
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for tensor, gradient in zip(parameters, gradients, strict=True):
-                tensor.sub_(gradient, alpha=training.learning_rate)
-    moved = [(s - t).detach().reshape(-1) for s, t in zip(starts, parameters, strict=True)]
-    found: NDArray[np.float64] = torch.cat(moved).numpy()
-    return found
 
 
 def test_only_the_plain_path_takes_such_steps() -> None:

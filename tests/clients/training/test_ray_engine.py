@@ -62,7 +62,6 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one(
         ("auto", 2, 2.0, ("cuda", 1.0)),
         ("cuda", 2, 8.0, ("cuda", 1.0)),
         ("cuda", 3, 2.0, ("cuda", 0.5)),
-        ("cuda", 8, 2.0, ("cuda", 0.25)),
     ],
 )
 def test_actors_ask_for_a_card_or_an_equal_share(

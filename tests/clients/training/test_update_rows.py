@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from clients.training import row_payloads, update_writer
+from clients.training import row_payloads
 from clients.training.device_distances import BLOCK, SLICE, torch_distances
 from clients.training.engine_factory import LocalEngine
 from clients.training.resident_updates import ResidentUpdates
-from clients.training.row_payloads import RowPayloads, hashing_threads
+from clients.training.row_payloads import RowPayloads
 from clients.training.update_writer import DownloadWriter, InPlaceWriter
 from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.protocol.encoding import sha256
@@ -194,29 +194,3 @@ def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
     matrix.rows(1)[...] = np.arange(1 << 17)
     with RowPayloads(matrix, 1, (0,), 1) as payloads:
         assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
-
-
-def test_small_rows_are_hashed_without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a pool is made")
-
-    monkeypatch.setattr(row_payloads, "ThreadPoolExecutor", refuse)
-    matrix = UpdateMatrix(1, 70)
-    matrix.rows(2)[...] = np.arange(140).reshape(2, 70)
-    with RowPayloads(matrix, 2, (0, 1), 1) as payloads:
-        payloads.begin(0)
-        digests = [encoded.digest for encoded in payloads.result()]
-    assert digests == [sha256(row.tobytes()) for row in matrix.rows(2)]
-    with pytest.raises(AssertionError), RowPayloads(UpdateMatrix(1, 1 << 17), 1, (0,), 1):
-        pass
-
-
-def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hashing_threads("cpu") == 1
-    for cores, threads in ((1, 1), (4, 4), (64, 8)):
-        monkeypatch.setattr(row_payloads, "usable_cores", lambda cores=cores: cores)
-        assert hashing_threads("cuda:1") == threads
-
-
-def test_only_a_device_needs_a_download() -> None:
-    assert isinstance(update_writer.update_writer(CPU, 5), InPlaceWriter)

@@ -117,7 +117,6 @@ def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvi
     ("cell", "said"),
     [
         ("CMFL-I__clean__seed201", "was on no chain: only the first seed of CMFL's cells is"),
-        ("FedAvg-n__clean__seed200", "was on no chain"),
         ("CMFL-II__clean__seed200", "experiment mini has no cell 'CMFL-II__clean__seed200'"),
     ],
 )

@@ -137,8 +137,6 @@ def test_a_half_written_row_is_cut_off_and_made_again(finished: Finished, tmp_pa
     ("change", "said"),
     [
         (("protocol.rounds=2", "protocol.rounds=3"), "CMFL-I__clean__seed200 (0x"),
-        (('name = "CMFL-I"', 'name = "CMFL"'), "CMFL-I__clean__seed200 (0x"),
-        (("rates = [0.5, 1.0]", "rates = [0.5, 2.0]"), "CMFL-I__clean__seed200 (0x"),
         (("malicious_rate=0.1", "malicious_rate=0.2"), "CMFL-I__back-gradient__seed200 (0x"),
     ],
 )

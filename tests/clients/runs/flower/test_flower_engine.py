@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,7 @@ from clients.runs.flower.messages import (
 from clients.runs.flower.opening import flower_engine
 from clients.runs.flower.training_node import TrainingNode, run_digest
 from clients.runs.open_run import open_memory_run
-from clients.runs.population import populate, with_training_path
+from clients.runs.population import populate
 from clients.runs.preparation import open_measure
 from clients.training.port import TrainingError, TrainingJob
 from ledger.protocol.errors import ConfigurationError
@@ -140,22 +139,6 @@ def test_a_replaced_node_gets_the_work_of_the_lost_one(
     assert [number for number, _ in nodes.sent] == [1, 1, 2, 2]
 
 
-def test_a_lost_node_is_waited_for(
-    configuration: Configuration, node: TrainingNode, local: Engine, start: np.ndarray
-) -> None:
-    nodes = ConnectedNodes({})
-
-    def lost(message: bytes) -> bytes | None:
-        if isinstance(decode_request(message, 10**6), NodeQuery):
-            return node.answer(message, 0, 1)
-        nodes.nodes.clear()
-        nodes.nodes[2] = answering(node, 0, 1)
-        return None
-
-    nodes.nodes[1] = lost
-    assert len(trained(configuration, local, nodes, start)) == len(JOBS)
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -217,25 +200,6 @@ def test_nodes_that_count_differently_are_refused(
     nodes = ConnectedNodes({1: answering(node, 0, 2), 2: answering(node, 1, 3)})
     with pytest.raises(TrainingError, match="2 and 3 as num-partitions"):
         trained(configuration, local, nodes, start)
-
-
-def test_different_environments_are_warned_of(
-    configuration: Configuration,
-    node: TrainingNode,
-    local: Engine,
-    start: np.ndarray,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def elsewhere(message: bytes) -> bytes:
-        if isinstance(decode_request(message, 10**6), NodeQuery):
-            return encode_answer(NodeDescription(1, 2, "torch 1.0"))
-        return node.answer(message, 1, 2)
-
-    with caplog.at_level(logging.WARNING):
-        trained(
-            configuration, local, ConnectedNodes({1: answering(node, 0, 2), 2: elsewhere}), start
-        )
-    assert "different environments" in caplog.text
 
 
 def test_a_partition_without_a_node_ends_the_call(
@@ -312,11 +276,3 @@ def test_without_flower_a_sentence_says_what_to_install(
     ):
         pass
     assert not (tmp_path / "home").exists()
-
-
-def test_the_path_is_chosen_as_without_flower() -> None:
-    chosen = [
-        with_training_path(configuration, populate(configuration)).training.path
-        for configuration in (load("smoke"), load("smoke", settings=FLOWER))
-    ]
-    assert chosen[0] == chosen[1]

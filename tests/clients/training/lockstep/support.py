@@ -81,6 +81,7 @@ def exact_update(
     module = model.module().double()
     load_vector(module, torch.tensor(start, dtype=torch.float64))
     parameters = [p for _, p in trainable(module)]
+    starts = [p.detach().clone() for p in parameters]
     x, y = train[job.client]
     shift = torch.zeros(model.form.classes)
     if settings.calibrated:
@@ -89,6 +90,9 @@ def exact_update(
         for indices in batches(job.seed, len(y), settings):
             logits = module(torch.tensor(x[indices], dtype=torch.float64))
             loss = functional.cross_entropy(logits + shift, torch.tensor(y[indices]))
+            if settings.proximal is not None:
+                moved = [((p - s) ** 2).sum() for p, s in zip(parameters, starts, strict=True)]
+                loss = loss + settings.proximal / 2 * sum(moved)
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
                 for parameter, gradient in zip(parameters, gradients, strict=True):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -177,52 +176,3 @@ def test_the_path_of_a_card_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch
         assert trainer.chunk == 32
         found = updates(trainer, start, JOBS)
         assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 2e-5
-
-
-class FakeCuda:
-    """What a recorder calls, and what it has called: this machine need not have a card."""
-
-    def __init__(self) -> None:
-        self.pools: list[object] = []
-        self.streams = 0
-        self.replayed = 0
-
-    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("Stream", "CUDAGraph"):
-            monkeypatch.setattr(torch.cuda, name, getattr(self, name))
-        monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
-        monkeypatch.setattr(torch.cuda, "current_stream", self.Stream)
-        monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-        monkeypatch.setattr(torch.cuda, "graph", self.graph)
-
-    def Stream(self) -> FakeCuda:  # noqa: N802 - as torch has it
-        self.streams += 1
-        return self
-
-    def CUDAGraph(self) -> FakeCuda:  # noqa: N802
-        return self
-
-    def wait_stream(self, _other: object) -> None:
-        """Do nothing."""
-
-    def graph(self, _graph: object, pool: object) -> AbstractContextManager[None]:
-        self.pools.append(pool)
-        return nullcontext()
-
-    def replay(self) -> None:
-        self.replayed += 1
-
-
-def test_all_recordings_share_one_pool_and_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, filled = FakeCuda(), []
-    fake.patch(monkeypatch)
-    mode: Any = torch.utils.deterministic
-    recorder = trainers.CudaGraphRecorder()
-    assert fake.streams == 1
-    for _ in range(2):
-        recorder.record(lambda: filled.append(mode.fill_uninitialized_memory))()
-    assert len(fake.pools) == 2
-    assert fake.pools[0] is fake.pools[1]
-    assert filled == [False] * 8
-    assert fake.replayed == 2
-    assert mode.fill_uninitialized_memory

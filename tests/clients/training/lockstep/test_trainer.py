@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.local_sgd import LocalTraining
 from clients.models.model import model_of
 from clients.models.registry import model_named
-from clients.models.softmax import softmax
 from clients.training.lockstep import execution_plan
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
@@ -23,18 +21,15 @@ from tests.clients.training.lockstep.support import (
     EPOCHS,
     FORM,
     JOBS,
-    SIZES,
     STEPS,
     TRAIN,
     both,
     error,
     exact_update,
-    jobs,
     samples,
     sequential,
     updates,
 )
-from tests.clients.training.on_devices import needs_card
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -103,16 +98,6 @@ def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTrain
         # Both round to float32 some hundred times; none of these numbers is near a kink.
         assert error(one, other) < 2e-5
         assert error(one, exact) < 1e-5
-
-
-def test_one_step_by_pencil() -> None:
-    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
-    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
-    settings = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=1)
-    model = model_of(softmax, DataForm((1, 1, 1), 2))
-    trainer = LockstepTrainer(model, [sample], as_stored, settings, "cpu")
-    found = updates(trainer, np.zeros(4, dtype=np.float32), jobs(0))
-    assert found.tolist() == [[0.75, -0.75, 0.25, -0.25]]
 
 
 @pytest.mark.usefixtures("size")
@@ -211,26 +196,3 @@ def test_unknown_layer_of_a_module_is_named_in_the_refusal() -> None:
     model = sequential(nn.Flatten(), nn.Linear(64, 10), nn.Tanh())
     with pytest.raises(ConfigurationError, match="'lockstep': 2 is a Tanh"):
         LockstepTrainer(model, TRAIN, as_stored, STEPS, "cpu")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        LockstepTrainer(MODELS["softmax"], TRAIN, as_stored, STEPS, "cuda")
-
-
-@needs_card
-@pytest.mark.parametrize("name", MODELS)
-def test_cuda_is_reproducible_and_close_to_the_cpu(name: str) -> None:
-    model = MODELS[name]
-    start = model.initial(np.random.default_rng(5))
-    cuda = LockstepTrainer(model, TRAIN, as_stored, EPOCHS, "cuda")
-    found = updates(cuda, start, JOBS)
-    assert updates(cuda, start, JOBS[::-1])[::-1].tobytes() == found.tobytes()
-    expected = updates(both(model, EPOCHS)[0], start, JOBS)
-    assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 1e-4
-
-
-def test_the_made_clients_are_ragged_in_every_way() -> None:
-    assert min(SIZES) < EPOCHS.batch_size < max(SIZES)
-    assert {size % EPOCHS.batch_size for size in SIZES} == {0, 1, 2, 3}
