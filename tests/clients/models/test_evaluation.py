@@ -12,8 +12,7 @@ from clients.datasets.federated_data import DataForm, Samples
 from clients.devices import device_named, reproducible
 from clients.models.model import load_vector
 from clients.models.registry import model_named
-from clients.training import evaluation
-from clients.training.evaluation import BLOCK, blocks, evaluate, evaluate_part, majority_rate, total
+from clients.training.evaluation import BLOCK, evaluate, evaluate_part, majority_rate, total
 from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
 
@@ -61,17 +60,6 @@ def test_the_result_is_equal_however_blocks_are_distributed() -> None:
             found += evaluate_part(module, model.form, lambda rows: rows, chosen, CPU)
     assert [one.samples for one in found] == [BLOCK, BLOCK, 7, BLOCK, BLOCK, BLOCK]
     assert total(found) == whole
-
-
-def test_a_smaller_block_changes_the_last_digits_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = samples(list(range(-25, 25)), [0, 1] * 25)
-    vector = np.array([0.3, 0.1, 0.2, 0], dtype=np.float32)
-    whole = evaluate(SOFTMAX, vector, many)
-    monkeypatch.setattr(evaluation, "BLOCK", 7)
-    assert [rows.stop for rows in blocks(50)] == [7, 14, 21, 28, 35, 42, 49, 50]
-    cut = evaluate(SOFTMAX, vector, many)
-    assert cut.correct == whole.correct
-    assert cut.loss == pytest.approx(whole.loss, rel=1e-6)
 
 
 def test_losses_are_summed_exactly_and_non_finite_ones_remain() -> None:

@@ -195,8 +195,6 @@ def test_the_built_in_models_pass_the_same_check(
     ("name", "sentence"),
     [
         ("net.py:", "must be file.py:Class or package:Class"),
-        (":Net", "must be file.py:Class or package:Class"),
-        ("a b:Net", "must be file.py:Class or package:Class"),
         ("net.py", "unknown model 'net.py'; known are softmax, .*, and classes of your own"),
         ("nowhere.py:Net", "nowhere.py cannot be read: No such file or directory"),
         ("no_such_package_here:Net", "cannot be imported: ModuleNotFoundError: No module named"),
@@ -205,7 +203,6 @@ def test_the_built_in_models_pass_the_same_check(
             "collections:Counter",
             "model.name = 'collections:Counter': is not a class of torch.nn.Module",
         ),
-        ("torch.nn:functional", "is not a class of torch.nn.Module"),
         ("torch.nn:ReLU", "model.name = 'torch.nn:ReLU': has no trainable parameters"),
         ("torch.nn:Linear", r"cannot be made: TypeError: .* missing 2 required positional"),
     ],
@@ -219,22 +216,14 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
     ("text", "sentence"),
     [
         ("def Net( ", r"net.py cannot be loaded: SyntaxError: .*\(net.py, line 3\)"),
-        ("1 / 0", r"net.py cannot be loaded: ZeroDivisionError: .*\(net.py, line 3\)"),
-        ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named"),
         ("raise SystemExit", r"cannot be loaded: SystemExit \(net.py, line 3\)"),
-        ("raise ValueError('one\\ntwo')", r"ValueError: one \(net.py, line 3\)"),
         (
             "class Silent(BaseException):\n    __str__ = None\nraise Silent",
             r"cannot be loaded: Silent \(net.py, line 5\)",
         ),
-        ("Net = 3", "is not a class of torch.nn.Module"),
         ("", "has no class 'Net'"),
         (with_body("raise KeyError('x')"), r"cannot be made: KeyError: 'x' \(net.py, line 7\)"),
         (with_body("self.requires_grad_(False)"), "has no trainable parameters"),
-        (
-            "class Net(nn.Module):\n    def __init__(self): self.size = 3",
-            "cannot be made: AttributeError: 'Net' object has no attribute '_parameters'",
-        ),
         (with_body("self.double()"), "'last.weight' is float64, and the vector is float32"),
         (with_body("self.lazy = nn.LazyLinear(2)"), "'lazy.weight' gets its shape from the first"),
         (with_body("self.none = nn.Parameter(torch.zeros(0, 3))"), "'none' has no numbers"),
@@ -267,8 +256,6 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (with_body(forward="exit(0)"), r"fails on inputs of shape \(8, 1, 4, 4\): SystemExit: 0"),
         (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
         (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
-        (with_body(forward="self.last(x.flatten(1)).squeeze(0)"), r"of shape \(3,\); must be"),
-        (with_body(forward="self.last(x.flatten(1)).argmax(1)"), "returns int64 of shape"),
         (with_body(forward="[self.last(x.flatten(1))]"), "returns list, and no tensor"),
         (
             with_body(forward="self.last(x.flatten(1)).detach()"),
@@ -310,12 +297,6 @@ def test_tokens_for_a_numeric_model_are_refused_before_round_1(file: Path) -> No
         check_model(model, made(CHARACTERS))
 
 
-NO_NULLS = (
-    r"zero\.py cannot be loaded: (SyntaxError|ValueError): source code string cannot contain null"
-)
-"""A ValueError before Python 3.11.4."""
-
-
 def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(ConfigurationError, match="no file, but a folder"):
@@ -324,9 +305,6 @@ def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(ConfigurationError, match=f"is over {MAX_FILE_BYTES} bytes"):
         user_module(f"{large}:Net")
-    (tmp_path / "zero.py").write_bytes(b"\0")
-    with pytest.raises(ConfigurationError, match=NO_NULLS):
-        named(tmp_path / "zero.py")
 
 
 def test_the_same_class_is_loaded_once_in_a_process(file: Path) -> None:

@@ -153,16 +153,6 @@ def test_another_clients_samples_are_named_and_the_others_repeated(
     assert bad[wrong].losses is None
 
 
-def test_another_number_of_samples_is_named_first(federation: Federation, tmp_path: Path) -> None:
-    client = client_of(federation, 0)
-    more = samples_file(tmp_path / "more.npz", 25)
-    salts = {client: data_salt(owner(0))}
-    (update,) = federation.repeated(more, client, salts=salts)
-    assert update.verdict is NOT_CHECKABLE
-    assert "25 training samples" in update.reason
-    assert "registered with 10" in update.reason
-
-
 @pytest.mark.parametrize("number", [0, UNDISCLOSED])
 def test_samples_tied_to_no_client_prove_nothing_against_it(
     federation: Federation, tmp_path: Path, number: int

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-import torch
-
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
-from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, DATA, SETTINGS
 
 
@@ -42,9 +38,3 @@ def test_an_lstm_stays_as_it_is() -> None:
     model = model_named("shakespeare_lstm", form, {"hidden": 4})
     found = plan(model, replace(DATA, form=form), SETTINGS, "cpu")
     assert (found.path, found.reason) == ("plain", "its inputs are int64")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_a_device_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        plan(BRANCHED, DATA, SETTINGS, "cuda")

@@ -22,23 +22,10 @@ def test_a_slow_clock_goes_by_the_chain() -> None:
     assert clock.now(Moment(wall=903, steady=53)) == 1003, "three seconds have passed since"
 
 
-def test_the_same_block_seen_again_is_no_news() -> None:
-    clock = ChainClock()
-    clock.see(block(7, 1000), Moment(wall=900, steady=50))
-    clock.see(block(7, 1000), Moment(wall=905, steady=55))
-    assert clock.now(Moment(wall=905, steady=55)) == 1005
-
-
 def test_where_no_block_comes_the_wall_clock_goes_on() -> None:
     clock = ChainClock()
     clock.see(block(7, 1000), Moment(wall=1600, steady=50))
     assert clock.now(Moment(wall=1601, steady=51)) == 1601
-
-
-def test_a_clock_set_back_does_not_reverse_time() -> None:
-    clock = ChainClock()
-    assert clock.now(Moment(wall=1600, steady=50)) == 1600
-    assert clock.now(Moment(wall=100, steady=51)) == 1600
 
 
 def test_a_chain_that_falls_behind_takes_its_time_along() -> None:

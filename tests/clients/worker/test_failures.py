@@ -100,13 +100,6 @@ def test_long_work_is_interrupted_when_its_process_ends() -> None:
     assert begun == []
 
 
-def test_a_thread_without_work_ends_where_its_process_does() -> None:
-    thread = SingleThreadExecutor("training")
-    assert thread.submit(lambda: 1).result(PATIENCE_SECONDS) == 1
-    thread.interrupt()
-    assert thread.has_ended(PATIENCE_SECONDS)
-
-
 def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
     failures = FailureTracker(Random(1))
     sending = TransactionSender(ImmediateExecutor(), failures)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,7 @@ from ledger.chain.ports import ChainBehindError, ReorganisedError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.ports import Block, ChainReader
+    from ledger.chain.ports import ChainReader
 
 
 def look(
@@ -50,47 +50,6 @@ def test_processed_state_survives_and_is_checked_against_the_chain(tmp_path: Pat
         accepted = FinalityCheckpoints.open(noted, other)
         assert accepted.accept(other) == [2]
         look(ChainFinalityGuard(other, accepted), other)
-
-
-class Counted:
-    """A chain that counts the blocks that it is asked for."""
-
-    def __init__(self, chain: EmbeddedChain) -> None:
-        self._chain = chain
-        self.asked: list[int | None] = []
-
-    def head(self) -> Block:
-        self.asked.append(None)
-        return self._chain.head()
-
-    def block(self, number: int) -> Block:
-        self.asked.append(number)
-        return self._chain.block(number)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._chain, name)
-
-
-def test_consecutive_heads_are_checked_against_each_other_only(tmp_path: Path) -> None:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", clock=lambda: 1e9) as chain:
-        counted = Counted(chain)
-        reader = cast("ChainReader", counted)
-        watched = ChainFinalityGuard(
-            reader, FinalityCheckpoints.open(tmp_path / "acted-on.json", chain)
-        )
-        lineage = AncestryCheck(counted.block)
-        for _ in range(5):
-            chain.mine(1)
-            look(watched, reader, lineage)
-            watched.act_on(chain.head().number)
-        assert counted.asked == [None] * 5, "each head once, and no block"
-        chain.mine(2)
-        look(watched, reader, lineage)
-        assert counted.asked[5:] == [None, 5], "the head before, over the one that was not seen"
-        watched.act_on(6)
-        look(watched, reader, lineage)
-        # What was not seen as a head may be of another branch: it is looked at once more.
-        assert counted.asked[7:] == [6, None, 6]
 
 
 def test_a_head_that_was_refused_vouches_for_nothing(tmp_path: Path) -> None:

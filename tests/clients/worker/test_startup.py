@@ -54,15 +54,6 @@ def test_what_it_waits_for_is_in_its_status(tmp_path: Path) -> None:
     assert said["troubles"]["starting"] == {"says": "http://127.0.0.1:1: unreachable", "times": 3}
 
 
-def test_what_does_not_come_by_waiting_ends_it(tmp_path: Path) -> None:
-    def refused() -> None:
-        raise ConfigurationError("another contract")
-
-    starting = Startup(WorkerFolder(tmp_path), lambda _: False, lambda: 7.0)
-    with pytest.raises(ConfigurationError, match="another contract"):
-        starting.retry_until_ready(refused)
-
-
 def test_a_starting_worker_asked_to_leave_leaves_at_once(tmp_path: Path) -> None:
     folder, waits = WorkerFolder(tmp_path), list[float]()
 
@@ -75,14 +66,6 @@ def test_a_starting_worker_asked_to_leave_leaves_at_once(tmp_path: Path) -> None
     assert len(waits) == 1
     assert read_status(folder.status)["stand"] == "ended"
     assert not folder.leave.exists(), "whoever begins it again has not asked it to leave"
-
-
-def test_a_signal_ends_it_between_two_tries(tmp_path: Path) -> None:
-    told = iter([False, False, True])
-    node = Node(1000)
-    folder = WorkerFolder(tmp_path)
-    assert Startup(folder, lambda _: next(told), lambda: 7.0).retry_until_ready(node.answer) is None
-    assert read_status(folder.status)["stand"] == "ended"
 
 
 def test_a_status_before_a_round_has_all_its_keys(tmp_path: Path) -> None:

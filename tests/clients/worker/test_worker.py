@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
-from ledger.protocol.types import Address, Domain, Phase
+from ledger.protocol.types import Address, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 from tests.federation.worker_faults import WorkerFaults
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.training.port import TrainedUpdate, TrainingJob
-    from ledger.protocol.ledger_state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (
@@ -242,17 +240,6 @@ def test_a_fresh_member_abstains_only_after_the_window(
     assert any(one.startswith(f"client {seat} {ABSTAINS}") for one in caplog.messages) is is_late
 
 
-def test_a_member_present_at_the_start_votes_after_any_kills(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    for _ in range(200):
-        together.step(0)
-        together.restart(0)
-        together.pass_time(0.5)
-        if together.decided:
-            break
-    assert len(together.decided) == 1
-
-
 def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,28 +293,6 @@ def test_a_silent_mailbox_is_reported_once_and_loses_no_mail(
     assert seats.view is not None
     board = together.board.listed(together.ledger.domain, 1, EnvelopeKind.PAYLOAD)
     assert set(seats.view.announced) == {envelope.client for envelope in board}
-
-
-def test_members_of_one_worker_share_one_mailbox_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    mail, worker = together.places[0].mail, together.worker(0)
-    listed, asked = mail.listed, []
-
-    def counted(domain: Domain, about: int, kind: EnvelopeKind, start: int = 0) -> Any:
-        asked.append((kind, start))
-        return listed(domain, about, kind, start)
-
-    monkeypatch.setattr(mail, "listed", counted)
-    while worker.seats is None or not worker.seats.members:
-        together.step(0)
-        together.pass_time()
-    assert len(worker.seats.members) == ROOMY.members > 3
-    # For what each has said before, and then until the first payload has come.
-    assert asked.count((EnvelopeKind.PAYLOAD, 0)) <= 3
-    together.play()
-    assert len(together.decided) == 1
 
 
 def test_a_primary_killed_after_a_lost_request_never_equivocates(tmp_path: Path) -> None:
@@ -439,32 +404,6 @@ def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     worker = together.worker(seat)
     assert not worker.can_act
     assert len(together.ends) == 3
-
-
-def test_bans_are_queried_once_a_block_until_final(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(14), ONE_ROUND, confirmations=2)
-    together.ledger.mine(2)
-    opening = together.ledger.opening(1)
-    assert opening is not None
-    together.corrupt(opening.committee[0], WorkerFaults(of_members=MemberFault.EQUIVOCATING))
-    bans, asked = together.ledger.bans, []
-
-    def counted(to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        if to_block is None:  # for the sake of a report, and not to know where the round stands
-            asked.append(together.ledger.newest_block().number)
-        return bans(to_block)
-
-    monkeypatch.setattr(together.ledger, "bans", counted)
-    # Too few members for a quorum: the round goes on for a hundred blocks after the ban.
-    there = [number for number in range(14) if number not in opening.committee[3:]]
-    together.play(places=there)
-    assert isinstance(together.ends[0], RoundAbandoned)
-    assert len(bans()) == 1
-    first = asked[0]
-    assert max(asked) <= first + 3, "mined in the next block, and final two blocks later"
-    assert max(Counter(asked).values()) <= len(there)
 
 
 @pytest.mark.parametrize("fault", SOME_FAULTS if times(1, 2) == 1 else ALL_FAULTS)
