@@ -11,7 +11,6 @@ import torch
 from clients.devices import (
     card_failure,
     card_gib,
-    cards_described,
     device_named,
     reproducible,
     require_device_name,
@@ -73,20 +72,6 @@ def test_the_memory_of_a_card_is_counted_in_whole_gib(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
     assert card_gib(torch.device("cuda:1")) == 79
     assert card_gib(torch.device("cpu")) is None
-
-
-def test_the_cards_of_a_machine_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_with(monkeypatch, "H100", "T4")
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda card: f"card {card.index}")
-    memory = SimpleNamespace(total_memory=80 << 30)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    expected = "cuda:0 card 0, 80 GiB; cuda:1 card 1, 80 GiB; CUDA 13.0"
-    assert cards_described() == expected
-    machine_with(monkeypatch)
-    assert cards_described() == "no GPU: the driver shows torch none"
-    monkeypatch.setattr(torch.version, "cuda", None)
-    assert cards_described() == "no GPU: this torch is built without CUDA"
 
 
 def test_an_error_that_no_card_caused_has_no_sentence() -> None:

@@ -132,15 +132,6 @@ def test_nothing_reads_updates_any_more_that_were_dropped(
     assert counted.threads[-1] == current_thread().name
 
 
-def test_restarted_distances_replace_the_previous_ones(
-    counted: Counted, early: EarlyDistances
-) -> None:
-    early.begin(SQUARED, None, UPDATES, ids(0))
-    early.begin(OTHER, None, UPDATES, ids(0))
-    assert early(OTHER, None, copied(0, 3), ids(0)).tolist() == [[0.0, 3.0]]
-    assert len(counted.asked) <= 2
-
-
 def test_a_non_finite_update_does_not_spoil_others(early: EarlyDistances) -> None:
     spoilt = {**UPDATES, ClientId(5): f32(np.inf, np.nan)}
     early.begin(SQUARED, None, spoilt, ids(0))

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load
 
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import ROUNDS, command, opened_in_peft, write_base, write_rows
+from tests.clients.adapters.bases import ROUNDS, command, write_base
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -72,28 +71,6 @@ def test_updates_of_adapters_are_repeated_as_the_same(folder: Path) -> None:
     assert result.counts["same"] == 10 * ROUNDS
 
 
-def test_the_exported_adapters_open_in_peft_with_the_same_logits(folder: Path) -> None:
-    home, out = folder / "home", folder / "peft"
-    shown = succeeds("model", "export", "--home", home, "--format", "peft", "--out", out, "--json")
-    assert sorted(path.name for path in out.glob("adapter*")) == [
-        "adapter_config.json",
-        "adapter_model.safetensors",
-    ]
-    from transformers import AutoModelForCausalLM
-
-    plain = AutoModelForCausalLM.from_pretrained(folder / "base")
-    opened = opened_in_peft(plain, out)
-    tensors = load((home / "runs" / "run" / "model.safetensors").read_bytes())
-    for name, tensor in opened.named_parameters():
-        if "lora_" in name:
-            assert np.array_equal(tensor.detach().numpy(), tensors[f"model.{name}"])
-    model = cmfl_model(home)
-    x = torch.arange(6)[None]
-    with torch.no_grad():
-        assert torch.allclose(opened(input_ids=x).logits, model(x), atol=1e-6)
-    assert shown.json["parameters"] == 256
-
-
 def test_a_mean_of_models_opens_in_peft(folder: Path) -> None:
     export = ("model", "export", "--home", folder / "home", "--average", 2, "--json")
     shown = succeeds(*export, "--format", "peft", "--out", folder / "mean").json
@@ -106,20 +83,6 @@ def test_a_mean_of_models_opens_in_peft(folder: Path) -> None:
     assert sorted(part.tobytes() for part in written.values()) == sorted(
         part.tobytes() for part in tensors.values()
     )
-
-
-def cmfl_model(home: Path) -> torch.nn.Module:
-    """Return the last model of a home's run."""
-    from clients.models.model import load_vector
-    from clients.models.registry import model_named
-    from tests.clients.adapters.bases import form_of
-
-    options = load_configuration(path=home / "runs" / "run" / "config.toml").model.options
-    module = model_named("hf", form_of("causal-lm"), options).module()
-    stored = load((home / "runs" / "run" / "model.safetensors").read_bytes())
-    order = [name for name, p in module.named_parameters() if p.requires_grad]
-    load_vector(module, torch.tensor(np.concatenate([stored[name].reshape(-1) for name in order])))
-    return module.eval()
 
 
 def test_an_exported_file_is_evaluated_with_its_perplexity(folder: Path) -> None:
@@ -156,10 +119,6 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["model.options.sha256=" + "0" * 64], "and model.options.sha256 says 000"),
-        (["model.options.targets=nowhere"], "the base has no layer 'nowhere'"),
-        (["data.options.vocabulary=51"], "the data have 51 tokens, and the base 50"),
-        (["model.options.path=none"], "must be the folder of a base"),
         (["training.path=lockstep"], "the task is causal-lm, and lockstep classifies alone"),
         (
             ["malice.attack=label-flip", "malice.malicious_rate=0.2"],
@@ -172,18 +131,6 @@ def test_what_does_not_fit_ends_with_one_sentence(
 ) -> None:
     assert sentence in refusal(*command(folder, *settings, home="refused"))
     assert not (folder / "refused" / "runs").exists()
-
-
-def test_sequences_longer_than_the_positions_end_with_one_sentence(
-    folder: Path, tmp_path: Path
-) -> None:
-    longer = write_rows(tmp_path / "longer.jsonl", clients=12, length=13)
-    settings = command(folder, f"data.path={longer}", home="refused")
-    assert "sequences of 13 tokens, and the base has 12 positions" in refusal(*settings)
-    assert refusal(*settings, "--set", "data.options.length=14")
-    once = ("protocol.rounds=1", "machine.ledger=memory")
-    cut = command(folder, f"data.path={longer}", "data.options.length=12", *once, home="cut")
-    succeeds(*cut, "--json")
 
 
 def test_a_resumed_run_refuses_another_base(folder: Path, tmp_path: Path) -> None:

@@ -108,12 +108,6 @@ def test_an_attack_on_weights_is_sent_as_an_update() -> None:
     assert mean[ClientId(5)] is UPDATES[ClientId(5)]
 
 
-def test_attacks_are_made_on_the_update_by_default() -> None:
-    said, silent = attackers(2, on="update"), attackers(2)
-    found = [one.corrupt(UPDATES, a_round())[ClientId(2)].tolist() for one in (said, silent)]
-    assert found == [[-2, -2, -2]] * 2
-
-
 def test_each_attacker_on_weights_begins_where_it_has_trained_from() -> None:
     starts = {ClientId(c): np.full(3, 10.0 * c, dtype=np.float32) for c in (2, 9)}
     context = dataclasses.replace(a_round(), starts=starts)
@@ -198,13 +192,6 @@ def test_many_samples_multiplies_what_its_attackers_register() -> None:
         assert honest.declared_samples(counts) == counts
     with pytest.raises(ConfigurationError, match=r"malice\.factor = 0\.5: .* takes 1 to 1000"):
         attackers(1, attack="many-samples", factor=0.5).declared_samples(counts)
-
-
-def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unknown attack 'shouting'"):
-        attackers(2, attack="shouting").corrupt(UPDATES, a_round())
-    with pytest.raises(ConfigurationError, match=r"'back-gradient' takes 0\.01 to 1000"):
-        attackers(2, factor=0.0).corrupt(UPDATES, a_round())
 
 
 @pytest.mark.parametrize(

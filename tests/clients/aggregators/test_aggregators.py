@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from clients.aggregators.krum import krum_scores
 from clients.aggregators.mixture import Mixture
-from clients.aggregators.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
+from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import AGGREGATORS, aggregator_named
 from ledger.protocol.errors import ConfigurationError
 
@@ -301,11 +301,7 @@ def test_a_pre_aggregator_refuses_too_few_vectors() -> None:
     [
         ("Krum", {}, r"aggregator Krum\.f: must be given: how many updates of a round may be"),
         ("TrMean", {"f": -1}, r"TrMean\.f: .*greater than or equal to 0 \(given: -1\)"),
-        ("TrMean", {"f": 1.0}, r"TrMean\.f: .*\(given: 1\.0\)"),
         ("TrMean", {"f": 1, "beta": 0.1}, r"TrMean\.beta: there is no such setting"),
-        ("MultiKrum", {"f": 1, "m": 0}, r"MultiKrum\.m: "),
-        ("GeometricMedian", {"nu": 0.0}, r"GeometricMedian\.nu: "),
-        ("GeometricMedian", {"T": 100_000}, r"GeometricMedian\.T: "),
         ("CenteredClipping", {}, r"CenteredClipping\.tau: must be given: how far one update"),
         ("CenteredClipping", {"tau": float("inf")}, r"CenteredClipping\.tau: .*finite"),
         ("NNM", {}, "unknown aggregator 'NNM'; known are FedAvg, Median, TrMean, Krum"),
@@ -326,7 +322,3 @@ def test_the_same_holds_of_pre_aggregators() -> None:
     ):
         with pytest.raises(ConfigurationError, match=sentence):
             pre_aggregator_named(name, options)
-
-
-def test_names_are_those_of_byzfl() -> None:
-    assert all(name == rule.name for name, rule in (AGGREGATORS | PRE_AGGREGATORS).items())

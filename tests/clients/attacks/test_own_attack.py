@@ -53,11 +53,9 @@ def test_a_function_may_take_the_whole_input(tmp_path: Path) -> None:
     ("body", "message"),
     [
         ("return own[:2]", r"returns float32 of shape \(2,\); must return floats of shape \(4,\)"),
-        ("return np.zeros(4, int)", "returns int64"),
         ("own[0] = 1; return own", "changes its input: ValueError: assignment destination"),
         ("colluders *= 2; return own", r"changes its input: .* \(evil.py, line 3\)"),
         ("raise KeyError('x')", "it fails, or changes its input: KeyError: 'x'"),
-        ("return None", "must return floats"),
     ],
 )
 def test_a_function_that_breaks_a_rule_is_refused(tmp_path: Path, body: str, message: str) -> None:
@@ -72,7 +70,6 @@ def test_a_function_that_breaks_a_rule_is_refused(tmp_path: Path, body: str, mes
     [
         ("raise RuntimeError('no')", "evil.py cannot be loaded: RuntimeError: no"),
         ("good = 1", "has no function 'evil'"),
-        ("evil = 1", "is no function that is defined there"),
         ("from shutil import rmtree as evil", "is no function that is defined there"),
         ("def evil(own, colluders):\n    return own", "takes own, colluders; must take"),
         ("def evil(own, colluders, rng, factor):\n    return own", "must have a number as default"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.adversaries.attack_memory import AttackHistory, AttackMemory, remembered_round
+from clients.adversaries.attack_memory import AttackHistory, AttackMemory
 from clients.adversaries.attackers import Attackers, AttackRound
 from clients.attacks.false_model import false_model
 from clients.attacks.registry import ATTACKS, attack_named
@@ -154,15 +154,6 @@ def test_updates_of_the_round_before_change_what_is_sent(attack: str) -> None:
     assert not np.array_equal(sent_in_a_round(attack), sent_in_a_round(attack, published=2))
 
 
-def test_target_plays_with_the_last_published_round_alone() -> None:
-    last, calm = _honest(1), _honest(2, noise=0.02)
-    alone, beside, other = (
-        sent_in_a_round("target", rounds=rounds) for rounds in ((last,), (last, calm), (calm,))
-    )
-    assert np.array_equal(alone, beside)
-    assert not np.array_equal(alone, other)
-
-
 @pytest.mark.parametrize("attack", RULE_AWARE)
 @pytest.mark.parametrize("only", ["members", "trainers"])
 def test_attackers_are_honest_as_what_they_do_not_attack_as(attack: str, only: Attacking) -> None:
@@ -181,12 +172,6 @@ def test_worst_drift_moves_the_model_against_the_way_of_honest_clients() -> None
     first, other = (sent_in_a_round("worst-drift", drift=axis).mean(axis=0) for axis in (1, 2))
     assert first[1] < -0.5 < first[2]
     assert other[2] < -0.5 < other[1]
-
-
-def test_chance_follows_from_the_rounds_seed() -> None:
-    first, again, other = (sent_in_a_round("noise", seed=s) for s in (SEED, SEED, bytes(32)))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 def test_target_moves_the_model_towards_the_false_one() -> None:
@@ -266,14 +251,6 @@ def test_an_update_without_direction_is_played_not_estimated() -> None:
     assert (np.isfinite(finite), infinite) == (True, np.inf)
 
 
-def test_short_coordinates_have_the_lengths_and_angles_of_updates() -> None:
-    rng = np.random.default_rng(0)
-    frame = Frame.of(asked(rng.standard_normal((3, 500)), published=((np.ones(500, np.float32),),)))
-    coordinates = frame.coordinates()
-    assert coordinates.shape[1] < 20
-    np.testing.assert_allclose(coordinates @ coordinates.T, frame.table, atol=1e-12)
-
-
 def test_memory_knows_only_what_earlier_rounds_published() -> None:
     model = np.zeros(2, dtype=np.float32)
     memory = AttackMemory(model - 1, frozenset({ClientId(5)}))
@@ -295,21 +272,6 @@ def test_drift_forgets_a_part_of_itself_in_each_round() -> None:
     drift = memory.history(5, np.zeros(2, dtype=np.float32)).drift
     assert drift is not None  # zeros add nothing to it, and what is not finite is left out
     np.testing.assert_allclose(drift, [0.85**2, 0.85])
-
-
-def test_memory_holds_two_models_and_rounds_however_long_a_run_is() -> None:
-    memory = AttackMemory(np.zeros(1, dtype=np.float32))
-    for number in range(1, 60):
-        now = memory.history(number, np.full(1, -number, dtype=np.float32))
-        assert [float(update[0]) for (update,) in now.published] == [
-            n for n in (number - 1, number - 2) if n > 0
-        ]
-        assert len(memory._models) <= 2
-        memory.round_ended({ClientId(0): np.full(1, number, dtype=np.float32)})
-        if number > 1:
-            assert now.travel is not None
-            assert now.travel[0] == number - remembered_round(number)
-    assert [remembered_round(t) for t in (1, 10, 11, 20, 21, 31)] == [1, 1, 1, 1, 11, 21]
 
 
 def test_a_run_gives_what_honest_clients_published_in_two_rounds_before(

@@ -144,13 +144,10 @@ def test_alie_moves_each_element_by_z_standard_deviations() -> None:
         (100, 30, 0.5244005),
         # The paper's own figures: n = 50, f = 12 (24 %) gives s = 14 of 38.
         (50, 12, 0.3360382),
-        (18, 5, 0.2933812),
         (10, 1, 0.0),
-        (10, 0, 0.0),
         # A majority needs one honest client beyond it: 3 of 4.
         (10, 6, 0.6744898),
         (10, 10, 0.0),
-        (1, 1, 0.0),
     ],
 )
 def test_alies_z_leaves_just_enough_supporters_for_a_majority(
@@ -203,11 +200,6 @@ def test_gradient_scaling_multiplies_each_element_by_its_own_draw(floor: float, 
     assert forged.max() <= 1
     if floor < 0.9:
         assert len(np.unique(forged)) > 150
-
-
-def test_an_unknown_attack_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="'shouting'; known are gradient-scaling, same"):
-        attack_named("shouting")
 
 
 def test_an_attack_has_its_default_factor_or_one_in_range() -> None:

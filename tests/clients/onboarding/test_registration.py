@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,23 +88,15 @@ def entry_with(**changed: Any) -> bytes:
     [
         (b"{", "not JSON"),
         (b'{"run": 1, "run": 2}', "a map has a key twice"),
-        (b"[" * 5000, "not JSON"),
         (b"[]", "no entry: must be a map of client, configuration"),
         (b" " * 20_000, "over 10000 bytes"),
-        (b"\xff", "not UTF-8"),
         (entry_with(more=1), "must be a map of"),
         (entry_with(version=1), "entry has protocol version 1; this program needs"),
-        (entry_with(version=True), "entry has protocol version True"),
         (entry_with(run=5), "run must be a name"),
-        (entry_with(run="other"), "is not signed by 0x"),
         (entry_with(samples=11), "is not signed by 0x"),
         (entry_with(samples="10"), "samples a whole number"),
-        (entry_with(samples=True), "samples a whole number"),
-        (entry_with(samples=0), "samples = 0"),
         (entry_with(client="0x12"), "client: '0x12' is not an address"),
-        (entry_with(client=None), "client: 'None' is not an address"),
         (entry_with(configuration="0x" + "00" * 31), "configuration: must be 0x and 64 hex digits"),
-        (entry_with(signature="0x" + "AB" * 65), "signature: must be 0x and 130 hex digits"),
         (entry_with(signature="0x" + "00" * 65), "signature: a signature is 65 bytes with v"),
     ],
 )
@@ -130,13 +121,10 @@ LISTED = json.loads(encode_registry(registry_of()))["clients"]
     [
         (registry_with(clients={}), "clients must be a list"),
         (registry_with(clients=[]), "no entry to gather"),
-        (registry_with(clients=[1]), "client 0: must be a map of"),
         (registry_with(clients=LISTED[::-1]), "addresses must be ascending"),
         (registry_with(clients=LISTED[:1] * 2), "has an entry in"),
         (registry_with(clients=LISTED[1:]), "states the registry digest 0x"),
-        (registry_with(clients=[LISTED[0] | {"samples": 99}]), "is not signed by"),
         (registry_with(run="other"), "is not signed by"),
-        (registry_with(configuration="0x" + "11" * 32), "is not signed by"),
         (registry_with(registry="0x" + "11" * 32), "states the registry digest 0x1111"),
     ],
 )
@@ -166,9 +154,3 @@ def test_a_local_path_is_no_part_of_the_proposal() -> None:
         )
     )
     assert one == other != low
-
-
-def test_an_entry_with_another_signature_is_another_entry() -> None:
-    forged = replace(ENTRIES[0][1], signature=ENTRIES[1][1].signature)
-    with pytest.raises(ConfigurationError, match="has an entry in"):
-        combined_registry([*ENTRIES, ("forged", forged)])

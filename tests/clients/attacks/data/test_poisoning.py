@@ -12,7 +12,6 @@ from clients.attacks.data.data_attack import DataAttack, PoisonInput
 from clients.attacks.data.label_flip import LABEL_FLIP, label_flip
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.registry import ATTACKS
 from clients.attacks.updates.update_attack import AttackParameters
 from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from ledger.protocol.errors import ConfigurationError
@@ -116,8 +115,3 @@ def test_an_excessive_factor_is_refused() -> None:
             BACKDOOR.factor_for(AttackParameters(factor))
     with pytest.raises(ConfigurationError, match=r"factor = 1\.0: attack 'label-flip' takes none"):
         poisoned(divided(), crowd(0), LABEL_FLIP, AttackParameters(1.0), seed=0)
-
-
-def test_no_data_attack_shares_a_name_with_an_update_attack() -> None:
-    assert not DATA_ATTACKS.keys() & ATTACKS.keys()
-    assert all(name == attack.name for name, attack in DATA_ATTACKS.items())

@@ -16,7 +16,6 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.training.evaluation import evaluate
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -81,24 +80,6 @@ def test_the_record_has_the_clean_digest_and_the_attacks_share() -> None:
         "members": {},
         "trainers": {},
     }
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        (
-            ("malice.attack=label-flip", "malice.factor=2"),
-            "factor = 2.0: attack 'label-flip' takes",
-        ),
-        (("malice.attack=backdoor", "malice.factor=0"), "attack 'backdoor' takes 0.01 to 1"),
-        (("malice.attack=trojan",), "known are .*label-flip, backdoor"),
-    ],
-)
-def test_a_wrong_factor_or_name_is_refused_before_reading_data(
-    settings: tuple[str, ...], sentence: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=sentence):
-        load("smoke", settings=("data.name=femnist", *settings))
 
 
 def test_members_favour_the_malicious_or_else_one_another() -> None:
