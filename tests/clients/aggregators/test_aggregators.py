@@ -1,4 +1,4 @@
-"""The aggregators and pre-aggregators: by pencil, against plain transcriptions, and refused."""
+"""Aggregators, stages and a user's own: by pencil, against plain transcriptions, and refused."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.krum import krum_scores
 from clients.aggregators.mixture import Mixture
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
@@ -19,6 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -322,3 +324,107 @@ def test_the_same_holds_of_pre_aggregators() -> None:
     ):
         with pytest.raises(ConfigurationError, match=sentence):
             pre_aggregator_named(name, options)
+
+
+NNM = pre_aggregator_named("NNM", {"f": 1})
+BUCKETS = pre_aggregator_named("Bucketing", {"s": 2})
+KRUM = aggregator_named("Krum", {"f": 1})
+
+
+def aggregation_found(
+    aggregation: Aggregation, values: list[float], samples: list[int] | None = None, seed: int = 0
+) -> AggregatorSelection | None:
+    updates = [np.array([value], dtype=np.float32) for value in values]
+    counts = [1] * len(values) if samples is None else samples
+    return aggregation.aggregate(updates, counts, np.zeros(1), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_an_update_that_is_not_finite_is_left_out(bad: float) -> None:
+    selected = aggregation_found(Aggregation(), [1, bad, 4], [1, 100, 2])
+    assert selected is not None
+    assert selected.vector.tolist() == [3]
+    assert selected.used == (0, 2)
+
+
+def test_too_few_finite_updates_are_aggregated_to_nothing() -> None:
+    nan = float("nan")
+    assert aggregation_found(Aggregation(), [nan, nan]) is None
+    enough = aggregation_found(Aggregation(KRUM), [1, 2, nan, 3, 4, 100])
+    assert enough is not None
+    assert enough.used == (1,)
+    assert aggregation_found(Aggregation(KRUM), [1, 2, nan, nan, 4, 100]) is None
+    assert aggregation_found(Aggregation(pre_aggregators=(NNM,)), [1, nan, 3]) is None
+
+
+def test_means_of_updates_have_equal_weights_and_named_sources() -> None:
+    # Each of 0, 1, 9 with its nearest: 0.5, 0.5, 5; their mean, whatever the samples.
+    mixed = aggregation_found(Aggregation(pre_aggregators=(NNM,)), [0, 1, 9], [1, 1, 500])
+    assert mixed is not None
+    assert mixed.vector.tolist() == pytest.approx([2])
+    assert mixed.used == (0, 1, 2)
+    # One bucket of two was chosen: two updates are used.
+    chosen = aggregation_found(Aggregation(KRUM, (BUCKETS,)), list(range(10)))
+    assert chosen is not None
+    assert len(chosen.used) == 2
+    assert chosen.vector.tolist() == [sum(chosen.used) / 2]
+
+
+def test_the_stages_are_taken_in_their_order() -> None:
+    values: list[float] = [0, 1, 2, 3, 50]
+    buckets_first, mixing_first = (
+        aggregation_found(Aggregation(aggregator_named("Median", {}), stages), values)
+        for stages in ((BUCKETS, NNM), (NNM, BUCKETS))
+    )
+    assert buckets_first is not None
+    assert mixing_first is not None
+    assert buckets_first.vector.tolist() != mixing_first.vector.tolist()
+
+
+def test_the_output_count_of_a_stage_feeds_the_next() -> None:
+    aggregation = Aggregation(KRUM, (BUCKETS,))
+    aggregation.require(9)
+    assert aggregation.takes(9)
+    assert not aggregation.takes(8)
+    with pytest.raises(ConfigurationError, match="Krum with f = 1 of n = 4 updates: 2f"):
+        aggregation.require(8)
+    with pytest.raises(ConfigurationError, match="NNM with f = 1 of n = 2 updates: 2f < n"):
+        Aggregation(KRUM, (BUCKETS, NNM)).require(4)
+
+
+UPDATES = [np.array([1, 2], np.float32), np.array([3, 6], np.float32)]
+
+
+def written(folder: Path, body: str) -> str:
+    path = folder / "mine.py"
+    text = f"import numpy as np\ndef mine(updates, scale=1.0):\n    {body}\n"
+    path.write_text(text, "utf-8")
+    return f"{path}:mine"
+
+
+def test_a_function_aggregates_with_its_options(tmp_path: Path) -> None:
+    reference = written(tmp_path, "return scale * updates.max(axis=0)")
+    aggregator = aggregator_named(reference, {"scale": 2.0})
+    selection = aggregator.aggregate(Mixture(UPDATES), np.ones(2), np.zeros(2))
+    assert selection.vector.tolist() == [6, 12]
+    assert selection.used == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return updates", r"returns float64 of shape \(2, 2\); must return floats"),
+        ("return updates.sum(axis=0) * np.nan", "returns numbers that are not finite"),
+        ("updates[0] = 0; return updates[0]", "changes its input: ValueError"),
+        ("return updates.lots", r"it fails.*AttributeError.*\(mine.py, line 3\)"),
+    ],
+)
+def test_a_function_that_breaks_a_rule_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    aggregator = aggregator_named(written(tmp_path, body), {})
+    with pytest.raises(ConfigurationError, match=f"mine.py:mine.*{message}"):
+        aggregator.aggregate(Mixture(UPDATES), np.ones(2), np.zeros(2))
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="unknown aggregator 'mine'; known are FedAvg"):
+        aggregator_named("mine", {})

@@ -1,16 +1,25 @@
-"""Updates and combinations of them: the same sums however many blocks they take."""
+"""Updates and combinations of them; compiled sums and ranks have the bytes of NumPy's."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from clients.aggregators import mixture as mixtures
 from clients.aggregators import mixture as module
-from clients.aggregators.mixture import Mixture
+from clients.aggregators import sorting_network
+from clients.aggregators import weighted_sum as compiled
+from clients.aggregators.mixture import BLOCK, Mixture
+from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_summer
+from clients.aggregators.weighted_sum import LANES, LEAST_NUMBERS, weighted_sum
+from ledger.distances import machine_code
+from ledger.distances.machine_code import NoMachineCodeError
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId
 
@@ -92,3 +101,141 @@ def test_a_distance_is_independent_of_company_and_order() -> None:
     all_of_them = Mixture(updates).squared_distances()
     some = Mixture([updates[i] for i in (4, 1, 2)]).squared_distances()
     assert some.tolist() == all_of_them[np.ix_([4, 1, 2], [4, 1, 2])].tolist()
+
+
+LARGEST = float(np.finfo(np.float32).max)
+HOSTILE = st.sampled_from([0.0, -0.0, 1e-45, -1e-45, LARGEST, -LARGEST, 1.0])
+NUMBERS = st.one_of(HOSTILE, st.floats(width=32, allow_nan=False, allow_infinity=False))
+
+
+def mean_of_ranks(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
+    return Mixture(list(updates)).mean_of_ranks(first, last)
+
+
+def mean_of_sorted(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
+    chosen = np.sort(updates.astype(np.float64), axis=0)[first:last]
+    return np.asarray(chosen.sum(axis=0) / (last - first))
+
+
+@pytest.mark.parametrize("rows", range(1, 13))
+def test_a_network_sorts_every_row_of_zeros_and_ones(rows: int) -> None:
+    # A network that sorts these sorts everything (Knuth 5.3.4, Theorem Z).
+    values = np.array(list(product((0, 1), repeat=rows))).T
+    for first in range(rows):
+        ordered = values.copy()
+        for low, high in network(rows, first, rows - first // 2).tolist():
+            pair = ordered[[low, high]]
+            ordered[low], ordered[high] = pair.min(axis=0), pair.max(axis=0)
+        wanted = slice(first, rows - first // 2)
+        assert (ordered[wanted] == np.sort(values, axis=0)[wanted]).all()
+
+
+def test_a_median_needs_fewer_comparators_than_a_sort() -> None:
+    assert len(network(65, 32, 33)) < len(network(65, 0, 65)) == 565
+    assert len(network(1, 0, 1)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 2 * STRIP + 3)), elements=NUMBERS
+    ),
+    st.data(),
+)
+def test_a_mean_of_ranks_is_that_of_a_sort(
+    updates: NDArray[np.float32], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(updates) - 1))
+    last = data.draw(st.integers(first + 1, len(updates)))
+    expected = mean_of_sorted(updates, first, last)
+    for given_ in (updates, updates.astype(np.float64)):  # compiled, and by NumPy
+        assert mean_of_ranks(given_, first, last).tobytes() == expected.tobytes()
+
+
+def test_ranks_are_the_same_in_any_memory_layout() -> None:
+    updates = np.random.default_rng(0).standard_normal((7, 2 * BLOCK + 5), dtype=np.float32)
+    expected = mean_of_sorted(updates, 2, 5)
+    for layout in (updates, np.asfortranarray(updates), np.repeat(updates, 2, axis=1)[:, ::2]):
+        assert mean_of_ranks(layout, 2, 5).tobytes() == expected.tobytes()
+    assert (updates == np.random.default_rng(0).standard_normal(updates.shape, np.float32)).all()
+
+
+def test_more_updates_than_a_network_takes_are_sorted_by_numpy() -> None:
+    updates = np.random.default_rng(0).standard_normal((MOST_ROWS + 1, 3), dtype=np.float32)
+    assert rank_summer(list(updates), 0, 1) is None
+    assert rank_summer(list(updates[1:]), 0, 1) is not None
+    assert (mean_of_ranks(updates, 9, 11) == mean_of_sorted(updates, 9, 11)).all()
+
+
+def test_without_machine_code_ranks_and_distances_are_those_of_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    updates = np.random.default_rng(0).standard_normal((6, 700), dtype=np.float32)
+    compiled = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    asked: list[str] = []
+
+    def refused(*_: object) -> object:
+        asked.append("compile")
+        raise machine_code.NoMachineCodeError("the system forbids it")
+
+    sorting_network._sorting_code.cache_clear()
+    monkeypatch.setattr(machine_code, "linked", refused)
+    monkeypatch.setattr(mixtures, "machine_code", refused)
+    try:
+        plain = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    finally:
+        sorting_network._sorting_code.cache_clear()
+    assert len(asked) == 2
+    assert plain[0].tobytes() == compiled[0].tobytes()
+    assert np.allclose(plain[1], compiled[1], rtol=1e-13, atol=0)
+
+
+def by_numpy(updates: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    result = np.zeros(updates.shape[1])
+    for update, weight in zip(updates, weights, strict=True):
+        result += weight * update.astype(np.float64)
+    return result
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.integers(1, 5), st.integers(1, 2 * LANES + 3)), elements=NUMBERS
+    ),
+    st.integers(0, 2**32),
+)
+def test_a_weighted_sum_has_the_bytes_of_numpys(updates: NDArray[np.float32], seed: int) -> None:
+    weights = np.random.default_rng(seed).standard_normal(len(updates)) / 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "LEAST_NUMBERS", 1)
+        summed = weighted_sum(list(updates), weights.tolist())
+    assert summed is not None
+    assert summed.tobytes() == by_numpy(updates, weights).tobytes()
+
+
+def test_a_mixture_adds_long_and_short_updates_alike() -> None:
+    for dimension in (LEAST_NUMBERS - 1, LEAST_NUMBERS + 5):
+        rng = np.random.default_rng(1)
+        updates, weights = rng.standard_normal((4, dimension), dtype=np.float32), rng.random(4)
+        weights[2] = 0
+        updates[2] = np.inf  # what does not count is not read
+        expected = by_numpy(updates[[0, 1, 3]], weights[[0, 1, 3]])
+        assert Mixture(list(updates)).combined(weights).tobytes() == expected.tobytes()
+        strided = [np.repeat(update, 2)[::2] for update in updates]
+        assert Mixture(strided).combined(weights).tobytes() == expected.tobytes()
+        assert Mixture(list(updates)).combined(np.zeros(4)).tolist() == [0.0] * dimension
+
+
+def test_without_machine_code_numpy_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> object:
+        raise NoMachineCodeError("the system forbids it")
+
+    updates = [np.ones(LEAST_NUMBERS, dtype=np.float32)]
+    compiled._adding_code.cache_clear()
+    monkeypatch.setattr(machine_code, "linked", refused)
+    try:
+        assert weighted_sum(updates, [1.0]) is None
+        assert Mixture(updates).combined(np.ones(1)).sum() == LEAST_NUMBERS
+    finally:
+        compiled._adding_code.cache_clear()
+    assert weighted_sum([updates[0].astype(np.float64)], [1.0]) is None

@@ -1,24 +1,29 @@
-"""The built-in models: their vectors, layouts and first parameters."""
+"""The built-in models: their vectors, layouts, sizes, first parameters, and what they compute."""
 
 from __future__ import annotations
 
 import pickle
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import load_vector, seed_torch, vector_of
-from clients.models.registry import model_named
+from clients.models.model import load_vector, seed_torch, trainable, vector_of
+from clients.models.registry import MODELS, model_named
+from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
 from ledger.protocol.types import NO_DIGEST
+from tests.clients.models.forms import CHARACTERS, IMAGES, SCALED_DOWN, samples, words
 
 if TYPE_CHECKING:
-    from clients.models.model import Model
+    from clients.models.model import Model, Option
 
 SMALL, LARGE = DataForm((1, 8, 8), 10), DataForm((1, 28, 28), 10)
 ALL = [model_named(name, form) for name in ("softmax", "cnn") for form in (SMALL, LARGE)]
@@ -153,3 +158,153 @@ def test_tokens_and_unknown_options_are_refused(name: str) -> None:
         model_named(name, tokens)
     with pytest.raises(ConfigurationError, match=r"hidden = 3: .* has no options"):
         model_named(name, SMALL, {"hidden": 3})
+
+
+Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "options", "dimension"),
+    [
+        ("softmax", IMAGES, {}, 48_670),
+        ("cnn", IMAGES, {}, 80 + 1_168 + 48_670),
+        ("leaf_cnn", IMAGES, {}, 6_603_710),
+        ("alexnet", IMAGES, {}, 28_727_038),
+        ("sent140_lstm", words(300), {}, 243_861),
+        ("sent140_lstm", words(25), {}, 133_861),
+        ("shakespeare_lstm", CHARACTERS, {}, 817_872),
+        ("shakespeare_lstm", CHARACTERS, {"hidden": 100}, 132_720),
+    ],
+)
+def test_each_model_has_as_many_parameters_as_the_readme_states(
+    name: str, form: DataForm, options: dict[str, Option], dimension: int
+) -> None:
+    assert model_named(name, form, options).dimension == dimension
+
+
+def test_the_scaled_down_list_leaves_no_model_out() -> None:
+    # Bases of `hf` are in tests/clients/adapters.
+    assert [*(name for name, *_ in SCALED_DOWN), "hf"] == list(MODELS)
+
+
+def test_the_leaf_cnn_equals_its_layers_written_out() -> None:
+    model = model_named("leaf_cnn", IMAGES, {"hidden": 8})
+    module, x = model.module(), torch.rand(2, 1, 28, 28)
+    load_vector(module, torch.tensor(model.initial(rng())))
+    w: Any = dict(trainable(module))
+    hidden = functional.conv2d(x, w["convolution1.weight"], w["convolution1.bias"], padding=2)
+    hidden = functional.max_pool2d(hidden.relu(), 2)
+    hidden = functional.conv2d(hidden, w["convolution2.weight"], w["convolution2.bias"], padding=2)
+    hidden = functional.max_pool2d(hidden.relu(), 2)
+    assert hidden.shape == (2, 64, 7, 7)
+    hidden = (hidden.flatten(1) @ w["linear1.weight"].T + w["linear1.bias"]).relu()
+    expected = hidden @ w["linear2.weight"].T + w["linear2.bias"]
+    assert torch.allclose(module(x), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_alexnet_leaves_three_by_three_of_28_by_28() -> None:
+    model = model_named("alexnet", IMAGES, {"hidden": 8})
+    module = model.module()
+    assert isinstance(module.features, nn.Sequential)
+    assert module.features(torch.zeros(1, 1, 28, 28)).shape == (1, 256, 3, 3)
+    assert dict(model.layout)["classifier.0.weight"] == (8, 256 * 3 * 3)
+    assert not [part for part in module.modules() if "Dropout" in type(part).__name__]
+
+
+def cell(x: Array, state: Array, memory: Array, weights: dict[str, Array], layer: int) -> Any:
+    """One step of TensorFlow's BasicLSTMCell, its gates in torch's order."""
+    gates = (
+        x @ weights[f"lstm.weight_ih_l{layer}"].T + state @ weights[f"lstm.weight_hh_l{layer}"].T
+    )
+    take, forget, candidate, give = np.split(gates + weights[f"lstm.bias_ih_l{layer}"], 4, axis=1)
+    memory = memory * sigmoid(forget + 1.0) + sigmoid(take) * np.tanh(candidate)
+    return sigmoid(give) * np.tanh(memory), memory
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def last_state(steps: Array, weights: dict[str, Array]) -> Array:
+    """The upper layer's state after the last step, from steps of shape (n, length, inputs)."""
+    states = steps
+    for layer in (0, 1):
+        hidden = weights[f"lstm.weight_hh_l{layer}"].shape[1]
+        state = memory = np.zeros((len(steps), hidden))
+        found = []
+        for step in range(steps.shape[1]):
+            state, memory = cell(states[:, step], state, memory, weights, layer)
+            found.append(state)
+        states = np.stack(found, axis=1)
+    return states[:, -1]
+
+
+@pytest.mark.parametrize("place", [4, 5], ids=["sent140", "shakespeare"])
+def test_text_models_equal_numpy_lstms_with_forget_bias_one(place: int) -> None:
+    name, form, options = SCALED_DOWN[place]
+    model = model_named(name, form, options)
+    module, x = model.module(), samples(form, 3).x
+    # Biases too, so that their places in the gates matter.
+    load_vector(module, torch.tensor(rng(4).standard_normal(model.dimension) * 0.4).float())
+    weights = {key: tensor.detach().double().numpy() for key, tensor in trainable(module)}
+    if form.embedding is not None:
+        hidden = last_state(form.embedding[x].astype(float), weights)
+        hidden = hidden @ weights["linear1.weight"].T + weights["linear1.bias"]
+        logit = hidden @ weights["linear2.weight"].T + weights["linear2.bias"]
+        expected = np.concatenate([0 * logit, logit], axis=1)
+    else:
+        hidden = last_state(weights["embedding.weight"][x], weights)
+        expected = hidden @ weights["linear.weight"].T + weights["linear.bias"]
+    assert module(torch.tensor(x)).detach().numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_tweets_two_scores_have_the_sigmoid_cross_entropy() -> None:
+    name, form, options = SCALED_DOWN[4]
+    model, few = model_named(name, form, options), samples(form, 5)
+    found = evaluate(model, model.initial(rng()), few)
+    module = model.module()
+    load_vector(module, torch.tensor(model.initial(rng())))
+    logits = module(torch.tensor(few.x))[:, 1].detach()
+    expected = functional.binary_cross_entropy_with_logits(
+        logits, torch.tensor(few.y).float(), reduction="sum"
+    )
+    assert found.loss == pytest.approx(expected.item(), rel=1e-5)
+    assert found.correct == int(((logits > 0) == torch.tensor(few.y, dtype=torch.bool)).sum())
+
+
+def test_text_models_start_as_tensorflow_draws_them() -> None:
+    # One kernel (8 + 256 inputs, 4 x 256 outputs): uniform within sqrt(6 / 1288) = 0.06825.
+    model = model_named("shakespeare_lstm", CHARACTERS)
+    ends = np.cumsum([np.prod(shape) for _, shape in model.layout])
+    names = [name for name, _ in model.layout]
+    parts = dict(zip(names, np.split(model.initial(rng()), ends[:-1]), strict=True))
+    for name in ("lstm.weight_ih_l0", "lstm.weight_hh_l0"):
+        assert np.abs(parts[name]).max() == pytest.approx((6 / 1288) ** 0.5, rel=1e-3)
+    assert np.abs(parts["linear.weight"]).max() == pytest.approx((6 / 336) ** 0.5, rel=1e-3)
+    assert not parts["lstm.bias_ih_l0"].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "options", "sentence"),
+    [
+        ("leaf_cnn", DataForm((9,), 2), {}, r"needs images \(channels, height, width\)"),
+        ("leaf_cnn", DataForm((1, 3, 9), 2), {}, "at least 4 x 4, not shape"),
+        ("alexnet", DataForm((1, 32, 32), 2), {}, r"needs images \(channels, 28, 28\)"),
+        ("alexnet", IMAGES, {"hidden": 0}, r"hidden = 0: .* whole number, 1 \.\. 65536"),
+        ("alexnet", IMAGES, {"dropout": 0.5}, "dropout = 0.5: 'alexnet' has hidden"),
+        ("shakespeare_lstm", IMAGES, {}, "needs rows of tokens, not float32"),
+        ("sent140_lstm", CHARACTERS, {}, "needs a vector of each word"),
+        ("sent140_lstm", words(25), {"width": 300}, "width = 300: .* have 25 numbers"),
+        (
+            "sent140_lstm",
+            DataForm((25,), 3, "int64", 10, np.zeros((10, 4), dtype=np.float32)),
+            {},
+            "distinguishes two classes, not 3",
+        ),
+    ],
+)
+def test_what_a_model_cannot_take_is_refused_with_the_rule(
+    name: str, form: DataForm, options: dict[str, Option], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        model_named(name, form, options)

@@ -1,7 +1,8 @@
-"""The plain path: SGD as the paper says, by any module, with the same bytes in any company."""
+"""The plain path: SGD as the paper says and its proximal term, the same bytes in any company."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +10,19 @@ import pytest
 import torch
 from torch import nn
 
+from clients.configuration.loading import checked, load
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.devices import reproducible
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import Model, load_vector, vector_of
 from clients.models.registry import model_named
+from clients.runs.population import populate, with_training_path
+from clients.training.lockstep.execution_plan import plan
+from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import CollatedBatches, PlainTrainer, ResidentBatches
 from clients.training.port import TrainingJob
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.training.lockstep.support import exact_update
 from tests.clients.training.made import (
     BRANCHED,
     CONVOLUTIONAL,
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from clients.models.model import Model
 
 MODELS = pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
@@ -183,3 +192,109 @@ def test_samples_are_collated_in_bounded_groups() -> None:
     large = LocalTraining(learning_rate=0.1, batch_size=1000, local_epochs=1)
     list(CollatedBatches([many], counted, large).of(TrainingJob(0, bytes(32))))
     assert asked[3:] == [1000, 500]
+
+
+def update(model: Model, training: LocalTraining, job: TrainingJob) -> NDArray[np.float32]:
+    row = np.empty(model.dimension, dtype=np.float32)
+    start = start_of(model)
+    PlainTrainer(model, DATA.train, DATA.collate, training, "cpu").train(start, [job], [row])
+    return row
+
+
+def pencil_update(steps: int, proximal: float | None) -> NDArray[np.float32]:
+    """Return the update of W = b = 0 on one sample x = 3 of class 1, at the rate 1/2."""
+    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
+    model = model_named("softmax", DataForm((1, 1, 1), 2), {})
+    training = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=steps, proximal=proximal)
+    row = np.empty(4, dtype=np.float32)
+    trainer = PlainTrainer(model, [sample], as_stored, training, "cpu")
+    trainer.train(np.zeros(4, dtype=np.float32), [TrainingJob(0, bytes(32))], [row])
+    return row
+
+
+def test_the_first_step_is_sgd_and_the_second_pulled_back() -> None:
+    first = [0.75, -0.75, 0.25, -0.25]
+    assert pencil_update(1, None).tolist() == pencil_update(1, 0.25).tolist() == first
+    # Both have the same gradient at w_1 = -first; the term adds mu w_1 to it: Delta_2 loses
+    # rate mu first = first / 8.
+    lost = pencil_update(2, None) - pencil_update(2, 0.25)
+    assert np.allclose(lost, np.array(first) / 8, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
+@pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
+def test_an_update_descends_the_regularised_loss_in_float64(
+    model: Model, training: LocalTraining
+) -> None:
+    near = replace(training, proximal=0.7)
+    train = tuple(frozen_samples(DATA.collate(x), y) for x, y in DATA.train)
+    for job in JOBS[:2]:
+        exact = exact_update(model, start_of(model), job, near, train)
+        found = update(model, near, job)
+        # float32 beside float64; without the term they are apart by more than a hundred times.
+        assert np.linalg.norm(found - exact) < 1e-4 * np.linalg.norm(exact)
+        plain = update(model, training, job)
+        assert np.linalg.norm(plain - exact) > 1e-2 * np.linalg.norm(exact)
+
+
+def test_only_the_plain_path_takes_such_steps() -> None:
+    near = replace(SETTINGS, proximal=0.1)
+    assert plan(CONVOLUTIONAL, DATA, SETTINGS, "cpu").path == "lockstep"
+    found = plan(CONVOLUTIONAL, DATA, near, "cpu")
+    assert (found.path, found.layers) == ("plain", ())
+    assert found.reason == "training.proximal is set, and lockstep takes steps of plain SGD alone"
+    with pytest.raises(ConfigurationError, match=f"training.path = 'lockstep': {found.reason}"):
+        LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, near, "cpu")
+
+
+def test_a_run_takes_the_plain_path_or_refuses_the_other() -> None:
+    chosen = load("smoke", settings=("training.proximal=0.1",))
+    population = populate(chosen)
+    assert with_training_path(chosen, population).training.path == "plain"
+    asked = load("smoke", settings=("training.proximal=0.1", "training.path=lockstep"))
+    with pytest.raises(ConfigurationError, match=r"path = lockstep: training\.proximal is set"):
+        with_training_path(asked, population)
+
+
+def test_the_term_is_recorded_only_where_set() -> None:
+    plain, near = load("smoke"), load("smoke", settings=("training.proximal=0.5",))
+    assert "proximal" not in plain.recorded()["training"]
+    assert "proximal" not in plain.to_toml()
+    assert near.recorded()["training"] == plain.recorded()["training"] | {"proximal": 0.5}
+    assert near.local_training() == replace(plain.local_training(), proximal=0.5)
+    assert checked(near.model_dump(exclude_none=True)) == near
+
+
+@pytest.mark.parametrize("value", ["0", "-0.1", "inf", "nan"])
+def test_a_nonpositive_weight_of_the_term_is_refused(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"proximal = .*: must be above 0"):
+        load("smoke", settings=(f"training.proximal={value}",))
+
+
+def test_a_chain_of_known_layers_trains_in_lockstep() -> None:
+    found = plan(CONVOLUTIONAL, DATA, SETTINGS, "cpu")
+    assert found.path == "lockstep"
+    assert found.reason == "10 clients take each step at once"
+    assert found.layers == (
+        "convolution 1 to 8, 3 × 3: one matrix for each client, in one call",
+        "convolution 8 to 16, 3 × 3: one matrix for each client, in one call",
+        "linear 256 to 10: one matrix for each client, in one call",
+    )
+    trainer = LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, SETTINGS, "cpu")
+    assert trainer.chunk == 10
+
+
+def test_a_module_with_anything_else_takes_the_plain_path_whole() -> None:
+    found = plan(BRANCHED, DATA, SETTINGS, "cpu")
+    assert found.path == "plain"
+    assert "does not take the output of the layer before alone" in found.reason or (
+        "not a supported layer" in found.reason
+    )
+    assert found.layers == ()
+
+
+def test_an_lstm_stays_as_it_is() -> None:
+    form = DataForm((20,), 80, input_dtype="int64", vocabulary=80)
+    model = model_named("shakespeare_lstm", form, {"hidden": 4})
+    found = plan(model, replace(DATA, form=form), SETTINGS, "cpu")
+    assert (found.path, found.reason) == ("plain", "its inputs are int64")

@@ -1,4 +1,4 @@
-"""Evaluation in blocks: the same bytes however the blocks are shared out."""
+"""Who takes which jobs and which blocks of an evaluation: each exactly once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clients.training.evaluation import (
     BLOCK,
@@ -16,10 +18,46 @@ from clients.training.evaluation import (
     totals_by_set,
 )
 from clients.training.workers.pool_engine import shares
+from clients.training.workload import JobQueue
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def pieces(costs: list[int], workers: int, chunk: int) -> list[list[int]]:
+    left, found = JobQueue(costs, workers, chunk), []
+    while taken := left.take():
+        found.append(taken)
+    return found
+
+
+@given(
+    costs=st.lists(st.integers(0, 50), max_size=40),
+    workers=st.integers(1, 5),
+    chunk=st.integers(1, 12),
+)
+def test_every_job_is_taken_once_longest_first(costs: list[int], workers: int, chunk: int) -> None:
+    order = [job for piece in pieces(costs, workers, chunk) for job in piece]
+    assert sorted(order) == list(range(len(costs)))
+    assert [costs[job] for job in order] == sorted(costs, reverse=True)
+
+
+def test_pieces_get_smaller_by_pencil() -> None:
+    # 16 equal jobs, 2 workers: half of a worker's share of the rest is 4, then 3, 2, 1 ...
+    assert [len(piece) for piece in pieces([5] * 16, 2, 1)] == [4, 3, 2, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_a_job_as_long_as_all_others_is_taken_alone() -> None:
+    assert pieces([1, 1, 9, 1, 1, 1], 2, 1)[0] == [2]
+
+
+def test_whole_chunks_are_taken_while_there_is_enough_for_everybody() -> None:
+    assert [len(piece) for piece in pieces([5] * 40, 2, 4)] == [8, 8, 4, 4, 4, 4, 4, 4]
+    # Ten at once would leave the other worker with two.
+    assert [len(piece) for piece in pieces([5] * 12, 2, 10)] == [6, 6]
+    assert [len(piece) for piece in pieces([5] * 70, 2, 10)] == [9, 9, 9, 9, 9, 9, 9, 7]
+
 
 NAMES = tuple(SETS)
 
