@@ -47,7 +47,6 @@ PLAIN = "training.path=plain"
 
 
 def configured(*settings: str) -> Configuration:
-    """Return the smallest preset with settings."""
     return load("smoke", settings=(PLAIN, *settings))
 
 
@@ -90,17 +89,6 @@ class CuttingFile(_Cuts, EmbeddedChain):
 
 @dataclass
 class Played:
-    """A run that has ended.
-
-    Attributes:
-        run: as `opened` gave it.
-        ledger: its contract; the chain is still open.
-        population: its clients.
-        blobs: what they published.
-        rows: of all its rounds.
-        configuration: of the run.
-    """
-
     run: OpenedRun
     ledger: LedgerWriter
     population: Population
@@ -168,27 +156,17 @@ class Played:
 
 @dataclass
 class Player:
-    """Plays runs into one home, one chain and one store.
-
-    Attributes:
-        home: of the runs.
-        chain: of all their contracts.
-        blobs: what everybody published.
-    """
-
     home: Path
     chain: ChainWriter
     blobs: MemoryBlobs
 
     def play(self, *settings: str, name: str = "run") -> Played:
-        """Return a run of the smallest preset that was played to its end."""
         configuration = configured(*settings)
         with open_run(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
         return Played(run, self.ledger(name), run.population, self.blobs, rows, configuration)
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
-        """Play on until the cut; say whether the run came to it before its end."""
         assert isinstance(self.chain, _Cuts)
         self.chain.left, self.chain.after = left, after
         try:
@@ -200,25 +178,21 @@ class Player:
         return False
 
     def ledger(self, name: str = "run") -> LedgerWriter:
-        """Return the contract of a run."""
         manifest = manifest_of(self.home, name)
         return LedgerWriter(self.chain, manifest.address, manifest.block)
 
     def metrics(self, name: str = "run") -> bytes:
-        """Return the rows of a run as they are on disk."""
         return (self.home / "runs" / name / "metrics.jsonl").read_bytes()
 
 
 @contextmanager
 def playing(folder: Path) -> Iterator[Player]:
-    """Play runs into a folder, on a chain in memory."""
     with CuttingChain() as chain:
         yield Player(folder, cast("ChainWriter", chain), MemoryBlobs())
 
 
 @contextmanager
 def playing_on_file(folder: Path) -> Iterator[Player]:
-    """Play runs into a folder, on a chain in a file of it that has the id of every other."""
     # Nothing here loses what the system holds, so no block has to wait for the disk.
     with CuttingFile.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
         yield Player(folder, chain, MemoryBlobs())

@@ -77,8 +77,6 @@ class ScheduledMember:
 
 
 class ScheduledRounds:
-    """Plays `Clients` and `Ledger` of Algorithm 3 with the actors of a run."""
-
     def __init__(self, run: OpenedRun) -> None:
         simulation: Simulation = run.simulation
         self._simulation = simulation

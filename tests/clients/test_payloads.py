@@ -39,7 +39,6 @@ ATTACKED = (
 
 
 def payloads_of(played: Played) -> dict[tuple[int, int], bytes]:
-    """Return the payload behind each usable update, by round and client."""
     return {
         (row.round, update.client): played.blobs.get(update.payload)
         for row in played.rows

@@ -40,8 +40,6 @@ def test_zeros_have_no_direction_and_never_enter_robustly(player: Player) -> Non
 
 
 def rankings_of_wild_members(player: Player) -> list[tuple[list[int], list[int]]]:
-    """Return the rankings of a run that has some with one wild member; see `rankings_in`."""
-
     def play(seed: int) -> list[tuple[list[int], list[int]]]:
         return rankings_in(player.play(*WILD, f"seed={seed}", name=f"run{seed}"))
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def scheduled_head(player: Player, *settings: str) -> bytes:
-    """Return the head of a run that Algorithm 3 played line by line."""
     with open_run(player.home, "run", configured(*settings), player.chain, player.blobs) as run:
         ScheduledRounds(run).play()
         return run.simulation.head

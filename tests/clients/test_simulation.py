@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ from tests.clients.played import FIVE_MEMBERS, configured, playing
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -86,7 +86,6 @@ def finished(two_rounds: Player, tmp_path: Path) -> Player:
 
 
 def model_before(played: Played, number: int) -> Digest:
-    """Return the digest of w_t: of the last decision before round t, or the first model."""
     decided = (played.decided(earlier) for earlier in range(number - 1, 0, -1))
     return next((e.model for e in decided if e), played.ledger.deployment().model)
 
@@ -430,9 +429,7 @@ def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
         None,
     ],
 )
-def test_damaged_rows_are_made_again_from_chain_and_blobs(
-    finished: Player, damage: Callable[[bytes], bytes] | None
-) -> None:
+def test_damaged_rows_are_made_again_from_chain_and_blobs(finished: Player, damage: Any) -> None:
     rows, path = finished.metrics(), finished.home / "runs" / "run" / "metrics.jsonl"
     if damage is None:
         path.unlink()

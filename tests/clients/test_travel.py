@@ -29,7 +29,6 @@ ATTACKED = ('malice.attack="back-gradient"', "malice.malicious_rate=0.2")
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A travel with a window that a run of three rounds goes beyond."""
     for module in (direction, run_models):
         monkeypatch.setattr(module, "WINDOW", 1)
 

@@ -64,7 +64,6 @@ def named(base: Path, task: Task = "causal-lm", **options: Any) -> Model:
 
 
 def trained(model: Model, vector: np.ndarray) -> np.ndarray:
-    """Return the update of one client."""
     data = made_data(model.form)
     trainer = PlainTrainer(model, data.train, data.collate, SETTINGS, "cpu")
     row = np.zeros(model.dimension, np.float32)

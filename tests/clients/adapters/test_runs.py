@@ -120,10 +120,7 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
     ("settings", "sentence"),
     [
         (["training.path=lockstep"], "the task is causal-lm, and lockstep classifies alone"),
-        (
-            ["malice.attack=label-flip", "malice.malicious_rate=0.2"],
-            "label-flip changes samples of classes, and the task is causal-lm",
-        ),
+        (["malice.attack=label-flip", "malice.malicious_rate=0.2"], "label-flip changes samples o"),
     ],
 )
 def test_what_does_not_fit_ends_with_one_sentence(

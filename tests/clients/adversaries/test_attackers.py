@@ -49,7 +49,6 @@ def a_round(seed: bytes = SEED, members: tuple[int, ...] = ()) -> AttackRound:
 
 
 def looking(monkeypatch: pytest.MonkeyPatch) -> list[AttackInput]:
-    """An attack "look" that sends what is honest, and what it was told."""
     seen: list[AttackInput] = []
 
     def look(asked: AttackInput) -> Update:

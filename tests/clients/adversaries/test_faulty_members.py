@@ -130,7 +130,6 @@ def favoured_in(network: Network, count: int = 2) -> frozenset[ClientId]:
 
 
 def published(network: Network) -> dict[ClientId, list[ScoreVector]]:
-    """Return the vectors of each member, in the order in which they left."""
     found: dict[ClientId, list[ScoreVector]] = {}
     for body in (envelope.body for envelope in network.board):
         if isinstance(body, PublishedScores):

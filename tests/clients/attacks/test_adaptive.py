@@ -173,7 +173,6 @@ def _cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _updates(seed: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
-    """25 honest updates and those of 9 colluders: one direction, and as much noise as is said."""
     rng = np.random.default_rng(seed)
     common = rng.standard_normal(60) / np.sqrt(60)
     noise = spread * rng.standard_normal((34, 60))

@@ -65,17 +65,6 @@ def sent_in_a_round(
     rounds: tuple[tuple[np.ndarray, ...], ...] | None = None,
     only: Attacking | None = None,
 ) -> np.ndarray:
-    """What the attackers send in a round of 30 clients of the preset `robust`.
-
-    Args:
-        attack: its name.
-        honest: seed of the honest updates of the round.
-        published: seed of those of the round before.
-        seed: of the round.
-        drift: axis of the way that honest clients took; None for no earlier round.
-        rounds: published before in place of the one of `published`, the later first.
-        only: what the attackers are not honest as.
-    """
     rules = load("robust").parameters(DIMENSION)
     model = np.zeros(DIMENSION, dtype=np.float32)
     updates = {**_updates(honest), **{c: _updates(7)[c] for c in MALICIOUS}}
@@ -335,9 +324,7 @@ def test_a_task_without_classes_is_refused() -> None:
 def test_a_run_without_one_model_is_refused() -> None:
     updates = {ClientId(0): np.ones(3, dtype=np.float32)}
     context = AttackRound(SEED, updates)
-    with pytest.raises(
-        ConfigurationError, match="'target' plays the rule of a committee or a serv"
-    ):
+    with pytest.raises(ConfigurationError, match="'target' plays the rule of a committee or a ser"):
         Attackers(frozenset({ClientId(0)}), "target").corrupt(updates, context)
 
 
@@ -352,7 +339,6 @@ def _honest(seed: int, noise: float = 0.2) -> tuple[np.ndarray, ...]:
 
 
 def _updates(seed: int, noise: float = 0.2) -> dict[ClientId, np.ndarray]:
-    """Updates of 30 clients: one direction and noise of each."""
     noises = noise * np.random.default_rng(seed).standard_normal((30, DIMENSION))
     updates = (np.eye(DIMENSION)[0] + noises).astype(np.float32)
     return {ClientId(client): update for client, update in enumerate(updates)}

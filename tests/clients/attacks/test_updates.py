@@ -40,7 +40,6 @@ def attacker(
     seed: int = 0,
     **context: Any,
 ) -> AttackInput:
-    """The first of some attackers, as it is asked by an attack."""
     known = np.stack(colluders or (UPDATE,))
     number = attack_named(attack).factor_for(AttackParameters(factor))
     model = np.zeros_like(known[0])
@@ -332,7 +331,6 @@ UPDATES = {client: np.eye(4, dtype=np.float32)[client] for client in ACCEPTED}
 
 
 def model_after(strategy: int, samples: tuple[int, ...]) -> list[float]:
-    """Return the model of a round whose four trainers declare these samples."""
     settings = (f"protocol.strategy={strategy}",)
     inputs = Inputs(
         parameters=load("digits", settings=settings).parameters(4),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def said_of(*settings: str, preset: str = "smoke") -> str:
-    """Return the sentence with which settings on top of a preset are refused."""
     with pytest.raises((ConfigurationError, ParametersError)) as refused:
         load(preset, settings=settings)
     return str(refused.value)
@@ -96,20 +95,10 @@ def test_the_default_is_the_preset_digits() -> None:
         (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
         # C = 6, so only n = 4 of 10 active clients are left.
         (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
-        (["protocol.clients=0"], "clients = 0 is not in [1, 12288]"),
-        (["protocol.clients=12289"], "clients = 12289 is not in [1, 12288]"),
-        (
-            ["protocol.clients=1000", "protocol.committee_rate=0.1"],
-            "trainers = 750 is over the contract's bound of 256",
-        ),
-        (["protocol.rounds=0"], "rounds = 0 is not in [1, 4294967295]"),
-        (["protocol.commit_blocks=0"], "commit_blocks = 0 is not in [1, 4294967295]"),
+        (["protocol.clients=1000", "protocol.committee_rate=0.1"], "trainers = 750 is over the co"),
         # The window's 4 blocks, one to decide in, and one that may abandon.
         (["protocol.deadline_blocks=5"], "deadline_blocks = 5 is not in [6, 4294967295]"),
         (["protocol.commit_blocks=63"], "deadline_blocks = 64 is not in [65, 4294967295]"),
-        (["protocol.view_seconds=0"], "view_seconds = 0 is not in [1, 1048576]"),
-        (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
-        (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
     ],
 )
 def test_settings_that_break_an_invariant_are_named_with_the_rule(
@@ -189,15 +178,10 @@ def test_a_rate_is_rounded_to_whole_millionths(rate: str, ppm: int) -> None:
     assert load("smoke", settings=settings).parameters(1).aggregation_ppm == ppm
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "protocol.active_rate",
-        "protocol.committee_rate",
-        "protocol.aggregation_rate",
-        "malice.malicious_rate",
-    ],
-)
+RATES = ("protocol.active_rate", "protocol.aggregation_rate", "malice.malicious_rate")
+
+
+@pytest.mark.parametrize("name", RATES)
 @pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "inf", '"0.5"', "true"])
 def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> None:
     sentence = said_of(f"{name}={value}", "malice.attack=same-value")
@@ -205,53 +189,42 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
     assert "given: " in sentence
 
 
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
-        (
-            "data.name=mnist",
-            "data.name: unknown data set 'mnist'; known are digits, digits-by-writer",
-        ),
-        ("model.name=resnet", "model.name: unknown model 'resnet'; known are softmax, cnn"),
-        ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
-        ("malice.factor=2", "malice.factor is set, but malice.attack is not"),
-        ("malice.on=gradient", "malice.on: Input should be 'update' or 'weights' (given: gradi"),
-        ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
-        ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
-        ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
-        ("protocol.distance=far", 'distance = far: is neither "squared" nor your own function'),
-        ("protocol.quorum=all", "protocol.quorum: Input should be 'paper' or 'bft' (given: all)"),
-        ("machine.device=tpu", "machine.device: String should match pattern"),
-        ("protocol.omega=0.4", "protocol.omega: there is no such setting (given: 0.4)"),
-        ("colour=blue", "colour: there is no such setting (given: blue)"),
-        ("protocol.clients=many", "protocol.clients: Input should be a valid integer"),
-        ("protocol=3", "protocol: Input should be a valid dictionary or instance of"),
-        ("seed=-1", "seed: Input should be greater than or equal to 0 (given: -1)"),
-        ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
-        ("machine.workers=0", "machine.workers: Input should be greater than or equal to 1"),
-        ("machine.workers=257", "machine.workers: Input should be less than or equal to 256"),
-        ("malice.members.silent=-1", "malice.members.silent: Input should be greater than"),
-        ("training.learning_rate=0", "training.learning_rate = 0.0: must be above 0"),
-        ("training.learning_rate=1e39", "training.learning_rate = 1e+39: must be at most 3.40282"),
-        ("training.batch_size=0", "training.batch_size = 0: must be at least 1"),
-        (
-            "training.local_steps=0",
-            "training.local_steps = 0, training.local_epochs = None: exactly",
-        ),
-        ("training.local_epochs=1", "training.local_steps = 2, training.local_epochs = 1: exactly"),
-        ("data.partition.alpha=0", "data.partition.alpha: Input should be greater than 0"),
-        ("data.partition.name=fair", "data.partition.name: unknown partition 'fair'; known"),
-        ("data.options.glove=x", "data.options.glove: there is no such setting (given: x)"),
-        ("model.options.hidden=[1]", "model.options.hidden: must be one number, a text, true or"),
-        ("evaluation.every=0", "evaluation.every: Input should be greater than or equal to 1"),
-        ("evaluation.samples=0", "evaluation.samples: Input should be greater than or equal"),
-        ("machine.keep=some", "machine.keep"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
+WRONG = """
+    colour=blue data.name=mnist data.options.glove=x data.partition.alpha=0 data.partition.alpha=nan
+    data.partition.beta=1 data.partition.name=fair evaluation.every=0 evaluation.samples=0 seed=-1
+    machine.device=cuda:x machine.device=tpu machine.engine=spark machine.keep=0 machine.keep=some
+    machine.ledger=paper machine.workers=0 machine.workers=257 malice.attack=bribery malice.factor=2
+    malice.malicious_rate=0.3 malice.members.late=1 malice.members.silent=-1 malice.on=gradient
+    malice.on=weights malice.only=members malice.trainers.tired=1 model.name=resnet
+    model.options.hidden=[1] protocol.beacon=moon protocol.clients=-3 protocol.clients=0
+    protocol.clients=12.0 protocol.clients=12289 protocol.clients=many protocol.clients=true
+    protocol.commit_blocks=0 protocol.distance=far protocol.omega=0.4 protocol.quorum=all
+    protocol.rounds=0 protocol.server_rate=-inf protocol.server_rate=0 protocol.server_rate=nan
+    protocol.strategy=4 protocol.strategy=I protocol.view_seconds=0 protocol=3 weather.rain=1
+    seed=9223372036854775808 training.batch_size=0 training.batch_size=99999999999999999999
+    training.learning_rate=0 training.learning_rate=1e39 training.learning_rate=nan
+    training.local_steps=0 training.local_steps=2.5 training.local_steps= training.path=fast
+    training.proximal=1e39
+"""
+
+
+@pytest.mark.parametrize("setting", WRONG.split())
+def test_a_wrong_setting_is_named_as_the_file_has_it(setting: str) -> None:
+    name = setting.partition("=")[0]
     said = said_of(setting)
-    assert sentence in said
-    assert said.startswith(setting.partition("=")[0].partition(".")[0]), "as the file has it"
+    assert said.startswith(name) or said.startswith(name.rpartition(".")[0] + ": "), said
+    assert "\n" not in said
+
+
+def test_a_wrong_setting_is_named_with_what_is_known() -> None:
+    assert "data set 'mnist'; known are digits, digits-by-writer" in said_of("data.name=mnist")
+    assert "strategy = 4 is none of 1, 2, 3" in said_of("protocol.strategy=4")
+    assert "machine.workers: Input should be less than or equal to 256" in said_of(
+        "machine.workers=257"
+    )
+    assert "training.local_steps = 2, training.local_epochs = 1: exactly" in said_of(
+        "training.local_epochs=1"
+    )
 
 
 @pytest.mark.parametrize("setting", ["on=weights", "on=update", "only=members"])
@@ -283,9 +256,7 @@ def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
         (["malice.attack=min-max", "malice.factor=1.0"], "factor = 1.0: attack 'min-max' takes no"),
     ],
 )
-def test_a_factor_that_the_attack_does_not_take_is_refused(
-    settings: list[str], sentence: str
-) -> None:
+def test_a_factor_that_the_attack_does_not_take_is_refused(settings: Any, sentence: str) -> None:
     assert f"malice.{sentence}" in said_of(*settings)
     load("smoke", settings=(settings[0], "malice.malicious_rate=0.3"))
 
@@ -386,24 +357,16 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (
-            ["protocol.clients=1439", "protocol.active_rate=0.01"],
-            "protocol.clients = 1439: more clients than data: 1439 clients",
-        ),
+        (["protocol.clients=1439", "protocol.active_rate=0.01"], "protocol.clients = 1439: more c"),
         (["malice.members.silent=13"], "malice.members: 13 faulty clients wanted, but only 12"),
         (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
-        (
-            ["data.path=x.npz", "data.name=digits"],
-            "data.path = x.npz: data set 'digits' is bundled",
-        ),
+        (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' is bundle"),
         (["data.name=digits-by-writer"], "data.path is not set: data set 'digits-by-"),
         (["data.name=digits-by-writer", "data.path=gone.npz"], "gone.npz: no such file"),
     ],
 )
-def test_what_only_the_data_can_refuse_is_refused_by_name(
-    settings: list[str], sentence: str
-) -> None:
+def test_what_only_the_data_can_refuse_is_refused_by_name(settings: Any, sentence: str) -> None:
     configuration = load("smoke", settings=tuple(settings))
     with pytest.raises(ConfigurationError) as refused:
         looked_at(configuration)

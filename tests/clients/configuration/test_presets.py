@@ -53,7 +53,6 @@ def sizes(configuration: Configuration) -> tuple[int, int, int, int]:
 
 
 def scaled_down(preset: str) -> tuple[str, ...]:
-    """Return the settings for as few and as small steps as there can be, on the data beside us."""
     name = load(preset).data.name
     data = [f'data.path="{REAL / FILES[name]}"']
     if name == "sent140":

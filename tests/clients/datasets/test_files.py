@@ -353,7 +353,6 @@ def test_what_the_library_rejects_is_rejected(tmp_path: Path, name: str) -> None
 
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
-    """Draw a sound file, then a few changes to its offsets, shapes, header and end."""
     header: dict[str, Any] = {}
     end = 0
     for name in draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)):

@@ -98,10 +98,7 @@ def test_each_writer_is_a_client_with_its_own_test(tmp_path: Path) -> None:
         ({"label": np.full(9, 10, dtype=np.uint8)}, r"label: values 10 \.\. 10, outside 0"),
         ({"writer": np.full(9, -1, dtype=np.int16)}, "writer: values -1"),
         ({"image": np.zeros((9, 8, 8), dtype=np.uint8)}, r"shape \(9, 8, 8\) does not fit"),
-        (
-            {"extra": np.zeros(9, dtype=np.uint8)},
-            "with 'extra', .* is not a layout of 'digits-by-writer'",
-        ),
+        ({"extra": np.zeros(9, dtype=np.uint8)}, "with 'extra', .* is not a layout of 'digits-by-"),
         ({"is_test": np.ones(9, dtype=np.uint8)}, "'4' of the writers has no training sample"),
         ({"is_test": np.zeros(9, dtype=np.uint8)}, "no test samples"),
     ],

@@ -226,8 +226,6 @@ def test_numbers_of_an_owner_are_regressed(tmp_path: Path) -> None:
         ({"classes": 1}, "classes: Input should be greater than or equal to 2"),
     ],
 )
-def test_a_form_that_does_not_fit_its_task_is_refused(
-    changed: dict[str, Any], sentence: str
-) -> None:
+def test_a_form_that_does_not_fit_its_task_is_refused(changed: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         options(**changed)

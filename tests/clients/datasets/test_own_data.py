@@ -167,8 +167,6 @@ def test_folders_of_save_to_disk_are_read_with_their_split(tmp_path: Path) -> No
 
 
 class Saved:
-    """The part of a Hugging Face `Dataset` that is used."""
-
     def __init__(self, columns: Mapping[str, Any]) -> None:
         self.columns = columns
 
@@ -227,9 +225,7 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"is_test": Y > 9}, "has no test samples"),
     ],
 )
-def test_arrays_that_break_a_rule_are_refused(
-    tmp_path: Path, changed: Mapping[str, Any], message: str
-) -> None:
+def test_arrays_that_break_a_rule_are_refused(tmp_path: Path, changed: Any, message: str) -> None:
     held = {name: array for name, array in (OK | dict(changed)).items() if array is not None}
     path = archive(tmp_path / "mine.npz", **held)
     with pytest.raises(ConfigurationError, match=message):
@@ -312,9 +308,7 @@ def test_a_tensor_without_rows_is_refused(tmp_path: Path) -> None:
         ({"label": "y"}, "is for tables"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, options: Mapping[str, Any], message: str
-) -> None:
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, message: str) -> None:
     path = archive(tmp_path / "mine.npz", **OK)
     assert loaded(path, {"shape": [1, 1, 2], "classes": 4}).form.input_shape == (1, 1, 2)
     with pytest.raises(ConfigurationError, match=message):

@@ -47,7 +47,6 @@ def table(
     client: Any = lambda row: f"s{row % 4}",
     end: str = "",
 ) -> Path:
-    """Write rows of two features, a label and a client; `header` may name them otherwise."""
     has_index = header.startswith((",", "Unnamed"))
     rows = [
         f"{row},".removeprefix("" if has_index else f"{row},")
@@ -285,7 +284,6 @@ NAMES = ["low", "mid", "high"]
 
 
 def in_each_layout(folder: Path) -> list[Path]:
-    """Return files whose labels are text."""
     labels = np.array([NAMES[row % 3] for row in range(ROWS)])
     x, client = np.arange(ROWS * 2.0).reshape(ROWS, 2), np.arange(ROWS) % 4
     np.savez(folder / "a.npz", x=x, y=labels, client=client)

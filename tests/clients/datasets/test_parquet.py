@@ -42,16 +42,13 @@ def written(path: Path, content: pa.Table, **options: Any) -> Path:
 
 
 def all_rows(path: Path, columns: dict[str, Column] | None = None) -> dict[str, Any]:
-    """All batches joined."""
     batches = list(read_rows(path, columns or COLUMNS))
     return {name: [entry for batch in batches for entry in batch[name]] for name in batches[0]}
 
 
 @pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"row_group_size": 2}])
-def test_columns_are_read_however_they_are_written(
-    tmp_path: Path, options: dict[str, Any], text: pa.DataType
-) -> None:
+def test_columns_are_read_however_they_are_written(tmp_path: Path, options: Any, text: Any) -> None:
     content = table(t=pa.array(["a", "b", "a"], text))
     path = written(tmp_path / "t.parquet", content, **options)
     assert all_rows(path) == {"n": [1, 2, 3], "t": ["a", "b", "a"], "i": [b"x"] * 3}

@@ -399,7 +399,6 @@ def test_a_file_is_refused_before_the_library_reads_it(tmp_path: Path) -> None:
 
 
 def trained(kind: str) -> Tokenizer:
-    """Return a tokenizer as one of the families has it."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from tokenizers import normalizers as parts
 

@@ -17,7 +17,6 @@ TEXT = MINI.read_text("utf-8")
 
 
 def defined(*changes: tuple[str, str], text: str = TEXT) -> Definition:
-    """Return the experiment with some of its text replaced, each of which has to be there."""
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -25,5 +24,4 @@ def defined(*changes: tuple[str, str], text: str = TEXT) -> Definition:
 
 
 def plan_of(*changes: tuple[str, str], **options: Any) -> ExperimentPlan:
-    """Return the plan of the experiment with some of its text replaced."""
     return plan_experiment("mini", defined(*changes), **options)

@@ -26,15 +26,6 @@ TESTED = 8
 
 
 class StepEngine(Engine):
-    """Every training of client k takes the same step, whatever it starts from.
-
-    Attributes:
-        trained: the clients of each call, in their order.
-
-    Args:
-        steps: w_end - w_start of each client, shape (d,).
-    """
-
     def __init__(self, steps: Mapping[int, Sequence[float]]) -> None:
         self.distances = plain_distances
         self.trained: list[list[int]] = []
@@ -58,7 +49,6 @@ def gauge_of(engine: Engine, clients: int, rounds: int = 4, every: int = 1) -> M
 
 
 def data_of(*samples: int) -> FederatedData:
-    """Return data whose client i has so many samples."""
     train = tuple(Samples(np.zeros((n, 1)), np.zeros(n, np.int64)) for n in samples)
     return FederatedData("steps", DataForm((1,), 2), train, train[0])
 

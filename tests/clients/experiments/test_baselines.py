@@ -197,7 +197,6 @@ def sites(engine: StepEngine, attackers: Attackers | None = None) -> Sites:
 
 
 def sites_with(*models: list[float]) -> Sites:
-    """Return participants 0, 1, ... with these models."""
     them = Sites(StepEngine({}), np.zeros(1, np.float32), ids(*range(len(models))), Attackers())
     for client, model in zip(them.participants, models, strict=True):
         them.models[client] = np.array(model, np.float32)

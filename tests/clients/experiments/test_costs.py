@@ -67,9 +67,7 @@ NO_WORK = CellSeconds(wall=1, cpu=1, training=0)
         ("gossip", (2, 4), (2, 4)),
     ],
 )
-def test_time_is_transmission_where_nothing_is_computed(
-    kind: MethodKindName, text: tuple[float, ...], authors: tuple[float, ...]
-) -> None:
+def test_time_is_transmission_where_nothing_is_computed(kind: Any, text: Any, authors: Any) -> None:
     one = row(kind, NO_WORK)
     assert time_axis(one, TEXT, rate=1) == text
     assert time_axis(one, AUTHORS, rate=1) == authors
@@ -170,8 +168,6 @@ CONFIGURATION = load("smoke", settings=("machine.ledger=memory", "protocol.round
 
 
 class Board(MemoryMailbox):
-    """A mailbox that remembers how many bytes came into it, by round, client and phase."""
-
     def __init__(self) -> None:
         super().__init__()
         self.sizes: defaultdict[tuple[int, ClientId, bool], int] = defaultdict(int)
@@ -184,7 +180,6 @@ class Board(MemoryMailbox):
 
 @pytest.fixture
 def board(monkeypatch: pytest.MonkeyPatch) -> Board:
-    """The mailbox of the runs of a test."""
     made = Board()
     monkeypatch.setattr("clients.runs.open_run.MemoryMailbox", lambda: made)
     return made

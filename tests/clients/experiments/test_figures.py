@@ -60,7 +60,6 @@ ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
 
 
 def figured(found: ExperimentRows, *kinds: FigureKind) -> ExperimentRows:
-    """Return rows whose definition asks for some kinds of figure."""
     return replace(found, definition=defined().model_copy(update={"figure": kinds}))
 
 
@@ -85,7 +84,6 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def svg(folder: Path, name: str) -> str:
-    """Return the words of a figure, the lines of its caption as one."""
     text = (folder / f"{name}.svg").read_text("utf-8")
     return " ".join(" ".join(re.findall(r">([^<>]+)</t", text)).split())
 
@@ -102,9 +100,7 @@ def svg(folder: Path, name: str) -> str:
         ("spent", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
     ],
 )
-def test_every_kind_of_figure_is_drawn(
-    tmp_path: Path, kind: FigureKind, found: ExperimentRows
-) -> None:
+def test_every_kind_of_figure_is_drawn(tmp_path: Path, kind: FigureKind, found: Any) -> None:
     assert stems(draw({"mine": figured(found, kind)}, tmp_path)) == [f"mine-{kind}"]
 
 
@@ -279,8 +275,6 @@ def test_clients_are_parted_by_their_samples() -> None:
     ("labels", "positions"),
     [(("10", "5"), (10.0, 5.0)), (("10", "base"), (0.0, 1.0)), (("1", "1.0"), (0.0, 1.0))],
 )
-def test_an_axis_of_numbers_has_them_as_positions(
-    labels: tuple[str, ...], positions: tuple[float, ...]
-) -> None:
+def test_an_axis_of_numbers_has_them_as_positions(labels: tuple[str, ...], positions: Any) -> None:
     cells = [cell("A", 1, (0.5,), axes={"size": label}) for label in labels]
     assert positions_of(cells, "size") == dict(zip(labels, positions, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -94,9 +94,7 @@ def test_a_grid_has_a_cell_at_every_point() -> None:
         ('figure = ["bars", "table"]', ("bars", "table")),
     ],
 )
-def test_an_experiment_names_its_figures_and_needs_no_number(
-    figure: str, kinds: tuple[str, ...]
-) -> None:
+def test_an_experiment_names_its_figures_and_needs_no_number(figure: str, kinds: Any) -> None:
     definition = defined(("number = 1", figure))
     assert definition.number is None
     assert definition.figure == kinds
@@ -110,9 +108,7 @@ def test_an_experiment_names_its_figures_and_needs_no_number(
         ((('name = "CMFL-I"', 'name = "a"\nsettings = ["malice.attack=ipm"]'),), "attack as set"),
     ],
 )
-def test_the_only_condition_is_named_for_what_attacks(
-    changes: tuple[tuple[str, str], ...], name: str
-) -> None:
+def test_the_only_condition_is_named_for_what_attacks(changes: Any, name: str) -> None:
     text = TEXT[: TEXT.index("[[conditions]]")]
     assert [one.name for one in defined(*changes, text=text).conditions] == [name]
 
@@ -234,9 +230,7 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
         (("[tuning]", f"{AXES}\n[tuning]"), "mini has over 20000 cells"),
     ],
 )
-def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(
-    change: tuple[str, str], said: str
-) -> None:
+def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(change: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         plan_of(change)
     assert said in str(refused.value)
@@ -254,16 +248,11 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
     [
         # 59 active: C = 30, and n = 29 cannot fill it.
         (("clients=297", "active_rate=0.2", "committee_rate=0.5"), "active_rate = 0.202 fits"),
-        (
-            ("clients=60", "active_rate=0.05"),
-            "protocol.committee_rate = 0.4: the committee has C = 1 members, and needs at least 3",
-        ),
+        (("clients=60", "active_rate=0.05"), "protocol.committee_rate = 0.4: the committee has C"),
         (("clients=3000", "active_rate=0.2"), "bound of 160; protocol.active_rate = 0.1337 fits"),
     ],
 )
-def test_impossible_sizes_are_refused_with_a_fitting_rate(
-    settings: tuple[str, ...], said: str
-) -> None:
+def test_impossible_sizes_are_refused_with_a_fitting_rate(settings: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_that_fits("digits", tuple(f"protocol.{setting}" for setting in settings))
     assert said in str(refused.value)
@@ -304,9 +293,7 @@ def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int,
         (("number = 1", 'figure = ["bars", "bars"]'), "figure 'bars' is repeated"),
     ],
 )
-def test_a_definition_that_contradicts_itself_is_refused(
-    change: tuple[str, str], said: str
-) -> None:
+def test_a_definition_that_contradicts_itself_is_refused(change: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         defined(change)
     assert said in str(refused.value)

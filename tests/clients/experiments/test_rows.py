@@ -103,14 +103,8 @@ def test_a_half_written_line_is_no_row_and_is_removed(
         (b"nonsense", "line 2: is no row: : Invalid JSON"),
         (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
         (encode_row(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
-        (
-            encode_row(CELL).replace(b'"passed"', b'"fine"').strip(),
-            "cell.ledger.verdict: Input should",
-        ),
-        (
-            encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(),
-            "line 2: is no row: accuracy has 2 numbers for 3 rounds",
-        ),
+        (encode_row(CELL).replace(b'"passed"', b'"fine"').strip(), "cell.ledger.verdict: Input sh"),
+        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: is no row: ac"),
         (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
         (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
     ],
@@ -157,7 +151,6 @@ REPORT = "normal/cell/report.json"
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Return a folder with rows of one experiment and a file of one of its runs."""
     for row in constant("CMFL-I", (0.8, 0.9), experiment="normal"):
         append_row(tmp_path / "normal.jsonl", row)
     (tmp_path / REPORT).parent.mkdir(parents=True)

@@ -152,9 +152,7 @@ def test_the_cnn_refuses_non_images_that_softmax_accepts() -> None:
 @pytest.mark.parametrize("name", ["softmax", "cnn"])
 def test_tokens_and_unknown_options_are_refused(name: str) -> None:
     tokens = DataForm((5,), 2, "int64", vocabulary=9)
-    with pytest.raises(
-        ConfigurationError, match=r"^model.name = '\w+': needs numbers, and these inputs are"
-    ):
+    with pytest.raises(ConfigurationError, match=r"^model.name = '\w+': needs numbers, and these"):
         model_named(name, tokens)
     with pytest.raises(ConfigurationError, match=r"hidden = 3: .* has no options"):
         model_named(name, SMALL, {"hidden": 3})

@@ -25,12 +25,10 @@ SAME, OTHER, NOT_CHECKABLE = ReplayVerdict
 
 
 def here(path: TrainingPath = "plain") -> TrainingEnvironment:
-    """Return the environment of this process."""
     return environment_here(path, "cpu")
 
 
 def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
-    """Return the chosen updates of a run."""
     history = FoldedHistory.of(played.ledger, played.blobs)
     document = decode_run(played.blobs.get(history.fixed.config))
     rounds = recorded_rounds(history, document.initial_model, choice)
@@ -45,7 +43,6 @@ def repeated(
     recorded: TrainingEnvironment | None = None,
     workers: int = 1,
 ) -> TrainingReplay:
-    """Repeat updates of a run that was trained in some environment, by default in this one."""
     path = played.run.configuration.training.path
     assert path != "auto"
     was = here(path) if recorded is None else recorded
@@ -54,7 +51,6 @@ def repeated(
 
 
 def verdicts(result: TrainingReplay) -> dict[ClientId, set[ReplayVerdict]]:
-    """Return all verdicts on each client's updates."""
     by_client: dict[ClientId, set[ReplayVerdict]] = {}
     for update in result.updates:
         by_client.setdefault(update.client, set()).add(update.verdict)

@@ -237,7 +237,6 @@ def stated(
 
 
 def known(*envelopes: Envelope, client: int = 1) -> TrainingEnvironment | None:
-    """Return what a mailbox with these envelopes says of a client in round 2."""
     mailbox = MemoryMailbox()
     for envelope in envelopes:
         mailbox.put(envelope)

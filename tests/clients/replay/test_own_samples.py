@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,14 +43,6 @@ SEED = Digest(sha256(b"a round"))
 
 @dataclass(frozen=True)
 class Federation:
-    """One round of six owners, each trained where its samples are.
-
-    Attributes:
-        folder: a file of each, and its salt beside it.
-        run: as the chain has it.
-        blobs: the model.
-    """
-
     folder: Path
     run: RecordedRun
     blobs: MemoryBlobs
@@ -70,7 +62,6 @@ class Federation:
 
 
 def entries(folder: Path) -> RunDocument:
-    """Return the run document of owners of whom all but one disclose a digest."""
     options = parse_settings(OwnOptions, agreed().data.options, "data.options")
     signed = []
     for number in range(6):
@@ -175,9 +166,7 @@ def test_a_forged_update_is_other_by_the_owners_true_samples(federation: Federat
     assert lying.repeated(federation.folder)[0].verdict is OTHER
 
 
-def test_missing_files_and_salts_that_are_none_are_named(
-    federation: Federation, tmp_path: Path
-) -> None:
+def test_missing_files_and_salts_that_are_none_are_named(federation: Any, tmp_path: Path) -> None:
     client = client_of(federation, 0)
     updates = federation.repeated(None)
     assert updates[0].reason.startswith("data not given")

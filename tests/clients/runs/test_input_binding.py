@@ -50,8 +50,6 @@ RUN = ("--set", "protocol.rounds=2", "--set", "machine.workers=1")
 
 
 class Inputs:
-    """The files of a run of a user's own model, which loads its frozen layer from one of them."""
-
     def __init__(self, folder: Path) -> None:
         self.net, self.base = folder / "net.py", folder / "base.npy"
         self.home = folder / "home"
@@ -129,7 +127,6 @@ def test_a_built_in_model_without_frozen_state_binds_zeros() -> None:
 
 
 def swapped(inputs: Inputs, what: str) -> tuple[str, str]:
-    """Swap one of the inputs, and return the digests before and after that a refusal names."""
     file = {"model file": inputs.net, "option file": inputs.base}[what]
     before = sha256(file.read_bytes()).hex()
     if what == "model file":

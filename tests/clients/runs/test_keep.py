@@ -25,14 +25,12 @@ SETTINGS = (f"protocol.rounds={ROUNDS}", "malice.trainers.not-finite=1")
 
 
 def payloads_of(played: Played, number: int) -> dict[ClientId, Digest]:
-    """Return all payloads that a round's record names, malformed ones too."""
     record = played.record(number)
     malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
     return malformed | record.payloads()
 
 
 def expected(played: Played, keep: str) -> set[Digest]:
-    """Return what stays, given a run of which everything did."""
     payloads = {t: payloads_of(played, t) for t in range(1, ROUNDS + 1)}
     named = {digest for found in payloads.values() for digest in found.values()}
     if keep == "accepted":
@@ -46,7 +44,6 @@ def expected(played: Played, keep: str) -> set[Digest]:
 
 
 def unchecked(played: Played) -> set[AuditStep]:
-    """Return the steps that an audit has to leave open, and nothing that it contradicts."""
     report = audit(played.ledger, played.blobs)
     assert report.outcome is AuditOutcome.INCOMPLETE
     found = {step.number: step.outcome for step in report.steps}

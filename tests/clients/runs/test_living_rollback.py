@@ -47,7 +47,6 @@ def rows_of(home: Path) -> list[int]:
 
 
 def resumed(home: Path, url: str, chain_id: int) -> str:
-    """Return what a second process answers that takes the run up."""
     node = ("--rpc-url", url, "--chain-id", chain_id)
     result = cmfl("run", "--home", home, "--resume", *node)
     assert result.code == 2

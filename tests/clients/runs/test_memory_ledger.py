@@ -37,15 +37,6 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class InMemory:
-    """What a run on the memory ledger came to.
-
-    Attributes:
-        seed: of the run.
-        rows: one of each round.
-        model: the last one.
-        bans: of clients.
-    """
-
     seed: int
     rows: list[RoundMetrics]
     model: bytes
@@ -53,7 +44,6 @@ class InMemory:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether some rounds were decided, others abandoned, and somebody banned."""
         return {row.decided for row in self.rows} == {True, False} and len(self.bans) > 0
 
 

@@ -39,13 +39,6 @@ class EnoughError(BaseException):
 
 @dataclass(frozen=True)
 class Lived:
-    """A home in which one run is played, in several sessions.
-
-    Attributes:
-        path: of the home.
-        decided: by round, the digest of the model.
-    """
-
     path: Path
     decided: dict[int, str] = field(default_factory=dict)
 
@@ -54,8 +47,6 @@ class Lived:
         return Home(self.path).run("run")
 
     def play(self, until: int = ROUNDS, *, accept_rollback: bool = False) -> OpenedRun:
-        """Play on to the end of a round, and return the run; its chain is closed."""
-
         def watch(row: RoundMetrics) -> None:
             if row.round == until < ROUNDS:
                 raise EnoughError
@@ -74,7 +65,6 @@ class Lived:
             return run
 
     def model(self, number: int) -> Path:
-        """Return where the model after a round is."""
         digest = self.decided[number]
         return self.path / "blobs" / digest[:2] / digest
 
@@ -99,7 +89,6 @@ def decisions(run: OpenedRun) -> list[RoundDecided]:
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lived, Lived]:
-    """The home of a run after two rounds and after the last; tests take copies."""
     folder = tmp_path_factory.mktemp("sessions")
     (folder / "begun").mkdir()
     begun = Lived(folder / "begun")
@@ -111,13 +100,11 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lived, Lived]:
 
 @pytest.fixture
 def begun(sessions: tuple[Lived, Lived], tmp_path: Path) -> Lived:
-    """A run after two rounds."""
     return sessions[0].copy(tmp_path / "home")
 
 
 @pytest.fixture
 def ended(sessions: tuple[Lived, Lived], tmp_path: Path) -> Lived:
-    """A run after its last round."""
     return sessions[1].copy(tmp_path / "home")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -35,7 +35,6 @@ class Net(nn.Module):
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> str:
-    """Return the path of a table whose label is a sum of its columns."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, 3))
     lines = [f"{a},{b},{c},{a + 2 * b - c}\n" for a, b, c in rows.tolist()]
@@ -45,7 +44,6 @@ def numbers(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sequences(tmp_path: Path) -> list[str]:
-    """Return the settings of a model of the user's and of rows of tokens."""
     (tmp_path / "net.py").write_text(NET)
     rows = [
         {"tokens": [(row + place) % 7 for place in range(3 + row % 4)], "client": f"c{row % 12}"}
@@ -74,9 +72,7 @@ def test_numbers_are_regressed_by_a_built_in_model(tmp_path: Path, numbers: str)
     assert load(path=folder / "config.toml").training.path == "plain"
 
 
-def test_the_next_token_is_learned_and_updates_are_repeated(
-    player: Player, sequences: list[str]
-) -> None:
+def test_the_next_token_is_learned_and_updates_are_repeated(player: Player, sequences: Any) -> None:
     played = player.play(*sequences)
     first, last = played.rows[0].loss, played.rows[-1].loss
     assert first is not None
@@ -88,7 +84,6 @@ def test_the_next_token_is_learned_and_updates_are_repeated(
 
 
 def source_of(settings: list[str]) -> ReplaySource:
-    """Return where a replay finds the model and the rows."""
     path = next(s for s in settings if s.startswith("data.path=")).partition("=")[2]
     model = next(s for s in settings if s.startswith("model.name="))
     return ReplaySource(Path(path), settings=(model,))

@@ -62,7 +62,6 @@ def test_a_round_that_a_copy_of_the_home_ends_is_no_internal_error(
 
 
 def ended_by_copy(player: Player, folder: Path, step: int) -> bool:
-    """Return whether a round goes on though a copy of the home ends it at one of its steps."""
     configuration, name = configured("protocol.rounds=2"), f"run-{step}"
     copy, steps = folder / f"copy-{step}", iter(range(step + 1))
     with open_run(player.home, name, configuration, player.chain, player.blobs) as run:

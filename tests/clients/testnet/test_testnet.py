@@ -94,8 +94,6 @@ PACE = PACES[ChainKind.EMBEDDED]
 
 
 class Standing(LocalNetwork):
-    """A federation without workers, whose node and store only answer."""
-
     def __init__(self, home: Path, processes: CommandRunner) -> None:
         configuration = fitted_to_pace(plain_values("smoke"), PACE)
         super().__init__(NetworkSettings(home, configuration, workers=1))
@@ -170,9 +168,7 @@ def seat(tmp_path: Path) -> WorkerSlot:
     return WorkerSlot(3, (ClientId(3),), folder, paths, target, cast("CommandRunner", None))
 
 
-def test_a_backup_holds_what_was_durable_and_comes_back_whole(
-    seat: WorkerSlot, tmp_path: Path
-) -> None:
+def test_a_backup_holds_what_was_durable_and_comes_back_whole(seat: Any, tmp_path: Path) -> None:
     journal = FileJournal(seat.folder / "votes.sqlite")
     journal.record(b"place", b"said")
     journal.sync()
@@ -208,8 +204,6 @@ def test_a_missing_or_invalid_status_is_empty(seat: WorkerSlot) -> None:
 
 
 class Begun:
-    """Notes with what a process would begin, and begins none."""
-
     def __init__(self) -> None:
         self.arguments: list[object] = []
 

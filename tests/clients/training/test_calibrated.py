@@ -85,8 +85,6 @@ def test_an_update_descends_the_calibrated_loss_in_float64(trainer: Trainer) -> 
 
 
 class _Tagger(nn.Module):
-    """Scores of each token of a sequence."""
-
     def __init__(self, form: DataForm) -> None:
         super().__init__()
         self.out = nn.Linear(1, form.classes)

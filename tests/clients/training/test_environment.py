@@ -75,7 +75,6 @@ ONEDNN: Any = torch.backends.mkldnn
 
 
 def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
-    """Let this machine seem to have the named cards; one name is one kind."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda card: cards[card])
@@ -172,7 +171,6 @@ OLD = {"vendor_id": "Maker", "cpu family": "6", "model": "7", "flags": "sse4_1 s
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A processor of which each test says what the system says."""
     fields = dict(OLD)
     monkeypatch.setattr(instruction_sets, "_first_processor", lambda: fields)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")

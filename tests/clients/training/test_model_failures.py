@@ -37,10 +37,7 @@ def test_ctrl_c_in_a_model_stays_ctrl_c() -> None:
     ("error", "message"),
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried"), "fewer machine.workers"),
-        (
-            RuntimeError("CUDA error: unspecified launch failure\nCompile with"),
-            "the card failed, or is gone: CUDA error: unspecified launch failure: see nvidia-smi",
-        ),
+        (RuntimeError("CUDA error: unspecified launch failure\nCompile with"), "the card failed,"),
     ],
 )
 def test_a_card_that_fails_is_named_in_one_sentence(error: RuntimeError, message: str) -> None:
@@ -68,7 +65,6 @@ def test_distances_name_a_card_that_fails_too(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Let this process take no more of the card than it has."""
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)

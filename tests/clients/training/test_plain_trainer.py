@@ -96,9 +96,7 @@ def trained_by_a_loop(
 
 @MODELS
 @BOTH
-def test_an_update_has_equal_bytes_in_any_company_and_order(
-    model: Model, training: LocalTraining
-) -> None:
+def test_an_update_has_equal_bytes_in_any_company_and_order(model: Model, training: Any) -> None:
     start, one = start_of(model), trainer(model, training)
     together = updates(one, start, JOBS)
     assert np.isfinite(together).all()
@@ -223,9 +221,7 @@ def test_the_first_step_is_sgd_and_the_second_pulled_back() -> None:
 
 @pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 @pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
-def test_an_update_descends_the_regularised_loss_in_float64(
-    model: Model, training: LocalTraining
-) -> None:
+def test_an_update_descends_the_regularised_loss_in_float64(model: Model, training: Any) -> None:
     near = replace(training, proximal=0.7)
     train = tuple(frozen_samples(DATA.collate(x), y) for x, y in DATA.train)
     for job in JOBS[:2]:

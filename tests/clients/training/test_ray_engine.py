@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -74,9 +74,7 @@ def test_actors_ask_for_a_card_or_an_equal_share(
     ("name", "cards", "message"),
     [("cuda", 0, "the cluster has no GPU"), ("cuda:1", 4, "Ray assigns the cards")],
 )
-def test_cards_that_a_cluster_cannot_give_are_refused(
-    name: str, cards: float, message: str
-) -> None:
+def test_cards_that_a_cluster_cannot_give_are_refused(name: str, cards: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         actor_device(name, 2, cards)
 
@@ -99,7 +97,6 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Ray seem to be installed."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
 
 

@@ -111,9 +111,7 @@ def test_sets_that_stay_on_a_device_come_to_the_same(monkeypatch: pytest.MonkeyP
         ([], 2, [0, 0]),
     ],
 )
-def test_workers_get_about_as_many_samples_each(
-    sizes: list[int], workers: int, expected: list[int]
-) -> None:
+def test_workers_get_about_as_many_samples_each(sizes: Any, workers: int, expected: Any) -> None:
     cut = blocks_of(sizes)
     found = shares(cut, workers)
     assert [block for chosen in found for block in cut[chosen]] == cut

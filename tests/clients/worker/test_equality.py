@@ -44,7 +44,6 @@ SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")
 
 
 def simulated(configuration: Configuration, folder: Path) -> list[RoundDecided]:
-    """Return the rounds of a run in one process."""
     with open_memory_run(folder, "run", configuration) as run:
         run.go_on(lambda _: None)
         return _decided(run.ledger)
@@ -90,7 +89,6 @@ def test_one_worker_with_all_clients_has_the_simulation_s_heads(tmp_path: Path, 
 
 
 def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryLedger:
-    """Return the ledger of a run that separate workers have played to its end."""
     population = populate(configuration)
     configuration = with_training_path(configuration, population)
     document = run_document(configuration, population)

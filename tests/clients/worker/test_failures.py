@@ -6,7 +6,7 @@ import logging
 import threading
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -161,13 +161,6 @@ CLIENTS = tuple(map(ClientId, range(10)))
 
 
 class Fragile(Engine):
-    """Writes every update into the same rows; it fails for some, and then for all, for good.
-
-    Attributes:
-        calls: the clients of each call.
-        fails_for: whose samples the model fails on.
-    """
-
     distances = staticmethod(plain_distances)
 
     def __init__(self, calls: list[list[int]], fails_for: set[int]) -> None:
@@ -200,7 +193,6 @@ def assignment(number: int) -> TrainingAssignment:
 
 
 def trained(training: RoundTraining) -> dict[int, set[float]]:
-    """Return the values in the update of each client."""
     return {
         int(client): set(np.frombuffer(update.data, "<f4").tolist())
         for client, update in training.held.items()
@@ -208,9 +200,7 @@ def trained(training: RoundTraining) -> dict[int, set[float]]:
 
 
 @pytest.mark.parametrize("lonely", [{3}, {0, 9}, {4, 5, 6}])
-def test_a_client_failing_in_the_model_blocks_no_other_update(
-    tmp_path: Path, lonely: set[int]
-) -> None:
+def test_a_client_failing_in_the_model_blocks_no_other_update(tmp_path: Path, lonely: Any) -> None:
     calls: list[list[int]] = []
     engine = RestartingEngine(lambda: Fragile(calls, lonely))
     training = RoundTraining(engine, LocalUpdates(tmp_path, disk=QuickDisk()), ImmediateExecutor())
@@ -264,8 +254,6 @@ def test_interrupted_training_is_not_continued_client_by_client(tmp_path: Path) 
     calls: list[list[int]] = []
 
     class Interrupted(Fragile):
-        """Has its first call broken off, as by the end of its process."""
-
         def train(self, start: np.ndarray, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
             engine.interrupt()
             self.fails_for = {job.client for job in jobs}

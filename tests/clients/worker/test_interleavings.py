@@ -62,7 +62,6 @@ turns = st.tuples(
 
 
 def turn(together: Together, does: list[Deed], seconds: float, is_down: bool) -> None:
-    """Let every worker do its deed."""
     together.blobs.is_down = is_down and seconds > 2
     for number, deed in enumerate(does):
         place = together.places[number]

@@ -153,13 +153,10 @@ def test_prometheus_reads_what_was_counted(tmp_path: Path) -> None:
 
 
 class Node:
-    """A node that answers only after so many tries."""
-
     def __init__(self, tries: int) -> None:
         self.left = tries
 
     def answer(self) -> str:
-        """Return something, once it is there."""
         self.left -= 1
         if self.left >= 0:
             raise NotServedError("http://127.0.0.1:1: unreachable")

@@ -64,8 +64,6 @@ class Killed(BaseException):
 
 
 class QuickDisk(Disk):
-    """A disk that never loses power."""
-
     def sync_files(self, paths: Collection[Path]) -> None:
         """Nothing has to be done."""
 
@@ -74,12 +72,6 @@ class QuickDisk(Disk):
 
 
 class DrawnEngine(Engine):
-    """Draws updates instead of training, the same for the same start, client and seed.
-
-    Attributes:
-        trained: how often each client was trained.
-    """
-
     distances = staticmethod(plain_distances)
 
     def __init__(self) -> None:
@@ -108,8 +100,6 @@ class DrawnEngine(Engine):
 
 @dataclass(frozen=True)
 class Measured:
-    """An evaluation that is done."""
-
     sets: int
 
     def result(self) -> tuple[Evaluation, ...]:
@@ -203,8 +193,6 @@ class Place:
 
 
 class Together:
-    """Workers on one memory ledger, of which a block takes a second."""
-
     def __init__(
         self,
         folder: Path,
@@ -234,7 +222,6 @@ class Together:
         ]
 
     def worker(self, number: int) -> Worker:
-        """Return the worker of a place, begun if there is none."""
         place = self.places[number]
         if place.worker is None:
             context = ActorContext(
@@ -260,7 +247,6 @@ class Together:
         return place.worker
 
     def corrupt(self, number: int, faults: WorkerFaults) -> None:
-        """Let the clients of a place misbehave from now on."""
         self.places[number].faults = faults
         self.liars.update(self.places[number].clients)
 
@@ -289,7 +275,6 @@ class Together:
         self.now = max(self.now, float(self.ledger.newest_block().timestamp))
 
     def play(self, most_steps: int = 2000, places: Sequence[int] | None = None) -> Self:
-        """Step all in turn and let time pass until the run is over."""
         everybody = range(len(self.places)) if places is None else places
         for _ in range(most_steps):
             for number in everybody:
@@ -302,22 +287,18 @@ class Together:
         return self
 
     def requests_of(self, client: ClientId) -> list[Vote]:
-        """Return the requests that an honest client has signed, whoever got them."""
         said = self.statements.get(client, Statements({}, {}))
         return [vote for slot, vote in said.votes.items() if slot.kind is VoteKind.REQUEST]
 
     @property
     def ends(self) -> list[RoundDecided | RoundAbandoned]:
-        """How each round ended, oldest first."""
         found = self.ledger.outcomes(limit=1000, descending=False)
         return [one.event for one in found if isinstance(one.event, RoundDecided | RoundAbandoned)]
 
     @property
     def decided(self) -> list[RoundDecided]:
-        """The rounds that were decided."""
         return [event for event in self.ends if isinstance(event, RoundDecided)]
 
 
 def hosted_by(workers: int, clients: int = PARAMETERS.clients) -> list[tuple[int, ...]]:
-    """Return neighbouring clients for each of so many workers."""
     return [tuple(part.tolist()) for part in np.array_split(range(clients), workers)]

@@ -11,25 +11,21 @@ EMBEDDING = np.eye(6, 2, dtype=np.float32)
 
 
 def digits(*labels: int, ink: float = 1.0, paper: float = 0.0) -> Samples:
-    """Return pictures of 8 × 8 numbers with a little ink in the middle, as `digits` has them."""
     x = np.full((len(labels), 1, 8, 8), paper, dtype=np.float32)
     x[:, :, 3:5, 3:5] = ink
     return frozen_samples(x, np.array(labels))
 
 
 def images(*labels: int, paper: int = 0) -> Samples:
-    """Return pictures of 28 × 28 bytes, as `femnist` has them."""
     return frozen_samples(np.full((len(labels), 28, 28), paper, np.uint8), np.array(labels))
 
 
 def tweets(*labels: int) -> Samples:
-    """Return rows of five words, the last one filling, as `sent140` has them."""
     rows = np.tile(np.array([1, 2, 3, 4, 0], dtype=np.int32), (len(labels), 1))
     return frozen_samples(rows, np.array(labels))
 
 
 def windows(*labels: int) -> Samples:
-    """Return windows of five characters, as `shakespeare` has them."""
     return frozen_samples(np.zeros((len(labels), 5), dtype=np.uint8), np.array(labels))
 
 

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finished:
-    """An experiment that was run to its end.
-
-    Attributes:
-        plan: of it.
-        store: its rows.
-        progress: how it went.
-    """
-
     plan: ExperimentPlan
     store: RowStore
     progress: ExperimentProgress
@@ -38,7 +30,6 @@ def run_here(
     store: RowStore,
     on_progress: Callable[[ExperimentProgress], None] = lambda _: None,
 ) -> ExperimentProgress:
-    """Run what is left of an experiment, in this process."""
     with task_pool(1) as here:
         return run_experiment(plan, store, here, on_progress)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,9 +92,7 @@ def test_attackers_and_times_are_counted_by_hand() -> None:
         (', "malice.on=weights"', (3,), "back-gradient on weights"),
     ],
 )
-def test_a_row_names_what_attackers_do(
-    settings: str, attackers: tuple[int, ...], attack: str | None
-) -> None:
+def test_a_row_names_what_attackers_do(settings: str, attackers: Any, attack: str | None) -> None:
     rate = '"malice.malicious_rate=0.1"'
     cell = plan_of((rate, f"{rate}{settings}")).cells[2]
     played = MethodRun(

@@ -160,9 +160,7 @@ def test_a_changed_experiment_is_refused_and_nothing_is_lost(
     assert store.path.read_bytes() == data
 
 
-def test_a_choice_that_follows_from_other_trials_is_refused(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_a_choice_that_follows_from_other_trials_is_refused(finished: Any, tmp_path: Path) -> None:
     store = RowStore(tmp_path, "mini")
     store.add(replace(finished.store.rows().choices[0], digest="0x00"))
     with pytest.raises(ConfigurationError, match="the learning rate of CMFL-I; put its TOML"):
@@ -256,7 +254,6 @@ def test_an_honest_row_is_reproduced_and_a_changed_one_reported(
 
 
 def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvidence) -> None:
-    """Change each kept file, and look that it is told; then put it back."""
     kept_toml, kept_json = store.out / evidence.configuration, store.out / evidence.report
     text = kept_toml.read_text("utf-8")
 
@@ -339,9 +336,7 @@ def test_a_cell_of_another_protocol_version_is_refused_unplayed(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_row_without_the_choice_of_its_rate_is_refused(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_a_row_without_the_choice_of_its_rate_is_refused(finished: Any, tmp_path: Path) -> None:
     alone = RowStore(tmp_path, "mini")
     lines = finished.store.path.read_text("utf-8").splitlines(keepends=True)
     alone.path.write_text("".join(one for one in lines if '"row": "choice"' not in one), "utf-8")

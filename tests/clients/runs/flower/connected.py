@@ -14,13 +14,6 @@ if TYPE_CHECKING:
 
 
 class ConnectedNodes:
-    """Nodes by their number, each a function; a message is answered at the next look.
-
-    Attributes:
-        nodes: of what is connected.
-        sent: node and bytes of each message, in order.
-    """
-
     def __init__(self, nodes: dict[int, Callable[[bytes], bytes | None]]) -> None:
         self.nodes = nodes
         self.sent: list[tuple[int, bytes]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -178,9 +178,7 @@ def test_a_node_that_says_why_ends_the_call(
         trained(configuration, local, ConnectedNodes({1: failing}), start)
 
 
-def test_other_settings_at_a_node_are_refused(
-    configuration: Configuration, local: Engine, start: np.ndarray
-) -> None:
+def test_other_settings_at_a_node_are_refused(configuration: Any, local: Any, start: Any) -> None:
     settings = (f"protocol.payload={configuration.protocol.payload}", "training.path=plain")
     other = TrainingNode.open(load("smoke", settings=(*settings, "training.local_steps=3")))
     with pytest.raises(TrainingError, match="settings of the run differ"):

@@ -48,8 +48,6 @@ JOBS = jobs(*range(len(SIZES)))
 
 
 def sequential(*layers: nn.Module) -> Model:
-    """Return the model of a sequence of layers; it need not be pickled here."""
-
     def factory(_form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
         import copy
 
@@ -77,7 +75,6 @@ def exact_update(
     model: Model, start: NDArray[np.float32], job: TrainingJob, settings: LocalTraining,
     train: Sequence[Samples] = TRAIN,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return the update of a loop in float64."""
     module = model.module().double()
     load_vector(module, torch.tensor(start, dtype=torch.float64))
     parameters = [p for _, p in trainable(module)]
@@ -102,5 +99,4 @@ def exact_update(
 
 
 def error(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Return the relative error of an update."""
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 
 def convolutional(hidden: int) -> Model:
-    """A small leaf_cnn, whose linear layer has a low rank where it is wide."""
     return sequential(
         nn.Conv2d(1, 4, 5, padding=2),
         nn.ReLU(),

@@ -60,7 +60,6 @@ def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) 
 
 
 def trained(process: subprocess.Popen[str]) -> tuple[list[int], list[str]]:
-    """Return the workers' process ids, and the digests of the updates that they trained."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("train\n")
