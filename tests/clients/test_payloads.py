@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import TrainerFault
-from clients.early_distances import _EarlyMatrix
-from clients.runs.open_run import open_memory_run
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.protocol.encoding import sha256
@@ -16,12 +12,9 @@ from ledger.protocol.payload_forms import Q8
 from ledger.protocol.payload_q8 import NOT_ENCODABLE
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs
-from tests.clients.played import configured
 from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.clients.played import Played, Player
 
 ROUNDED = ("protocol.payload=q8", "protocol.rounds=2")
@@ -94,35 +87,3 @@ def test_updates_that_diverge_are_malformed_and_decide_nothing(player: Player) -
     assert set(played.commitments(1)) == {*row.trained, *row.served}
     assert not played.blobs.has(sha256(b""))
     assert played.blobs.get(sha256(NOT_ENCODABLE)) == NOT_ENCODABLE
-
-
-def test_a_resumed_run_has_the_memory_head_and_passes_audit(
-    player_on_file: Player, tmp_path: Path
-) -> None:
-    player = player_on_file
-    assert player.cut(*ROUNDED, left=6, after=True)
-    played = player.play(*ROUNDED)
-    assert audit(played.ledger, played.blobs).outcome is AuditOutcome.PASSED
-    with open_memory_run(tmp_path, "memory", configured(*ROUNDED)) as run:
-        run.go_on(lambda _: None)
-        assert run.simulation.head == played.head
-
-
-@pytest.mark.usefixtures("forked_children")
-def test_early_distances_serve_rounded_updates(
-    player: Player, other: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The members' updates are the engine's memory, so that no distance is computed twice."""
-    asked: list[bool] = []
-    covers = _EarlyMatrix.covers
-
-    def watched(*arguments: Any) -> bool:
-        asked.append(covers(*arguments))
-        return asked[-1]
-
-    monkeypatch.setattr(_EarlyMatrix, "covers", watched)
-    attacked = ("malice.attack=gaussian", "malice.malicious_rate=0.2")
-    played = player.play(*ROUNDED, *attacked, "machine.workers=2")
-    assert asked
-    assert all(asked)
-    assert played.head == other.play(*ROUNDED, *attacked).head

@@ -11,30 +11,26 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.runs.population import populate
-from clients.runs.run_folder import manifest_of
 from clients.training.evaluation import evaluate
 from ledger.audit.engine import audit
 from ledger.chain.contract.calls import DecideCall
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_seat
-from ledger.protocol.encoding import commitment_of, sha256, word_client, word_distance
-from ledger.protocol.errors import ChainError, ClientBannedError
+from ledger.protocol.encoding import sha256, word_client, word_distance
+from ledger.protocol.errors import ChainError
 from ledger.protocol.ranking import elect
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.signing import is_signed_by, sign
+from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,
-    Commitment,
     Digest,
     DropoutReason,
     IncidentKind,
     Phase,
     RefusalReason,
-    SignedCommitment,
     VoteKind,
 )
-from tests.clients.played import FIVE_MEMBERS, configured, playing
+from tests.clients.played import FIVE_MEMBERS, playing
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
@@ -224,32 +220,6 @@ def test_an_equivocating_member_is_banned_and_cannot_commit_any_more(player: Pla
         for row in played.rows[ban.round :]:
             assert ban.client not in played.commitments(row.round)
             assert ban.client not in {*row.trained, *row.accepted}
-
-
-def test_the_contract_refuses_a_banned_client_and_no_honest_one(player: Player) -> None:
-    settings = (*FIVE_MEMBERS, "malice.members.equivocating=2")
-    assert player.cut(*settings, left=1, after=True)  # there is no manifest yet
-    while player.cut(*settings, left=1, after=True) and not (
-        (bans := player.ledger().bans()) and player.ledger().state().round > bans[-1].round
-    ):
-        pass
-    ledger = player.ledger()
-    ban = ledger.bans()[-1]
-    population = populate(configured(*settings))
-    number = ledger.state().round
-    domain = manifest_of(player.home, "run").domain()
-
-    def commit(client: ClientId) -> None:
-        commitment = Commitment(number, client, commitment_of(client, sha256(b"an update")))
-        signature = sign(population.signers[client], domain, commitment)
-        ledger.commit_updates(number, [SignedCommitment(commitment, signature)])
-
-    honest = next(ClientId(c) for c in range(14) if not population.member_faults.get(ClientId(c)))
-    with pytest.raises(ClientBannedError):
-        commit(ban.client)
-    assert not ledger.has_committed(ban.client)
-    commit(honest)
-    assert ledger.has_committed(honest)
 
 
 def test_equivocation_of_the_last_round_is_reported_too(player: Player) -> None:

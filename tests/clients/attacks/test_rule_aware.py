@@ -16,12 +16,7 @@ from clients.attacks.updates.rule_aware import search
 from clients.attacks.updates.rule_aware.estimate import estimated_effects
 from clients.attacks.updates.rule_aware.frame import Frame
 from clients.attacks.updates.rule_aware.game import games
-from clients.attacks.updates.update_attack import (
-    AttackInput,
-    AttackParameters,
-    ServerRule,
-    UpdateAttack,
-)
+from clients.attacks.updates.update_attack import AttackInput, AttackParameters, UpdateAttack
 from clients.configuration.loading import load
 from clients.datasets.federated_data import Samples
 from clients.runs.open_run import open_memory_run
@@ -189,43 +184,6 @@ def test_what_a_search_estimates_is_what_it_plays(
     monkeypatch.setattr(search, "can_estimate", lambda _attacker: False)
     monkeypatch.setattr(search, "best_of", best_of)
     assert np.array_equal(sent, sent_in_a_round(attack))
-
-
-@pytest.mark.parametrize("attack", ["target", "worst-back"])
-def test_a_server_that_averages_is_estimated_and_played_alike(attack: str) -> None:
-    def mean(updates: Any, _last: Any, _rng: Any) -> NDArray[np.float64]:
-        played.append(len(updates))
-        return np.asarray(np.mean(np.asarray(updates, dtype=np.float64), axis=0))
-
-    forge_all = ATTACKS[attack].forge_all
-    assert forge_all is not None
-    sent, games_played = [], []
-    for is_mean in (True, False):
-        played: list[int] = []
-        server = ServerRule(mean, np.zeros(DIMENSION), is_of_angles=True, is_mean=is_mean)
-        attacker = asked(_honest(7), server=server, published=(_honest(1), _honest(2)))
-        sent.append(forge_all(attacker))
-        games_played.append(len(played))
-    assert np.array_equal(sent[0], sent[1])
-    assert games_played[0] < games_played[1] / 4
-
-
-def test_of_equal_effects_the_first_is_taken_whatever_was_estimated() -> None:
-    effects = [1.0, 3.0, 3.0 * (1 + 1e-6), 2.0]
-
-    def best(*estimates: float) -> tuple[int, list[int]]:
-        asked_for: list[int] = []
-
-        def effect(index: int) -> float:
-            asked_for.append(index)
-            return effects[index]
-
-        return search.best_of(np.array(estimates), effect), sorted(asked_for)
-
-    assert best(*effects) == (1, [1, 2])
-    # An estimate that is far too high costs a game, and hides nothing.
-    assert best(9.0, 3.0, 3.0, 2.0) == (1, [0, 1, 2])
-    assert best(*[np.inf] * 4) == (1, [0, 1, 2, 3])
 
 
 def test_an_update_without_direction_is_played_not_estimated() -> None:

@@ -212,7 +212,7 @@ WRONG = """
 def test_a_wrong_setting_is_named_as_the_file_has_it(setting: str) -> None:
     name = setting.partition("=")[0]
     said = said_of(setting)
-    assert said.startswith(name) or said.startswith(name.rpartition(".")[0] + ": "), said
+    assert said.startswith((name, f"{name.rpartition('.')[0]}: ")), said
     assert "\n" not in said
 
 

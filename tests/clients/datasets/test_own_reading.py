@@ -183,44 +183,6 @@ def test_a_separator_that_is_not_a_comma_is_named(tmp_path: Path, separator: str
     assert f"separated by {separator!r}" in refused(path)
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        lambda row: "s0 " if row % 8 == 4 else f"s{row % 4}",
-        lambda row: (NFD if row % 8 == 4 else NFC) if row % 4 == 0 else f"s{row % 4}",
-    ],
-    ids=["blanks", "unicode"],
-)
-def test_clients_with_one_name_are_noted(tmp_path: Path, client: Any) -> None:
-    contents = checked(table(tmp_path / "a.csv", client=client))
-    (note,) = contents.notes
-    assert note.startswith("clients ")
-    assert "count as 2" in note
-    assert contents.clients == 5, "they stay two clients"
-    assert checked(table(tmp_path / "b.csv")).notes == ()
-
-
-def test_columns_that_count_rows_or_pass_2_24_are_noted(tmp_path: Path) -> None:
-    columns = {
-        "a": np.linspace(0, 1, ROWS),
-        "n": np.arange(ROWS)[::-1] + 5,
-        "t": 1_700_000_000 + np.arange(ROWS) * 60,
-        "w": 2**24 + np.arange(ROWS) / 4,
-        "y": np.arange(ROWS) % 3,
-    }
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    counts, rounds = checked(tmp_path / "a.parquet").notes[:2]
-    assert counts.startswith("feature 'n' counts the rows, 5 to 28")
-    assert rounds.startswith("feature 't' holds whole numbers beyond 2^24")
-    x = np.stack([columns["a"], columns["n"]], axis=1)
-    np.savez(tmp_path / "a.npz", x=x, y=columns["y"])
-    (note,) = checked(tmp_path / "a.npz").notes
-    assert note.startswith("feature 1 of 'x' counts the rows")
-    few = {name: values[:3] for name, values in columns.items() if name in {"n", "y"}}
-    pq.write_table(pa.table(few), tmp_path / "few.parquet")
-    assert not any("counts" in note for note in checked(tmp_path / "few.parquet").notes)
-
-
 def test_a_single_column_of_whole_numbers_in_parquet_is_noted(tmp_path: Path) -> None:
     ages = pa.table({"age": np.arange(ROWS) % 7, "y": np.arange(ROWS) % 3})
     pq.write_table(ages, tmp_path / "a.parquet")

@@ -6,7 +6,6 @@ import contextlib
 import io
 import sys
 import tracemalloc
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -138,24 +137,6 @@ def test_repeated_texts_and_images_of_own_data_are_refused_before_expansion(tmp_
             tracemalloc.stop()
         assert most < 128 * 2**20, name
         assert pa.default_memory_pool().max_memory() - before < 512 * 2**20, name
-
-
-def test_columns_of_any_type_are_read_as_written(tmp_path: Path) -> None:
-    content = pa.table(
-        {
-            "t": pa.array(["a", "bb", "a"]),
-            "large": pa.array(["a", "", "a"], pa.large_string()),
-            "b": pa.array([b"a", b"", b"a"]),
-            "w": pa.array([["a", "b"], ["a"], []]),
-            "l": pa.array([[1.5], [2.5], [3.5]]),
-            "d": pa.array([Decimal("1.5")] * 3),
-            "i": pa.array([{"bytes": b"x", "path": None}] * 3, IMAGES),
-        }
-    )
-    path = written(tmp_path / "t.parquet", content)
-    (batch,) = read_columns(path, content.schema.names)
-    assert batch.to_pydict() == content.to_pydict()
-    assert batch.schema.types == content.schema.types
 
 
 def test_sizes_and_rows_are_bounded_before_anything_is_read(

@@ -396,35 +396,3 @@ def test_a_file_is_refused_before_the_library_reads_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"1\.1e\+12 characters of one") as refused:
         tokenizer_at(path)
     assert "\n" not in str(refused.value)
-
-
-def trained(kind: str) -> Tokenizer:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-    from tokenizers import normalizers as parts
-
-    if kind == "gpt2":
-        made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.post_processor = processors.ByteLevel()
-        made.decoder = decoders.ByteLevel()
-    elif kind == "bert":
-        made = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
-        made.normalizer = parts.BertNormalizer()
-        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        made.post_processor = processors.TemplateProcessing(
-            single="[UNK] $A [UNK]", pair="[UNK] $A [UNK] $B:1", special_tokens=[("[UNK]", 0)]
-        )
-    else:
-        made = Tokenizer(models.Unigram([("a", 0.0)], 0))
-        made.normalizer = parts.Sequence(
-            [parts.Nmt(), parts.NFKC(), parts.Replace(" {2,}", " "), parts.Prepend("▁")]
-        )
-        made.pre_tokenizer = pre_tokenizers.Metaspace()
-    return made
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "bert", "t5"])
-def test_files_that_the_library_writes_are_read(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "tokenizer.json"
-    trained(kind).save(str(path))
-    assert tokenizer_at(path).encode("a").ids is not None

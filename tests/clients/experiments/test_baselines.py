@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
-from clients.attacks.registry import ATTACKS
-from clients.attacks.updates.update_attack import (
-    AttackInput,
-    AttackParameters,
-    Update,
-    UpdateAttack,
-)
+from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration.loading import load
 from clients.experiments.baselines import (
     DecentralisedSettings,
@@ -420,19 +414,3 @@ def test_sites_are_drawn_once_from_the_seed_without_repetition() -> None:
     assert list(drawn) == sorted(set(drawn))
     assert len(drawn) == 20
     assert draw_sites(5, 5, seed=3) == ids(0, 1, 2, 3, 4)
-
-
-def test_attackers_know_the_trainer_count_and_their_own_updates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[AttackInput] = []
-
-    def look(asked: AttackInput) -> Update:
-        seen.append(asked)
-        return asked.own
-
-    monkeypatch.setitem(ATTACKS, "look", UpdateAttack("look", look))
-    engine = StepEngine({0: [1, 0], 1: [0, 1], 2: [2, 2]})
-    sites(engine, Attackers(frozenset(ids(0, 2)), "look")).train(ids(0, 1, 2), SEED)
-    assert [asked.trainers for asked in seen] == [3, 3]
-    assert [asked.colluders.tolist() for asked in seen] == [[[-1, 0], [-2, -2]]] * 2

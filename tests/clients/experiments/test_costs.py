@@ -29,7 +29,6 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.experiments.made_up import cell
-from tests.clients.played import FIVE_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,25 +232,3 @@ def test_counting_a_runs_traffic_does_not_change_its_heads(tmp_path: Path) -> No
     counted = [row.head for row, _ in played(tmp_path / "counted")]
     with open_memory_run(tmp_path / "plain", "run", CONFIGURATION) as run:
         assert [row.head for row in run.go_on(lambda _: None)] == counted
-
-
-def test_faulty_members_and_abandoned_rounds_are_counted_too(tmp_path: Path) -> None:
-    settings = (
-        *FIVE_MEMBERS,
-        "seed=13",
-        "machine.ledger=memory",
-        "protocol.rounds=3",
-        "protocol.commit_blocks=1",
-        "protocol.deadline_blocks=3",
-        "malice.members.silent=4",
-        "malice.members.equivocating=2",
-    )
-    with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
-        traffic = CommitteeTraffic(run.population.model.dimension)
-        run.simulation.on_step = traffic.take
-        rows = run.go_on(traffic.close)
-        assert len(run.ledger.bans()) > 0
-    assert {row.decided for row in rows} == {True, False}
-    for row, one in zip(rows, traffic.rounds, strict=True):
-        # A model goes out with a decision alone.
-        assert (one.sent["decision"].total() > 2600) == row.decided

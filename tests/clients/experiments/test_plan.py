@@ -87,20 +87,6 @@ def test_a_grid_has_a_cell_at_every_point() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "kinds"),
-    [
-        ("", ()),
-        ('figure = "curves"', ("curves",)),
-        ('figure = ["bars", "table"]', ("bars", "table")),
-    ],
-)
-def test_an_experiment_names_its_figures_and_needs_no_number(figure: str, kinds: Any) -> None:
-    definition = defined(("number = 1", figure))
-    assert definition.number is None
-    assert definition.figure == kinds
-
-
-@pytest.mark.parametrize(
     ("changes", "name"),
     [
         ((), "clean"),

@@ -27,24 +27,6 @@ def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
     ]
 
 
-def test_an_unrun_cell_is_a_dash_and_one_seed_errorless() -> None:
-    lines = tables(
-        [
-            cell("CMFL-I", 1, (0.8,)),
-            cell("Krum", 1, (0.7,), condition="ipm-10"),
-            cell("Median", 1, (None,), condition="ipm-10"),
-        ]
-    )
-    assert lines[2:8] == [
-        "|  | CMFL-I | Krum |",
-        "| --- | --- | --- |",
-        "| clean | 0.800 | – |",  # noqa: RUF001
-        "| ipm-10 | – | 0.700 |",  # noqa: RUF001
-        "",
-        "Without a number: Median.",
-    ]
-
-
 def test_a_captured_committee_is_told_by_its_worst_round() -> None:
     # Of 4 members 1 and 3 are malicious: three quarters; a server has no committee.
     held = cell("robust", 1, (0.8, 0.8), malicious_members=(1, 3), extra={"committee": 4})

@@ -37,24 +37,6 @@ def ids(model: Model) -> str:
     return f"{model.name}-{model.form.input_shape[-1]}"
 
 
-@pytest.mark.parametrize(
-    ("name", "form", "dimension"),
-    [
-        ("softmax", SMALL, 650),
-        ("softmax", LARGE, 7850),
-        ("cnn", SMALL, 80 + 1168 + 2570),
-        ("cnn", LARGE, 80 + 1168 + 7850),
-    ],
-)
-def test_a_model_is_one_vector_of_known_length(name: str, form: DataForm, dimension: int) -> None:
-    model = model_named(name, form)
-    vector = model.initial(rng())
-    assert model.dimension == dimension
-    assert vector.shape == (dimension,)
-    assert vector.dtype == np.float32
-    assert model.module()(torch.zeros(3, *form.input_shape)).shape == (3, 10)
-
-
 @pytest.mark.parametrize("model", ALL, ids=ids)
 def test_the_layout_says_what_the_numbers_of_the_vector_are(model: Model) -> None:
     require_layout(model.layout, model.dimension)

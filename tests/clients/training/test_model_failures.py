@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from clients.training.device_distances import torch_distances
 from clients.training.engine_factory import LocalEngine
 from clients.training.port import TrainingError
 from clients.training.workload import as_training_error
-from ledger.protocol.rules.distance import SQUARED, plain_distances
-from ledger.protocol.types import ClientId
+from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, start_of, workload
 from tests.clients.training.on_devices import needs_card
 
@@ -45,22 +43,6 @@ def test_a_card_that_fails_is_named_in_one_sentence(error: RuntimeError, message
         raise error
     assert "\n" not in str(caught.value)
     assert "the model failed" not in str(caught.value)
-
-
-def test_distances_name_a_card_that_fails_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    distances = torch_distances(torch.device("cpu"))
-    asked = SQUARED, None, {ClientId(0): np.ones(3, np.float32)}, [ClientId(0)]
-    for error, expected in (
-        (torch.OutOfMemoryError("CUDA out of memory"), TrainingError),
-        (RuntimeError("a fault of ours"), RuntimeError),
-    ):
-
-        def failing(*_: object, error: Exception = error, **_more: object) -> object:
-            raise error
-
-        monkeypatch.setattr(torch, "zeros", failing)
-        with pytest.raises(expected):
-            distances(*asked)
 
 
 @pytest.fixture

@@ -176,22 +176,6 @@ def test_every_batch_is_aligned_as_torch_does_it() -> None:
     assert all(x.data_ptr() % 64 == 0 for x, _ in found)
 
 
-def test_samples_are_collated_in_bounded_groups() -> None:
-    asked: list[int] = []
-
-    def counted(rows: NDArray[Any]) -> NDArray[Any]:
-        asked.append(len(rows))
-        return rows
-
-    many = frozen_samples(np.ones((1500, 2), dtype=np.float32), np.zeros(1500, dtype=np.int64))
-    whole = LocalTraining(learning_rate=0.1, batch_size=100, local_epochs=1)
-    list(CollatedBatches([many], counted, whole).of(TrainingJob(0, bytes(32))))
-    assert asked == [500, 500, 500]
-    large = LocalTraining(learning_rate=0.1, batch_size=1000, local_epochs=1)
-    list(CollatedBatches([many], counted, large).of(TrainingJob(0, bytes(32))))
-    assert asked[3:] == [1000, 500]
-
-
 def update(model: Model, training: LocalTraining, job: TrainingJob) -> NDArray[np.float32]:
     row = np.empty(model.dimension, dtype=np.float32)
     start = start_of(model)

@@ -22,12 +22,6 @@ def test_a_slow_clock_goes_by_the_chain() -> None:
     assert clock.now(Moment(wall=903, steady=53)) == 1003, "three seconds have passed since"
 
 
-def test_where_no_block_comes_the_wall_clock_goes_on() -> None:
-    clock = ChainClock()
-    clock.see(block(7, 1000), Moment(wall=1600, steady=50))
-    assert clock.now(Moment(wall=1601, steady=51)) == 1601
-
-
 def test_a_chain_that_falls_behind_takes_its_time_along() -> None:
     # A node that says a block a second, and needs 1.05 s for each: in the end a minute behind.
     clock, seconds, told = ChainClock(), 1.05, 0.0
@@ -81,16 +75,6 @@ def test_time_advances_despite_a_reset_clock_and_shared_seconds() -> None:
     for second in range(last + 1):
         clock.see(block(2000 + second, 4603 + second), Moment(wall=1000, steady=602 + second))
     assert clock.now(Moment(wall=1000, steady=602 + last)) == 4603 + last
-
-
-def test_a_machine_after_sleep_follows_the_first_new_block() -> None:
-    clock = ChainClock()
-    for second in range(20):
-        clock.see(block(second, 1000 + second), Moment(wall=0, steady=second))
-    # A steady clock stands still while its machine sleeps, and the chain does not.
-    clock.see(block(7000, 4620), Moment(wall=0, steady=20))
-    assert clock.now(Moment(wall=0, steady=20)) == 4620
-    assert clock.now(Moment(wall=0, steady=21)) == 4621
 
 
 @pytest.mark.parametrize("answers", [[101], [99, 100, 101], [100, 101], [102]])

@@ -248,19 +248,3 @@ def test_an_engine_that_is_closed_is_not_opened_again() -> None:
         with pytest.raises(TrainingError):
             engine.train(MODEL, [])
     assert len(opened) == 1
-
-
-def test_interrupted_training_is_not_continued_client_by_client(tmp_path: Path) -> None:
-    calls: list[list[int]] = []
-
-    class Interrupted(Fragile):
-        def train(self, start: np.ndarray, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-            engine.interrupt()
-            self.fails_for = {job.client for job in jobs}
-            return super().train(start, jobs)
-
-    engine = RestartingEngine(lambda: Interrupted(calls, set()))
-    training = RoundTraining(engine, LocalUpdates(tmp_path, disk=QuickDisk()), ImmediateExecutor())
-    with pytest.raises(TrainingError, match="the worker ends"):
-        training.updates(assignment(1))
-    assert calls == [list(map(int, CLIENTS))]

@@ -359,22 +359,6 @@ def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float)
     assert len(together.decided) == 1
 
 
-def test_a_silent_store_is_reported_once_and_awaited(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    together.blobs.is_down = True
-    for _ in range(5):
-        together.step(0)
-        together.pass_time(5)
-    worker = together.worker(0)
-    assert worker.failures.ongoing[WorkPart.MODEL].times > 1
-    assert worker.failures.last is not None
-    assert "the store does not answer" in worker.failures.last
-    together.blobs.is_down = False
-    together.pass_time(60)
-    together.step(0)
-    assert WorkPart.MODEL not in worker.failures.ongoing
-
-
 def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +16,6 @@ from clients.experiments.execution.learning_rates import (
     digest_of_trials,
     factors,
 )
-from clients.experiments.execution.stopwatch import SCORING, TRAINING, Stopwatch
 from clients.experiments.kinds import MethodRun
 from clients.experiments.rows import CellSeconds, TrialRow, append_row, read_rows
 from clients.runs.metrics import Quality
@@ -25,8 +23,6 @@ from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from clients.experiments.plan import ExperimentPlan
 
 SECONDS = CellSeconds(wall=1.0, cpu=1.0)
@@ -84,23 +80,6 @@ def test_attackers_and_times_are_counted_by_hand() -> None:
     assert row.extra == {"committee": 4, "trainers": 6}
 
 
-@pytest.mark.parametrize(
-    ("settings", "attackers", "attack"),
-    [
-        ("", (), None),
-        ("", (3,), "back-gradient"),
-        (', "malice.on=weights"', (3,), "back-gradient on weights"),
-    ],
-)
-def test_a_row_names_what_attackers_do(settings: str, attackers: Any, attack: str | None) -> None:
-    rate = '"malice.malicious_rate=0.1"'
-    cell = plan_of((rate, f"{rate}{settings}")).cells[2]
-    played = MethodRun(
-        rounds=(), floor=None, samples=(1,) * 4, malicious=frozenset(ids(*attackers))
-    )
-    assert row_of(cell, played, SECONDS, None).attack == attack
-
-
 def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
     row = row_of(
         plan_of().cells[1], MethodRun(rounds=(), floor=None, samples=(1, 2)), SECONDS, None
@@ -144,22 +123,6 @@ def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
     jobs = [CellJob(plan.cells[0], 0.5, Path("out"), None), plan.trials[0]]
     assert pickle.loads(pickle.dumps(jobs)) == jobs
     assert plan.cells[0].at_rate(0.5).configuration.training.learning_rate == 0.25
-
-
-def test_the_parts_of_a_run_are_timed_separately() -> None:
-    ticks: Iterable[float] = count(0.0, 1.0)
-    stopwatch = Stopwatch(iter(ticks).__next__, iter(count(0.0, 0.5)).__next__)
-    with stopwatch.timing(TRAINING):  # 1 to 2
-        pass
-    with stopwatch.timing(SCORING):  # 3 to 4
-        pass
-    stopwatch.lap()  # 5
-    found = stopwatch.seconds(is_committee=True)
-    assert (found.wall, found.cpu) == (5.0, 0.5)
-    assert (found.training, found.scoring, found.evaluation, found.ledger) == (1.0, 1.0, 0.0, 3.0)
-    # Without a committee, making models of updates is all the rest.
-    server = stopwatch.seconds(is_committee=False)
-    assert (server.scoring, server.ledger) == (4.0, None)
 
 
 RATES = ("rates = [0.5, 1.0]\nseeds = [100]", "rates = [0.25, 0.5, 1.0, 2.0]\nseeds = [100, 101]")

@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm, as_stored
-from clients.local_sgd import LocalTraining
 from clients.models.registry import MODELS, model_named
 from clients.training.lockstep import network
 from clients.training.lockstep import trainer as trainers
@@ -22,7 +21,7 @@ from clients.training.lockstep.elementwise import (
     ReshapePart,
     channels_last,
 )
-from clients.training.lockstep.execution_plan import LayerMethod, execution_plan, most_steps
+from clients.training.lockstep.execution_plan import most_steps
 from clients.training.lockstep.layers import (
     Convolution,
     Linear,
@@ -226,50 +225,6 @@ def test_the_most_steps_are_those_of_the_largest_client() -> None:
     assert most_steps([3, 30], STEPS) == 3
     assert most_steps([3, 30], EPOCHS) == 2 * 8
     assert most_steps([3], EPOCHS) == 2
-
-
-def test_each_layer_uses_the_method_for_its_size() -> None:
-    def kinds(name: str, steps: int, *, card_gib: int | None = None) -> list[LayerMethod]:
-        model = model_named(name, IMAGES, {"hidden": 512} if name == "leaf_cnn" else {})
-        chain = chain_of(model.module(), IMAGES)
-        settings = LocalTraining(learning_rate=0.1, batch_size=10, local_steps=steps)
-        chosen = execution_plan(chain, [100], settings, card_gib)
-        return [
-            kind
-            for link, kind in zip(chain, chosen.kinds, strict=True)
-            if hasattr(link.layer, "weight")
-        ]
-
-    assert kinds("softmax", 10) == [LayerMethod.STACKED]
-    assert kinds("leaf_cnn", 10) == [LayerMethod.BY_CLIENT] * 2 + [
-        LayerMethod.SHARED,
-        LayerMethod.STACKED,
-    ]
-    assert kinds("leaf_cnn", 25)[2] is LayerMethod.SHARED
-    assert kinds("leaf_cnn", 26)[2] is LayerMethod.STACKED  # rank 260 is over half of 512
-    on_cuda = kinds("leaf_cnn", 10, card_gib=80)
-    assert on_cuda == [LayerMethod.STACKED] * 2 + [LayerMethod.SHARED, LayerMethod.STACKED]
-
-
-def test_a_chunk_on_a_card_is_what_fits_with_the_rows_of_convolutions() -> None:
-    def chunk(card_gib: int) -> int:
-        return execution_plan(chain, [batch], settings, card_gib).chunk
-
-    batch = 64
-    # One convolution 1 to 2, 3 × 3, of 28 × 28 images, and a linear layer: their rows count.
-    module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 784, 10))
-    chain = chain_of(module, IMAGES)
-    settings = LocalTraining(learning_rate=0.1, batch_size=batch, local_steps=1)
-    convolution = 2 * batch * (784 + 2 * 784) + (2 + 2 * batch * 784) * 16
-    linear = 2 * batch * (2 * 784 + 10) + 10 * 1584
-    reshape = 2 * batch * (2 * 784 + 2 * 784)
-    each = 4 * (convolution + linear + reshape)
-    assert chunk(1) == (1 << 30) // 8 // each == 13
-    assert chunk(2) == 26
-    assert chunk(80) == 32
-    settings = LocalTraining(learning_rate=0.1, batch_size=50 * batch, local_steps=1)
-    batch *= 50
-    assert chunk(1) == 1
 
 
 class WorksMeanwhile:
