@@ -15,6 +15,8 @@ from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
 from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration.loading import load
+from clients.configuration.schema import EvaluationSection
+from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.experiments.baselines import (
     DecentralisedSettings,
     FederatedServer,
@@ -31,20 +33,60 @@ from clients.experiments.baselines import (
     weighted_mean,
 )
 from clients.random_streams import named_stream
-from clients.runs.metrics import Quality
+from clients.runs.metrics import ModelGauge, Quality
 from clients.runs.population import populate, with_training_path
 from clients.runs.preparation import open_measure
-from clients.training.evaluation import majority_rate
-from clients.training.port import TrainingJob
+from clients.training.evaluation import FinishedEvaluation, majority_rate
+from clients.training.port import Engine, Evaluation, TrainedUpdate, TrainingJob
+from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId, Digest
-from tests.clients.experiments.steps import StepEngine, data_of, gauge_of, ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+
+    from clients.models.model import ParameterVector
+    from clients.training.port import TrainingJob
+
+TESTED = 8
+"""Test samples, of which as many are classified right as a model's first number says."""
+
+
+class StepEngine(Engine):
+    def __init__(self, steps: Mapping[int, Sequence[float]]) -> None:
+        self.distances = plain_distances
+        self.trained: list[list[int]] = []
+        self._steps = {client: -np.array(step, np.float32) for client, step in steps.items()}
+
+    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
+        del start
+        self.trained.append([job.client for job in jobs])
+        return [TrainedUpdate(job.client, payload_of(self._steps[job.client])) for job in jobs]
+
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
+        found = Evaluation(int(vector[0]), float(vector[-1]) * TESTED, TESTED)
+        return FinishedEvaluation(tuple(found for _ in sets))
+
+    def close(self) -> None:
+        pass
+
+
+def gauge_of(engine: Engine, clients: int, rounds: int = 4, every: int = 1) -> ModelGauge:
+    return ModelGauge(engine, EvaluationSection(every=every), {"test": TESTED}, rounds, clients)
+
+
+def data_of(*samples: int) -> FederatedData:
+    train = tuple(Samples(np.zeros((n, 1)), np.zeros(n, np.int64)) for n in samples)
+    return FederatedData("steps", DataForm((1,), 2), train, train[0])
+
+
+def ids(*clients: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, clients))
+
 
 CONFIGURATION = load("digits", settings=("seed=3", "protocol.rounds=60"))
 POPULATION = populate(CONFIGURATION)

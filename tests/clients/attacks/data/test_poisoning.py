@@ -20,7 +20,7 @@ from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.data.trigger import trigger_for
 from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration.loading import load
-from clients.datasets.federated_data import DataForm, FederatedData, Samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.runs.evaluation_sets import BACKDOOR as BACKDOOR_SET
 from clients.runs.evaluation_sets import TEST, TRAINING, measured_sets
 from clients.runs.metrics import RoundMetrics
@@ -29,20 +29,43 @@ from clients.runs.population import populate, run_document
 from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-from tests.clients.attacks.data.made import (
-    CHARACTERS,
-    EMBEDDING,
-    PICTURES,
-    WORDS,
-    data_of,
-    digits,
-    images,
-    tweets,
-    windows,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+EMBEDDING = np.eye(6, 2, dtype=np.float32)
+"""Vectors of five words and the filling, token 0."""
+
+
+def digits(*labels: int, ink: float = 1.0, paper: float = 0.0) -> Samples:
+    x = np.full((len(labels), 1, 8, 8), paper, dtype=np.float32)
+    x[:, :, 3:5, 3:5] = ink
+    return frozen_samples(x, np.array(labels))
+
+
+def images(*labels: int, paper: int = 0) -> Samples:
+    return frozen_samples(np.full((len(labels), 28, 28), paper, np.uint8), np.array(labels))
+
+
+def tweets(*labels: int) -> Samples:
+    rows = np.tile(np.array([1, 2, 3, 4, 0], dtype=np.int32), (len(labels), 1))
+    return frozen_samples(rows, np.array(labels))
+
+
+def windows(*labels: int) -> Samples:
+    return frozen_samples(np.zeros((len(labels), 5), dtype=np.uint8), np.array(labels))
+
+
+PICTURES = DataForm((1, 8, 8), 10)
+WORDS = DataForm((5,), 2, "int64", 6, EMBEDDING)
+CHARACTERS = DataForm((5,), 80, "int64", 80)
+
+
+def data_of(
+    form: DataForm, *train: Samples, test: Samples, client_tests: tuple[Samples, ...] | None = None
+) -> FederatedData:
+    return FederatedData("made", form, train, test, client_tests)
+
 
 NO_PARAMETERS = AttackParameters()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,22 +18,46 @@ from clients.experiments.execution.repetition import (
     saved_file_differences,
 )
 from clients.experiments.execution.row_store import RowStore
-from clients.experiments.execution.runner import require_data
+from clients.experiments.execution.runner import ExperimentProgress, require_data, run_experiment
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows, read_rows
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import Home
+from ledger.io.processes import task_pool
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.experiments.execution.conftest import run_here
 from tests.clients.experiments.minis import plan_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from clients.experiments.execution.runner import ExperimentProgress
+    from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import ChainEvidence
-    from tests.clients.experiments.execution.conftest import Finished
 
 pytestmark = pytest.mark.xdist_group("experiments")
+
+
+@dataclass(frozen=True)
+class Finished:
+    plan: ExperimentPlan
+    store: RowStore
+    progress: ExperimentProgress
+
+
+def run_here(
+    plan: ExperimentPlan,
+    store: RowStore,
+    on_progress: Callable[[ExperimentProgress], None] = lambda _: None,
+) -> ExperimentProgress:
+    with task_pool(1) as here:
+        return run_experiment(plan, store, here, on_progress)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    plan, store = plan_of(), RowStore(tmp_path_factory.mktemp("experiments"), "mini")
+    return Finished(plan, store, run_here(plan, store))
+
 
 NO_TIME = CellSeconds(wall=0.0, cpu=0.0)
 
