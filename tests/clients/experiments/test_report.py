@@ -1,20 +1,42 @@
-"""What the report says of rows that nobody ran, and what a few repetitions say, by pencil."""
+"""What report and figures say of rows that nobody ran, and the numbers behind them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import inf, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.experiments.canvas import Panels
 from clients.experiments.catalogue import definition_named
+from clients.experiments.definition import FigureKind
+from clients.experiments.figures import DRAWN_BY, caption_of, draw
 from clients.experiments.report import captured_share, report, sections, tables
-from clients.experiments.rows import ChoiceRow, ExperimentRows, sorted_rows
+from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows, sorted_rows
+from clients.experiments.series import (
+    MOST_LINES,
+    over_rounds,
+    panels_of,
+    positions_of,
+    share_at_most,
+    times_by_accuracy,
+    times_by_samples,
+)
 from clients.experiments.statistics import Estimate, average_ranks, mean_and_error, paired, spearman
+from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
+from tests.clients.experiments.minis import defined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clients.experiments.rows import ExperimentRows
 
 
 def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
@@ -155,3 +177,252 @@ def test_ranks_are_those_of_counting(values: list[float]) -> None:
     below = (array[None, :] < array[:, None]).sum(axis=1)
     equal = (array[None, :] == array[:, None]).sum(axis=1)
     assert average_ranks(values) == (below + (equal + 1) / 2).tolist()
+
+
+TRAFFIC = {
+    "model": 400,
+    "busiest": 8000,
+    "by_round": [4000, 4000],
+    "phases": {"model": 800, "updates": 800, "reading": 6400},
+}
+TIMED: dict[str, Any] = {
+    "seconds": CellSeconds(wall=2.0, cpu=2.0, training=1.0, scoring=0.5, ledger=0.5),
+    "bytes": TRAFFIC,
+    "extra": {"committee": 3, "trainers": 5},
+}
+ONE = rows(
+    cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
+    for m in ("CMFL-I", "CMFL-II")
+    for s in (1, 2)
+)
+GRID = rows(cell("CMFL-I", 1, (0.3,), axes={"alpha": a, "omega": "10"}) for a in ("10", "20"))
+SIZES = rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED, axes={"size": "base"})])
+SWEPT = rows(
+    cell(m, s, (0.1 * at,) * 2, axes={"rate": f"0.{at}"}, learning_rate=0.1 * at)
+    for m in ("CMFL-I", "FedAvg")
+    for at in (1, 9)
+    for s in (1, 2)
+)
+WRITE = "clients.experiments.figures.write"
+ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
+
+
+def figured(found: ExperimentRows, *kinds: FigureKind) -> ExperimentRows:
+    return replace(found, definition=defined().model_copy(update={"figure": kinds}))
+
+
+def stems(paths: Sequence[Path]) -> list[str]:
+    """Return the figures of some files, each of which is there as SVG and PNG."""
+    assert [path.suffix for path in paths] == [".svg", ".png"] * (len(paths) // 2)
+    assert all(path.read_bytes()[:5] in {b"<?xml", b"\x89PNG\r"} for path in paths)
+    return [path.stem for path in paths[::2]]
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the figures that are drawn; none is written, which takes the longest."""
+    names: list[str] = []
+
+    def note(_drawn: Panels, folder: Path, name: str, _caption: str) -> list[Path]:
+        names.append(name)
+        return [folder / f"{name}.svg", folder / f"{name}.png"]
+
+    monkeypatch.setattr(WRITE, note)
+    return names
+
+
+def svg(folder: Path, name: str) -> str:
+    text = (folder / f"{name}.svg").read_text("utf-8")
+    return " ".join(" ".join(re.findall(r">([^<>]+)</t", text)).split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        *((kind, ONE) for kind in ("curves", "table", "bars", "heat", "clients", "samples")),
+        ("sweep", SWEPT),
+        ("attackers", SWEPT),
+        ("grid", GRID),
+        ("growth", SIZES),
+        ("time", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+        ("spent", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+    ],
+)
+def test_every_kind_of_figure_is_drawn(tmp_path: Path, kind: FigureKind, found: Any) -> None:
+    assert stems(draw({"mine": figured(found, kind)}, tmp_path)) == [f"mine-{kind}"]
+
+
+def test_all_kinds_are_known_to_the_drawing() -> None:
+    assert {*DRAWN_BY, "bound"} == set(get_args(FigureKind))
+
+
+@pytest.mark.parametrize(
+    ("found", "kinds"), [(ONE, ["table", "curves"]), (SWEPT, ["sweep", "curves"]), (GRID, ["grid"])]
+)
+@pytest.mark.parametrize("number", [None, 3])
+def test_unasked_figures_follow_from_axes_not_from_the_number(
+    tmp_path: Path, named: list[str], number: int | None, found: ExperimentRows, kinds: list[str]
+) -> None:
+    numbered = rows(replace(cell, number=number) for cell in found.cells)
+    draw({"mine": numbered}, tmp_path)
+    assert named == [f"mine-{kind}" for kind in kinds]
+
+
+def test_a_swept_axis_is_a_line_for_each_value(tmp_path: Path) -> None:
+    draw({"mine": figured(SWEPT, "curves")}, tmp_path)
+    words = svg(tmp_path, "mine-curves")
+    for line in ("CMFL-I, rate = 0.1", "CMFL-I, rate = 0.9", "FedAvg, rate = 0.9"):
+        assert line in words
+    assert "Learning rate 0.1 and 0.9." in words
+    (panel,) = panels_of(SWEPT.cells)
+    assert {name: {cell.final for cell in own} for name, own in panel.lines.items()} == {
+        "CMFL-I, rate = 0.1": {0.1},
+        "FedAvg, rate = 0.1": {0.1},
+        "CMFL-I, rate = 0.9": {0.9},
+        "FedAvg, rate = 0.9": {0.9},
+    }
+
+
+@pytest.mark.parametrize("along", [None, "rate"])
+def test_nothing_but_seeds_is_pooled(along: str | None) -> None:
+    cells = [
+        cell(m, s, (0.5,), condition=c, axes={"rate": r, "steps": t, "on": o})
+        for m in ("a", "b")
+        for c in ("x", "y")
+        for r in ("1", "2")
+        for t in ("1", "2", "3")
+        for o in ("u", "v")
+        for s in (1, 2)
+    ]
+    for panel in panels_of(cells, along):
+        assert len(panel.lines) <= MOST_LINES
+        for own in panel.lines.values():
+            scenarios = {
+                (one.method, one.condition, *(x for a, x in one.axes.items() if a != along))
+                for one in own
+            }
+            assert len(scenarios) == 1
+            assert len(own) == (2 if along is None else 4)
+
+
+def test_a_kind_without_its_axes_is_refused_and_nothing_drawn(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"figure 'grid' needs 2 axes; there are 1 \(rate"):
+        draw({"one": ONE, "two": figured(SWEPT, "grid")}, tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_kind_of_the_repository_is_left_out_elsewhere(tmp_path: Path, named: list[str]) -> None:
+    draw({"mine": figured(ONE, "bound")}, tmp_path)
+    assert named == ["mine-table", "mine-curves"]
+
+
+def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
+    # Of two seeds: .90 and .94 without an attack; .80 - .90 and .80 - .94 are -.10 and -.14.
+    cells = [
+        *(cell("FedAvg", s, (a,)) for s, a in ((1, 0.90), (2, 0.94))),
+        *(cell("mine", s, (0.8,), condition=c) for s in (1, 2) for c in ("clean", "lies", "ipm")),
+        *(cell("FedAvg", s, (0.5,), condition=c) for s in (1, 2) for c in ("lies", "ipm")),
+        cell("once", 1, (0.9,)),
+    ]
+    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
+    words = svg(tmp_path, "mine-heat")
+    assert "FedAvg, clean: 0.920" in words
+    assert "\N{MINUS SIGN}0.120 ±0.020" in words
+    assert "less that of FedAvg under clean, paired by seed" in words
+    assert "Run under one condition alone: once." in words
+
+
+def test_many_methods_are_several_figures(tmp_path: Path, named: list[str]) -> None:
+    many = rows(
+        cell(f"m{number}", 1, (0.3, 0.4), condition=c) for number in range(11) for c in "xy"
+    )
+    draw({"many": figured(many, "curves")}, tmp_path)
+    assert named == ["many-curves-1", "many-curves-2"]
+
+
+def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (draw({"seven": figured(ONE, "curves")}, tmp_path / name) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
+    said = caption_of("Curves.", "one", ONE.cells)
+    assert "mean over seeds 1, 2; bands are one standard error" in said
+    assert "Nobody attacks." in said
+    assert EVIDENCE.address in said
+    assert EVIDENCE.head in said
+    assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
+
+
+def test_a_caption_names_attack_and_rate() -> None:
+    said = caption_of("Curves.", "mine", [cell("CMFL-I", 1, (0.3,), **ATTACKED)])
+    assert "lies: alie by 33 % of the clients." in said
+    assert "Nobody" not in said
+    both = [cell("CMFL-I", 1, (0.3,)), cell("CMFL-I", 1, (0.3,), **ATTACKED)]
+    assert "clean: nobody attacks; lies: alie by 33 % of the clients." in caption_of("", "", both)
+
+
+def test_rows_that_name_no_attack_are_never_called_calm() -> None:
+    old = cell("CMFL-I", 1, (0.3,), **ATTACKED | {"attack": None})
+    assert "the attack lies by 33 % of the clients." in caption_of("", "", [old])
+
+
+def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
+    found = figured(rows([cell("Krum", 1, (0.3,))]), "time", "spent")
+    assert draw({"four": found}, tmp_path) == []
+
+
+def test_rounds_that_no_seed_measured_are_no_points() -> None:
+    cells = [cell("A", 1, (0.2, None, 0.6)), cell("A", 2, (0.4, None, 0.6))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0, 3.0)
+    assert line.mean == pytest.approx((0.3, 0.6))
+    # .2 and .4: deviation .1414, over the root of 2.
+    assert line.error == pytest.approx((0.1, 0.0))
+
+
+def test_a_line_ends_where_a_seeds_model_is_non_finite() -> None:
+    cells = [cell("A", 1, (0.2, 0.5)), cell("A", 2, (0.4, None))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0,)
+    assert line.mean == pytest.approx((0.3,))
+    (alone,) = over_rounds("A", cells[:1], lambda one: one.accuracy).error[:1]
+    assert alone is None  # a single seed says nothing of its spread
+
+
+def test_a_truncated_run_counts_as_far_as_it_went() -> None:
+    cells = [cell("A", 1, (0.2, 0.4)), cell("A", 2, (0.4,))]
+    assert over_rounds("A", cells, lambda one: one.accuracy).mean == pytest.approx((0.3, 0.4))
+
+
+def test_nothing_measured_is_a_line_without_points() -> None:
+    assert over_rounds("A", [cell("A", 1, (None,))], lambda one: one.accuracy).x == ()
+
+
+def test_the_share_of_clients_at_most_x() -> None:
+    cells = [cell("A", 1, (0.5,), times_aggregated=(0, 0, 2, 5))]
+    line = share_at_most("A", cells, lambda one: one.times_aggregated)
+    assert (line.x, line.mean) == ((0, 2, 5), (0.5, 0.75, 1.0))
+
+
+def test_clients_fall_into_classes_of_accuracy() -> None:
+    one = cell(
+        "A", 1, (0.5,), times_aggregated=(4, 2, 9, 1), client_accuracy=(0.1, 0.19, None, 0.95)
+    )
+    line = times_by_accuracy("A", [one])
+    assert line.x == pytest.approx((0.1, 0.9))
+    assert line.mean == (3.0, 1.0)
+
+
+def test_clients_are_parted_by_their_samples() -> None:
+    one = cell("A", 1, (0.5,), times_aggregated=(7, 1, 3, 5), samples=(40, 10, 20, 30))
+    assert times_by_samples("A", [one], classes=2).mean == (2.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "positions"),
+    [(("10", "5"), (10.0, 5.0)), (("10", "base"), (0.0, 1.0)), (("1", "1.0"), (0.0, 1.0))],
+)
+def test_an_axis_of_numbers_has_them_as_positions(labels: tuple[str, ...], positions: Any) -> None:
+    cells = [cell("A", 1, (0.5,), axes={"size": label}) for label in labels]
+    assert positions_of(cells, "size") == dict(zip(labels, positions, strict=True))

@@ -1,17 +1,31 @@
-"""Every engine gives the same bytes: in this process, in two workers, and in more of them."""
+"""Every engine gives the same bytes: here, in workers of any number, and under each cap."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
+from clients.configuration.loading import load
+from clients.instruction_sets import CAPS, SET_LATE, available_caps, cap_of
 from clients.models.model import model_of
-from clients.training.engine_factory import open_engine
+from clients.training.engine_factory import LocalEngine, open_engine, require_engine
+from clients.training.environment import (
+    environment_here,
+    environment_of,
+    isa_in_force,
+    require_known,
+)
 from clients.training.evaluation import evaluate
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
@@ -35,10 +49,12 @@ from tests.clients.training.made import (
     start_of,
 )
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.instruction_sets import InstructionSet
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model
     from clients.training.port import Engine, TrainingPath
@@ -270,3 +286,140 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+OTHER_CAP: InstructionSet = "default" if cap_of(os.environ) != "default" else "avx2"
+"""A cap under which this process has not started."""
+CAPPABLE = pytest.mark.skipif(
+    OTHER_CAP not in available_caps(), reason="this processor has no instruction set to choose"
+)
+SAYS = """
+import json, os, sys
+from clients.instruction_sets import instruction_set_here
+said = [instruction_set_here(sys.argv[1])]
+os.environ["MKL_CBWR"] = "AVX"
+print(json.dumps([*said, instruction_set_here(sys.argv[1])]))
+"""
+
+
+def caps_opened(cap: InstructionSet | None) -> Engine:
+    return open_engine(
+        BRANCHED, DATA, SETTINGS, device="cpu", workers=1, path="plain", sets={}, rows=2, isa=cap
+    )
+
+
+@CAPPABLE
+@pytest.mark.usefixtures("forked_children")
+def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.training.workers.worker_group.capped", lambda _: nullcontext())
+    with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
+        caps_opened(OTHER_CAP)
+
+
+def test_a_process_under_the_cap_trains_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.training.engine_factory.isa_in_force", lambda: OTHER_CAP)
+    monkeypatch.setattr("clients.training.engine_factory.require_cap", lambda _: None)
+    with caps_opened(OTHER_CAP) as engine:
+        assert isinstance(engine, LocalEngine)
+
+
+@CAPPABLE
+def test_variables_count_from_the_start_of_a_process_alone() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SAYS, OTHER_CAP],
+        env={**os.environ, **CAPS[OTHER_CAP]},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    first, second = json.loads(ended.stdout)
+    assert first == OTHER_CAP
+    assert second == f"{OTHER_CAP} {SET_LATE}"
+
+
+def test_variables_set_after_torchs_import_are_no_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_known(environment_here("plain", "cpu"))
+    for name, value in CAPS[OTHER_CAP].items():
+        monkeypatch.setenv(name, value)
+    here = environment_here("plain", "cpu")
+    assert here.isa == f"{torch.backends.cpu.get_cpu_capability().lower()} {SET_LATE}"
+    with pytest.raises(ConfigurationError, match="after this process had started"):
+        require_known(here)
+    require_known(environment_here("plain", "cpu", OTHER_CAP))  # another process trains
+
+
+def test_a_cap_this_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.instruction_sets._first_processor", dict)
+    for name in CAPS:
+        with pytest.raises(ConfigurationError, match=f"machine.isa = {name}: "):
+            caps_opened(name)
+        with pytest.raises(ConfigurationError, match=f"machine.isa = {name}: "):
+            require_engine("cpu", None, name)
+
+
+def test_a_cap_of_a_gpu_or_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"with machine\.engine = ray"):
+        require_engine("cpu", "local", "default")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ConfigurationError, match=r"with machine\.device = cuda"):
+        require_engine("auto", None, "default")
+
+
+def test_the_environment_of_a_clusters_actors_is_unknown() -> None:
+    settings = ("training.path=plain", "machine.engine=ray", "machine.ray_address=10.0.0.1:1")
+    there = environment_of(load("smoke", settings=settings))
+    here = environment_of(load("smoke", settings=("training.path=plain",)))
+    assert there != here == replace(there, isa=isa_in_force())
+
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.clients.training.made import JOBS
+from tests.clients.training.test_engines import START, opened
+
+if __name__ == "__main__":
+    engine = opened(2)
+    for line in sys.stdin:
+        trained = engine.train(START, JOBS)
+        print(*engine.processes, *(update.payload.digest.hex() for update in trained), flush=True)
+"""
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    # Not "-W error", by which the resource tracker would swallow its own complaint.
+    command = [sys.executable, str(script), str(REPOSITORY)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        workers, made = trained(process)
+        try:
+            with opened(1) as alone:
+                assert made == [digest.hex() for digest in digests(alone, JOBS).values()]
+            assert len(workers) == 2
+            for pid in workers:
+                assert "MALLOC_TOP_PAD_=" in Path(f"/proc/{pid}/environ").read_text()
+                os.kill(pid, signal.SIGINT)
+            assert trained(process) == (workers, made)
+        finally:
+            process.kill()
+        # The pipe ends when the last process that writes to it has ended, and that is the one
+        # that complains of names which were left behind.
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    wait_until(lambda: not any(map(is_running, workers)))
+
+
+def trained(process: subprocess.Popen[str]) -> tuple[list[int], list[str]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("train\n")
+    process.stdin.flush()
+    words = process.stdout.readline().split()
+    return [int(pid) for pid in words[: -len(JOBS)]], words[-len(JOBS) :]
