@@ -13,9 +13,6 @@ from clients.adversaries.attackers import Attackers, AttackRound
 from clients.attacks.false_model import false_model
 from clients.attacks.registry import ATTACKS, attack_named
 from clients.attacks.updates.rule_aware import search
-from clients.attacks.updates.rule_aware.estimate import estimated_effects
-from clients.attacks.updates.rule_aware.frame import Frame
-from clients.attacks.updates.rule_aware.game import games
 from clients.attacks.updates.update_attack import AttackInput, AttackParameters, UpdateAttack
 from clients.configuration.loading import load
 from clients.datasets.federated_data import Samples
@@ -184,18 +181,6 @@ def test_what_a_search_estimates_is_what_it_plays(
     monkeypatch.setattr(search, "can_estimate", lambda _attacker: False)
     monkeypatch.setattr(search, "best_of", best_of)
     assert np.array_equal(sent, sent_in_a_round(attack))
-
-
-def test_an_update_without_direction_is_played_not_estimated() -> None:
-    rules = load("robust").parameters(DIMENSION)
-    attacker = asked(list(_honest(7)), parameters=rules, published=(_honest(1),), members=12)
-    attacker = dataclasses.replace(attacker, attacking_trainers=len(attacker.colluders))
-    frame = Frame.of(attacker)
-    (game,) = games(attacker, frame)
-    direction = (frame.row(frame.goal) @ game.coordinates)[0]
-    same = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
-    finite, infinite = estimated_effects(game, [same, 0 * same], direction)
-    assert (np.isfinite(finite), infinite) == (True, np.inf)
 
 
 def test_memory_knows_only_what_earlier_rounds_published() -> None:

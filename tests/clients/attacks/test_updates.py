@@ -317,14 +317,6 @@ def test_a_run_with_an_own_attack_is_bound_and_audited(tmp_path: Path) -> None:
     assert "malice.attack = 'evil.py:evil': the run's code has sha256" in refused
 
 
-def test_a_wrong_own_attack_ends_before_anything_is_written(tmp_path: Path) -> None:
-    reference = written(tmp_path, "def evil(own, colluders, rng):\n    return own[1:]\n")
-    home = tmp_path / "h"
-    refused = refusal("run", "--home", home, *RUN, "--set", f"malice.attack={reference}")
-    assert "must return floats of shape" in refused
-    assert not home.exists()
-
-
 ADDRESS = Address(bytes(20))
 ACCEPTED = tuple(map(ClientId, range(4)))
 UPDATES = {client: np.eye(4, dtype=np.float32)[client] for client in ACCEPTED}

@@ -24,7 +24,6 @@ from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
-from cmfl.commands.checks.training import training_checks
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Quorum
@@ -133,20 +132,6 @@ def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
     name = load(preset).data.name
     with pytest.raises(ConfigurationError, match=f"data set '{name}' needs the path of its files"):
         populate(load(preset))
-
-
-def test_doctor_says_how_its_clients_would_train() -> None:
-    found = dict(training_checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
-    assert list(found) == ["training", "committee", "attacks"]
-    assert found["training"]().startswith("plain path")
-
-
-def test_doctor_says_who_holds_a_drawn_committee_and_what_is_untested() -> None:
-    found = dict(training_checks("digits", None, ()))
-    assert "30 %: 9.3 % and 26 %" in found["committee"]()
-    assert found["attacks"]().startswith("within the regime")
-    found = dict(training_checks("digits", None, ("training.local_steps=1",)))
-    assert found["attacks"]().startswith("WARNING: outside the regime")
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)

@@ -295,19 +295,6 @@ def test_damaged_word_vectors_are_refused_with_line_and_rule(
         read_glove(path, {"the"})
 
 
-def test_damaged_arrays_of_word_vectors_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "g.npz"
-    word, vector = np.array(["the", "of"]), np.zeros((2, 3), dtype="<f4")
-    for arrays, sentence in (
-        ({"word": word, "vector": vector[:1]}, "unequal length"),
-        ({"word": word, "vector": vector[:, :0]}, r"vector: shape \(2, 0\) holds nothing"),
-        ({"word": word}, "must hold exactly"),
-    ):
-        np.savez(path, allow_pickle=True, **arrays)
-        with pytest.raises(ConfigurationError, match=rf"g\.npz: .*{sentence}"):
-            read_glove(path, {"the"})
-
-
 TYPES = {"F32": 4, "U8": 1, "I64": 8}
 
 

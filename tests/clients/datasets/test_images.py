@@ -72,13 +72,6 @@ def test_bundled_digits_are_those_that_scikit_learn_loads(monkeypatch: pytest.Mo
     assert np.array_equal(read.y, loaded.y)
 
 
-def test_a_path_must_be_given_exactly_where_needed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="needs the path"):
-        load_dataset(DataChoice("digits-by-writer"), 10, rng())
-    with pytest.raises(ConfigurationError, match="takes no path"):
-        load_dataset(DataChoice("digits", tmp_path), 10, rng())
-
-
 def test_each_writer_is_a_client_with_its_own_test(tmp_path: Path) -> None:
     data = load_small(written(tmp_path / "d.npz", small_arrays()))
     assert data.sample_counts == (2, 2, 2)
@@ -323,15 +316,6 @@ def test_duplicate_users_and_oversized_files_are_refused(
     monkeypatch.setattr("clients.datasets.files.leaf.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100 bytes"):
         records(folder)
-
-
-def test_a_folder_without_samples_or_training_users_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has no samples"):
-        records(leaf.written(tmp_path / "none", {}, {}))
-    users = {"w1": ([[0.5] * 784], [0])}
-    folder = leaf.written(tmp_path / "test", users, users | {"w2": users["w1"]})
-    with pytest.raises(ConfigurationError, match="'w2' of the writers has no training sample"):
-        load_dataset(DataChoice("femnist", folder), 1, np.random.default_rng(0))
 
 
 @pytest.mark.skipif(not REAL_FILE_FEMNIST.is_file(), reason="shared/data is not beside us")

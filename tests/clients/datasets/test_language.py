@@ -305,17 +305,6 @@ def test_a_character_outside_the_alphabet_or_another_length_is_refused(
         shakespeare_records(path)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "sentence"),
-    [(["x" * 80], [5], "x and y must be text"), (["x" * 80], ["ß"], "'ß' is not in the alphabet")],
-)
-def test_non_windows_in_leaf_are_refused_with_the_user(
-    tmp_path: Path, x: list[Any], y: list[Any], sentence: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'A': {sentence}"):
-        shakespeare_records(leaf.written(tmp_path, {"A": (x, y)}, {}))
-
-
 @pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")
 def test_the_real_file_has_the_papers_split_and_positions() -> None:
     def real(split: str) -> FederatedData:

@@ -20,7 +20,7 @@ from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, RegisteredClient
-from tests.clients.onboarding.owners import agreed, document_of, registry_of, samples_file
+from tests.clients.onboarding.owners import document_of, registry_of, samples_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,9 +215,6 @@ def test_a_form_that_does_not_fit_its_task_is_refused(changed: Any, sentence: st
         options(**changed)
 
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
-
-
 @pytest.fixture(scope="module")
 def document() -> RunDocument:
     return decode_run(encode_run(document_of(registry_of())))
@@ -316,17 +313,3 @@ def test_no_document_names_code_or_a_local_file(simulated: RunDocument) -> None:
         simulated, settings=("machine.workers=2", "evaluation.every=3")
     )
     assert (told.machine.workers, told.evaluation.every) == (2, 3)
-
-
-def test_files_for_all_lie_where_this_machine_has_them(tmp_path: Path) -> None:
-    configuration = load(
-        "smoke", settings=("data.name=femnist", f'data.path="{FIXTURES / "femnist"}"')
-    ).model_copy(update={"protocol": agreed("protocol.clients=6").protocol})
-    # Two writers only: what is looked at is which files count as the run's.
-    document = document_of(registry_of())
-    told = configuration.recorded()["data"]
-    assert "path" in told
-    with pytest.raises(ConfigurationError, match="not those that the run was deployed with"):
-        own_parts(configuration, document, (ClientId(0),), FIXTURES / "femnist")
-    with pytest.raises(ConfigurationError, match="no such file"):
-        own_parts(configuration, document, (ClientId(0),), tmp_path / "gone")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,27 +180,6 @@ def test_a_separator_that_is_not_a_comma_is_named(tmp_path: Path, separator: str
     path = table(tmp_path / "a.csv")
     path.write_text(path.read_text().replace(",", separator))
     assert f"separated by {separator!r}" in refused(path)
-
-
-def test_a_single_column_of_whole_numbers_in_parquet_is_noted(tmp_path: Path) -> None:
-    ages = pa.table({"age": np.arange(ROWS) % 7, "y": np.arange(ROWS) % 3})
-    pq.write_table(ages, tmp_path / "a.parquet")
-    (note,) = checked(tmp_path / "a.parquet").notes
-    assert "data.options.inputs=numbers" in note
-    assert checked(tmp_path / "a.parquet", inputs="numbers").notes == ()
-
-
-def test_notes_are_logged_where_data_are_loaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    data = loaded(table(tmp_path / "a.csv", label=lambda row: row % 3 + 1))
-    assert data.about[0] == "2 features: 'a', 'b' (float32), taken for numbers"
-    assert data.about[1] == "label: 'y', 3 classes seen, 4 model outputs"
-    assert data.about[2] == "clients: 'client', 4 of them"
-    warned = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warned) == 1
-    assert "4 outputs" in warned[0].getMessage()
 
 
 def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,19 +83,6 @@ def test_a_grid_has_a_cell_at_every_point() -> None:
     assert cell.axes == {"omega": "30", "alpha": "50"}
     assert cell.configuration.protocol.committee_rate == 0.3
     assert {trial.cell.axes["omega"] for trial in plan.trials} == {"40"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ((), "clean"),
-        ((('rounds=2"', 'rounds=2", "malice.attack=alie", "malice.malicious_rate=0.1"'),), "alie"),
-        ((('name = "CMFL-I"', 'name = "a"\nsettings = ["malice.attack=ipm"]'),), "attack as set"),
-    ],
-)
-def test_the_only_condition_is_named_for_what_attacks(changes: Any, name: str) -> None:
-    text = TEXT[: TEXT.index("[[conditions]]")]
-    assert [one.name for one in defined(*changes, text=text).conditions] == [name]
 
 
 def test_pairs_are_left_out_or_alone_run() -> None:
@@ -357,10 +343,3 @@ def test_strategy_three_is_played_against_the_whole_catalogue() -> None:
 def test_no_seed_of_earlier_choices_is_reported() -> None:
     # The direction rule was chosen on seeds from 0, rates are on 100 and 101.
     assert all(min(definition_named(name).seeds) >= 200 for name in names())
-
-
-def test_the_theorem_needs_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "benchmarks.paper.theorem.method_kind", raising=False)
-    monkeypatch.setitem(sys.modules, "benchmarks.paper.theorem", None)
-    with pytest.raises(ConfigurationError, match="kind 'theorem' needs"):
-        plan_experiment("theorem", definition_named("theorem"))

@@ -17,8 +17,8 @@ from clients.experiments.canvas import Panels
 from clients.experiments.catalogue import definition_named
 from clients.experiments.definition import FigureKind
 from clients.experiments.figures import DRAWN_BY, caption_of, draw
-from clients.experiments.report import captured_share, report, sections, tables
-from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows, sorted_rows
+from clients.experiments.report import captured_share, report, tables
+from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows
 from clients.experiments.series import (
     MOST_LINES,
     over_rounds,
@@ -85,32 +85,6 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
     assert EVIDENCE.head in text
     assert "| 1 | normal-sent140 | 3 | 0 | 3 of 3 | 1.5 |" in text
     assert "empty" not in text
-
-
-def test_a_section_shows_the_figures_of_its_experiment() -> None:
-    found = {name: rows(constant("CMFL-I", (0.8,))) for name in ("normal", "normal-sent140")}
-    lines = sections(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
-    shown = [line for line in lines if line.startswith("!")]
-    assert shown == [f"![{name}-curves](f/{name}-curves.svg)" for name in found]
-
-
-def test_rows_are_told_in_the_order_of_their_definition() -> None:
-    # As they ended: the second method first, the later seed first.
-    ended = [
-        cell("CMFL-I", 201, (0.8,)),
-        cell("FedAvg-trainers", 201, (0.7,)),
-        cell("unheard-of", 200, (0.6,)),
-        cell("CMFL-I", 200, (0.8,)),
-    ]
-    known = replace(rows(ended), definition=definition_named("normal"))
-    ordered = sorted_rows({"normal": known, "none": ExperimentRows()})
-    assert [(one.method, one.seed) for one in ordered["normal"].cells] == [
-        ("FedAvg-trainers", 201),
-        ("CMFL-I", 200),
-        ("CMFL-I", 201),
-        ("unheard-of", 200),
-    ]
-    assert report({"normal": rows(ended)}) == report({"normal": rows(reversed(ended))})
 
 
 NUMBERS = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=12)
@@ -316,30 +290,6 @@ def test_a_kind_of_the_repository_is_left_out_elsewhere(tmp_path: Path, named: l
     assert named == ["mine-table", "mine-curves"]
 
 
-def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
-    # Of two seeds: .90 and .94 without an attack; .80 - .90 and .80 - .94 are -.10 and -.14.
-    cells = [
-        *(cell("FedAvg", s, (a,)) for s, a in ((1, 0.90), (2, 0.94))),
-        *(cell("mine", s, (0.8,), condition=c) for s in (1, 2) for c in ("clean", "lies", "ipm")),
-        *(cell("FedAvg", s, (0.5,), condition=c) for s in (1, 2) for c in ("lies", "ipm")),
-        cell("once", 1, (0.9,)),
-    ]
-    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
-    words = svg(tmp_path, "mine-heat")
-    assert "FedAvg, clean: 0.920" in words
-    assert "\N{MINUS SIGN}0.120 ±0.020" in words
-    assert "less that of FedAvg under clean, paired by seed" in words
-    assert "Run under one condition alone: once." in words
-
-
-def test_many_methods_are_several_figures(tmp_path: Path, named: list[str]) -> None:
-    many = rows(
-        cell(f"m{number}", 1, (0.3, 0.4), condition=c) for number in range(11) for c in "xy"
-    )
-    draw({"many": figured(many, "curves")}, tmp_path)
-    assert named == ["many-curves-1", "many-curves-2"]
-
-
 def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
     first, second = (draw({"seven": figured(ONE, "curves")}, tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -388,15 +338,6 @@ def test_a_line_ends_where_a_seeds_model_is_non_finite() -> None:
     assert line.mean == pytest.approx((0.3,))
     (alone,) = over_rounds("A", cells[:1], lambda one: one.accuracy).error[:1]
     assert alone is None  # a single seed says nothing of its spread
-
-
-def test_a_truncated_run_counts_as_far_as_it_went() -> None:
-    cells = [cell("A", 1, (0.2, 0.4)), cell("A", 2, (0.4,))]
-    assert over_rounds("A", cells, lambda one: one.accuracy).mean == pytest.approx((0.3, 0.4))
-
-
-def test_nothing_measured_is_a_line_without_points() -> None:
-    assert over_rounds("A", [cell("A", 1, (None,))], lambda one: one.accuracy).x == ()
 
 
 def test_the_share_of_clients_at_most_x() -> None:

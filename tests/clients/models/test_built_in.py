@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
 from clients.models.model import load_vector, seed_torch, trainable, vector_of
 from clients.models.registry import MODELS, model_named
-from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
 from ledger.protocol.types import NO_DIGEST
@@ -111,15 +109,6 @@ def test_a_pickled_model_is_the_same_model(model: Model) -> None:
     assert (again.source, again.frozen_state) == (NO_DIGEST, NO_DIGEST)
 
 
-def test_making_a_module_leaves_torchs_own_state_alone() -> None:
-    torch.manual_seed(7)
-    expected = float(torch.rand(1))
-    torch.manual_seed(7)
-    for model in ALL:
-        model.initial(rng())
-    assert float(torch.rand(1)) == expected
-
-
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match="'vgg'; known are softmax, cnn"):
         model_named("vgg", SMALL)
@@ -182,15 +171,6 @@ def test_the_leaf_cnn_equals_its_layers_written_out() -> None:
     assert torch.allclose(module(x), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_alexnet_leaves_three_by_three_of_28_by_28() -> None:
-    model = model_named("alexnet", IMAGES, {"hidden": 8})
-    module = model.module()
-    assert isinstance(module.features, nn.Sequential)
-    assert module.features(torch.zeros(1, 1, 28, 28)).shape == (1, 256, 3, 3)
-    assert dict(model.layout)["classifier.0.weight"] == (8, 256 * 3 * 3)
-    assert not [part for part in module.modules() if "Dropout" in type(part).__name__]
-
-
 def cell(x: Array, state: Array, memory: Array, weights: dict[str, Array], layer: int) -> Any:
     """One step of TensorFlow's BasicLSTMCell, its gates in torch's order."""
     gates = (
@@ -236,20 +216,6 @@ def test_text_models_equal_numpy_lstms_with_forget_bias_one(place: int) -> None:
         hidden = last_state(weights["embedding.weight"][x], weights)
         expected = hidden @ weights["linear.weight"].T + weights["linear.bias"]
     assert module(torch.tensor(x)).detach().numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
-
-
-def test_a_tweets_two_scores_have_the_sigmoid_cross_entropy() -> None:
-    name, form, options = SCALED_DOWN[4]
-    model, few = model_named(name, form, options), samples(form, 5)
-    found = evaluate(model, model.initial(rng()), few)
-    module = model.module()
-    load_vector(module, torch.tensor(model.initial(rng())))
-    logits = module(torch.tensor(few.x))[:, 1].detach()
-    expected = functional.binary_cross_entropy_with_logits(
-        logits, torch.tensor(few.y).float(), reduction="sum"
-    )
-    assert found.loss == pytest.approx(expected.item(), rel=1e-5)
-    assert found.correct == int(((logits > 0) == torch.tensor(few.y, dtype=torch.bool)).sum())
 
 
 def test_text_models_start_as_tensorflow_draws_them() -> None:

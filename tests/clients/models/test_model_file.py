@@ -13,7 +13,6 @@ from clients.models.model_file import (
     MAX_HEADER_BYTES,
     decode_model,
     encode_model,
-    facts_of,
     mean_model,
     read_model_file,
 )
@@ -78,15 +77,6 @@ def test_a_mean_is_summed_in_order_in_float64_and_rounded_once() -> None:
 def test_the_mean_of_one_model_has_its_bytes() -> None:
     model = np.array([-0.0, 1e-45, 3.4e38, -1.5], dtype=np.float32)
     assert mean_model([model]).tobytes() == model.tobytes()
-
-
-def test_a_file_says_what_is_recorded_of_its_model() -> None:
-    assert facts_of({"name": "net.py:Net", "sha256": "ab", "options": {"b": 1, "a": True}}) == {
-        "name": "net.py:Net",
-        "sha256": "ab",
-        "options": '{"a": true, "b": 1}',
-    }
-    assert facts_of({"options": b"no plain data"})["options"] == "\"b'no plain data'\""
 
 
 def test_a_run_folder_gives_back_what_it_was_given(tmp_path: Path) -> None:

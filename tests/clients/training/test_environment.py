@@ -203,13 +203,6 @@ def test_the_kind_names_maker_and_model(processor: dict[str, str]) -> None:
     assert processor_kind() == "x86_64"
 
 
-def test_a_file_of_the_processor_that_is_missing_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
-) -> None:
-    monkeypatch.setattr(instruction_sets, "_CPUINFO", tmp_path / "none")  # type: ignore[operator]
-    assert instruction_sets._first_processor.__wrapped__() == {}
-
-
 @pytest.mark.usefixtures("processor")
 def test_a_cap_holds_inside_its_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "5")

@@ -20,7 +20,6 @@ from clients.local_sgd import LocalTraining, batches
 from clients.models.model import Model, load_vector, model_of, vector_of
 from clients.models.registry import model_named
 from clients.models.tasks import class_shift
-from clients.runs.population import populate, with_training_path
 from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import CollatedBatches, PlainTrainer, ResidentBatches
@@ -54,18 +53,6 @@ BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "ep
 
 def trainer(model: Model, training: LocalTraining = SETTINGS) -> PlainTrainer:
     return PlainTrainer(model, DATA.train, DATA.collate, training, "cpu")
-
-
-def test_one_step_by_pencil() -> None:
-    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
-    # Δ = w_start − w_end is the rate times the gradient.
-    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
-    model = model_named("softmax", DataForm((1, 1, 1), 2), {})
-    step = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=1)
-    row = np.empty(4, dtype=np.float32)
-    one = PlainTrainer(model, [sample], as_stored, step, "cpu")
-    one.train(np.zeros(4, dtype=np.float32), [TrainingJob(0, bytes(32))], [row])
-    assert row.tolist() == [0.75, -0.75, 0.25, -0.25]
 
 
 @MODELS
@@ -225,15 +212,6 @@ def test_only_the_plain_path_takes_such_steps() -> None:
         LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, near, "cpu")
 
 
-def test_a_run_takes_the_plain_path_or_refuses_the_other() -> None:
-    chosen = load("smoke", settings=("training.proximal=0.1",))
-    population = populate(chosen)
-    assert with_training_path(chosen, population).training.path == "plain"
-    asked = load("smoke", settings=("training.proximal=0.1", "training.path=lockstep"))
-    with pytest.raises(ConfigurationError, match=r"path = lockstep: training\.proximal is set"):
-        with_training_path(asked, population)
-
-
 def test_the_term_is_recorded_only_where_set() -> None:
     plain, near = load("smoke"), load("smoke", settings=("training.proximal=0.5",))
     assert "proximal" not in plain.recorded()["training"]
@@ -304,20 +282,6 @@ def test_calibrated_one_step_by_pencil(trainer: Trainer) -> None:
     assert np.allclose(found, expected, rtol=0, atol=1e-7)
 
 
-def test_equal_counts_train_as_without_calibration() -> None:
-    # Softmax does not depend on a constant shift; the sums round differently.
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((20, 1, 8, 8)).astype(np.float32)
-    train = [frozen_samples(x, np.arange(20) % 10)]
-    job = [TrainingJob(0, bytes(32))]
-    start = start_of(BRANCHED)
-    found, plain = (
-        updates(PlainTrainer(BRANCHED, train, as_stored, settings, "cpu"), start, job)
-        for settings in (CALIBRATED, SETTINGS)
-    )
-    assert error(found, plain) < 1e-5
-
-
 @TRAINERS
 def test_an_update_descends_the_calibrated_loss_in_float64(trainer: Trainer) -> None:
     start = start_of(CONVOLUTIONAL)
@@ -382,16 +346,3 @@ def test_a_task_without_class_labels_is_refused_by_name(trainer: Trainer, task: 
     model = replace(BRANCHED, form=replace(BRANCHED.form, task=task))
     with pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task},"):
         trainer(model, DATA.train, DATA.collate, CALIBRATED, "cpu")
-
-
-def test_calibration_is_recorded_only_where_true() -> None:
-    plain, set_ = load("smoke"), load("smoke", settings=("training.calibrated=true",))
-    false = load("smoke", settings=("training.calibrated=false",))
-    assert "calibrated" not in plain.recorded()["training"]
-    assert "calibrated" not in plain.to_toml()
-    assert plain == false
-    assert plain.chain_id() == false.chain_id() != set_.chain_id()
-    assert "calibrated" not in plain.training.model_dump_json()
-    assert set_.recorded()["training"] == plain.recorded()["training"] | {"calibrated": True}
-    assert set_.local_training() == replace(plain.local_training(), calibrated=True)
-    assert checked(set_.model_dump(exclude_none=True)) == set_

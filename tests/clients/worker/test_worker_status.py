@@ -15,31 +15,14 @@ import pytest
 from clients.worker.process.log_format import LogFormat, logging_to
 from clients.worker.process.loop import Startup
 from clients.worker.process.worker_folder import WorkerFolder
-from clients.worker.process.worker_metrics import (
-    CountingBlobs,
-    CountingMailbox,
-    WorkerCounters,
-    WorkerMetrics,
-    serve_metrics,
-)
-from clients.worker.process.worker_status import (
-    StatusFile,
-    WorkerState,
-    read_status,
-    status_before,
-    worker_status,
-)
+from clients.worker.process.worker_metrics import WorkerCounters, WorkerMetrics, serve_metrics
+from clients.worker.process.worker_status import StatusFile, WorkerState, read_status, worker_status
 from ledger.chain.ports import NotServedError
 from ledger.io.home import Disk
 from ledger.io.retry import Backoff
-from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import NO_DIGEST, ClientId
-from ledger.storage.blobs import MemoryBlobs
-from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.patience import PATIENCE_SECONDS
-from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,20 +106,6 @@ def test_a_log_holds_nothing_that_a_terminal_obeys(style: LogFormat) -> None:
         assert line.endswith(r"\x1b[2J\x1b]0;x\x07\u202e\x9b\udc80 é")
 
 
-def test_blobs_and_mail_are_counted() -> None:
-    counts = WorkerCounters()
-    blobs = CountingBlobs(MemoryBlobs(), counts)
-    digest = blobs.put(b"12345")
-    assert blobs.has(digest)
-    assert blobs.get(digest) == b"12345"
-    mailbox = CountingMailbox(MemoryMailbox(), counts)
-    envelope = Envelope(DOMAIN, 1, ClientId(0), PublishedPayload(NO_DIGEST))
-    assert mailbox.put(envelope)
-    assert not mailbox.put(envelope)
-    assert (counts.bytes_put, counts.bytes_got, counts.said[envelope.kind]) == (5, 5, 1)
-    assert list(mailbox.listed(DOMAIN, 1, envelope.kind)) == [envelope]
-
-
 def test_prometheus_reads_what_was_counted(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(1), ROOMY)
     together.step(0)
@@ -190,15 +159,6 @@ def test_a_starting_worker_asked_to_leave_leaves_at_once(tmp_path: Path) -> None
     assert len(waits) == 1
     assert read_status(folder.status)["stand"] == "ended"
     assert not folder.leave.exists(), "whoever begins it again has not asked it to leave"
-
-
-def test_a_status_before_a_round_has_all_its_keys(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(1))
-    together.step(0)
-    whole = worker_status(together.worker(0), WorkerCounters(), WorkerState.RUNNING, "0xabc")
-    before = status_before(WorkerState.STARTING, 1)
-    assert list(before) == list(whole)
-    assert list(before["counts"]) == list(whole["counts"])
 
 
 def test_a_restarted_worker_was_not_asked_to_leave(tmp_path: Path) -> None:

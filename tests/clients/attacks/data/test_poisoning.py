@@ -23,7 +23,6 @@ from clients.configuration.loading import load
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.runs.evaluation_sets import BACKDOOR as BACKDOOR_SET
 from clients.runs.evaluation_sets import TEST, TRAINING, measured_sets
-from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.training.evaluation import evaluate
@@ -241,16 +240,6 @@ def test_rows_report_backdoor_success_and_null_if_unmeasured(tmp_path: Path) -> 
     assert rows[-1].backdoor_success == found.correct / found.samples
     assert [row["backdoor_success"] for row in written] == [row.backdoor_success for row in rows]
     assert found.samples == np.count_nonzero(clean.test.y)
-
-
-@pytest.mark.parametrize("attack", ["label-flip", "back-gradient"])
-def test_without_a_backdoor_there_is_no_success(tmp_path: Path, attack: str) -> None:
-    settings = (*ATTACKED, f"malice.attack={attack}", "protocol.rounds=1")
-    with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
-        (row,) = run.go_on(lambda _: None)
-    assert isinstance(row, RoundMetrics)
-    assert row.backdoor_success is None
-    assert row.accuracy is not None
 
 
 def test_malicious_samples_are_poisoned_but_measured_clean() -> None:

@@ -182,18 +182,6 @@ def test_a_client_that_diverges_changes_nobody_else() -> None:
     assert calm[1:].tobytes() == mixed[1:].tobytes()
 
 
-def test_stored_rows_are_collated() -> None:
-    settings = STEPS
-    bytes_of = [frozen_samples((s.x * 8).astype(np.int8), s.y) for s in TRAIN]
-    floats = [frozen_samples(s.x.astype(np.float32) / 8, s.y) for s in bytes_of]
-    model = MODELS["softmax"]
-    start = model.initial(np.random.default_rng(5))
-    stored = LockstepTrainer(model, bytes_of, lambda x: x.astype(np.float32) / 8, settings, "cpu")
-    collated = LockstepTrainer(model, floats, as_stored, settings, "cpu")
-    expected = updates(collated, start, JOBS)
-    assert updates(stored, start, JOBS).tobytes() == expected.tobytes()
-
-
 def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["softmax"]
     start = model.initial(np.random.default_rng(5))
