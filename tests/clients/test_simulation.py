@@ -316,9 +316,7 @@ def told(played: Played) -> list[object]:
     ]
 
 
-def test_equal_configurations_decide_the_same_and_other_seeds_do_not(
-    whole: Played, player: Player
-) -> None:
+def test_equal_configurations_decide_the_same(whole: Played, player: Player) -> None:
     first, second = (player.play(*ALL_FAULTS, name=name) for name in ("first", "second"))
     assert told(whole) == told(first) == told(second)
     assert whole.measured() == first.measured() == second.measured()
@@ -330,9 +328,7 @@ def test_equal_configurations_decide_the_same_and_other_seeds_do_not(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_children")
-def test_the_number_of_workers_changes_neither_decisions_nor_metrics(
-    whole: Played, player: Player
-) -> None:
+def test_the_number_of_workers_changes_nothing(whole: Played, player: Player) -> None:
     played = player.play(*ALL_FAULTS, "machine.workers=2")
     assert told(played) == told(whole)
     assert played.measured() == whole.measured()
@@ -409,9 +405,7 @@ def test_damaged_rows_are_made_again_from_chain_and_blobs(finished: Player, dama
     assert finished.metrics() == rows
 
 
-def test_another_configuration_is_refused_and_leaves_the_recorded_one_alone(
-    finished: Player,
-) -> None:
+def test_another_configuration_is_refused_and_leaves_the_recorded_one(finished: Player) -> None:
     path = finished.home / "runs" / "run" / "config.toml"
     before = path.read_bytes()
     with pytest.raises(ChainError, match="is of another configuration"):

@@ -33,7 +33,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "WINDOW", 1)
 
 
-def test_a_resumed_run_has_the_memory_head_and_passes_audit(
+def test_a_resumed_run_has_the_head_of_one_in_memory(
     player_on_file: Player, tmp_path: Path
 ) -> None:
     # In round 3, whose travel begins with a model that only the store has.
@@ -47,9 +47,7 @@ def test_a_resumed_run_has_the_memory_head_and_passes_audit(
         assert run.simulation.head == played.head
 
 
-def test_attackers_see_the_travel_as_everybody_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attackers_see_the_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[NDArray[np.float32] | None] = []
     models: list[NDArray[np.float32]] = []
     settings = configured(*ALONG, *ATTACKED)

@@ -87,9 +87,7 @@ def refused(sentence: str, form: DataForm, **options: Any) -> None:
         ("llama", "regress", "float32"),
     ],
 )
-def test_every_task_trains_adapters_and_heads_alone(
-    bases: dict[str, Path], kind: str, task: Task, dtype: str
-) -> None:
+def test_adapters_and_heads_are_trained(bases: Any, kind: str, task: Task, dtype: str) -> None:
     model = named(bases[kind], task, dtype=dtype, targets=TARGETS[kind])
     check_model(model, made_data(model.form))
     heads = {"classify": "score", "regress": "score", "token-classify": "classifier"}
@@ -249,9 +247,7 @@ def test_the_adapters_open_in_peft_with_the_same_logits(base: Path, tmp_path: Pa
         ({"rank": 0}, r"model\.options\.rank: Input should be greater than or equal to 1"),
     ],
 )
-def test_settings_that_do_not_fit_a_base_are_refused(
-    base: Path, options: dict[str, Any], sentence: str
-) -> None:
+def test_wrong_settings_of_a_base_are_refused(base: Path, options: Any, sentence: str) -> None:
     refused(sentence, form_of("causal-lm"), path=str(base), **options)
 
 
@@ -317,7 +313,7 @@ def test_files_that_name_code_or_pickles_are_refused(
     ("content", "sentence"),
     [("[" * 2000, "nested more than"), ("[]", "holds no object"), ("{", "is not JSON")],
 )
-def test_damaged_settings_of_a_base_are_refused(
+def test_damaged_settings_are_refused(
     base: Path, tmp_path: Path, content: str, sentence: str
 ) -> None:
     folder = shutil.copytree(base, tmp_path / "base")

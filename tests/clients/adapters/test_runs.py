@@ -123,9 +123,7 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
         (["malice.attack=label-flip", "malice.malicious_rate=0.2"], "label-flip changes samples o"),
     ],
 )
-def test_what_does_not_fit_ends_with_one_sentence(
-    folder: Path, settings: list[str], sentence: str
-) -> None:
+def test_what_does_not_fit_is_refused(folder: Path, settings: list[str], sentence: str) -> None:
     assert sentence in refusal(*command(folder, *settings, home="refused"))
     assert not (folder / "refused" / "runs").exists()
 

@@ -75,9 +75,7 @@ def test_without_active_attackers_all_send_their_own_update(nobody: Attackers) -
     assert all(sent[client] is update for client, update in UPDATES.items())
 
 
-def test_the_attackers_know_each_others_updates_and_nobody_elses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attackers_know_each_others_updates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = looking(monkeypatch)
     attackers(9, 2, 4, attack="look").corrupt(UPDATES, a_round())
     assert [asked.own[0] for asked in seen] == [2, 9]
@@ -203,9 +201,7 @@ def test_many_samples_multiplies_what_its_attackers_register() -> None:
     ("clients", "rate", "count"),
     [(60, 0.3, 18), (10, 0.25, 3), (10, 0.24, 2), (5, 0.0, 0), (5, 1.0, 5), (1, 0.5, 1)],
 )
-def test_the_number_of_malicious_clients_is_the_rounded_rate(
-    clients: int, rate: float, count: int
-) -> None:
+def test_the_malicious_clients_are_the_rounded_rate(clients: int, rate: float, count: int) -> None:
     chosen, again = (malicious_clients(clients, rate, np.random.default_rng(0)) for _ in "12")
     assert len(chosen) == count
     assert list(chosen) == sorted(set(chosen))
@@ -238,9 +234,7 @@ def played(home: Path, seed: int, *settings: str) -> tuple[list[np.ndarray], int
     return models, sum(row.malicious_accepted for row in rows)
 
 
-def test_a_run_tells_attackers_rules_displacement_and_committee(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_tells_attackers_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[AttackInput] = []
     forge = ATTACKS["adaptive"].forge
 

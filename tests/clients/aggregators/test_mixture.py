@@ -79,9 +79,7 @@ def test_distances_of_many_blocks_are_those_of_the_whole_vectors() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.sampled_from([1, 7, module.BLOCK + 3]), st.integers(0, 9))
-def test_a_weighted_sum_equals_the_ledgers_aggregation(
-    count: int, dimension: int, seed: int
-) -> None:
+def test_a_weighted_sum_is_the_ledgers_aggregation(count: int, dimension: int, seed: int) -> None:
     updates = drawn(count, dimension, seed)
     samples = np.random.default_rng(seed).integers(1, 1000, count)
     model = drawn(1, dimension, seed + 100)[0]
@@ -165,9 +163,7 @@ def test_more_updates_than_a_network_takes_are_sorted_by_numpy() -> None:
     assert (mean_of_ranks(updates, 9, 11) == mean_of_sorted(updates, 9, 11)).all()
 
 
-def test_without_machine_code_ranks_and_distances_are_those_of_numpy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_machine_code_ranks_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     updates = np.random.default_rng(0).standard_normal((6, 700), dtype=np.float32)
     compiled = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
     asked: list[str] = []

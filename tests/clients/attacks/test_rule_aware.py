@@ -163,9 +163,7 @@ def test_target_moves_the_model_towards_the_false_one() -> None:
 
 
 @pytest.mark.parametrize("attack", ["target", "worst-full"])
-def test_what_a_search_estimates_is_what_it_plays(
-    attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_plays_what_it_estimates(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[NDArray[np.float64]] = []
 
     def compared(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:

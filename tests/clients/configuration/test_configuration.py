@@ -101,9 +101,7 @@ def test_the_default_is_the_preset_digits() -> None:
         (["protocol.commit_blocks=63"], "deadline_blocks = 64 is not in [65, 4294967295]"),
     ],
 )
-def test_settings_that_break_an_invariant_are_named_with_the_rule(
-    settings: list[str], sentence: str
-) -> None:
+def test_settings_that_break_an_invariant_are_named(settings: list[str], sentence: str) -> None:
     assert sentence in said_of(*settings)
 
 
@@ -140,9 +138,7 @@ def test_strategy_3_alone_gives_the_robust_rule() -> None:
 
 @pytest.mark.parametrize("name", REMOVED)
 @pytest.mark.parametrize("strategy", [1, 3])
-def test_a_removed_setting_is_refused_with_its_successor(
-    name: str, strategy: int, tmp_path: Path
-) -> None:
+def test_a_removed_setting_names_its_successor(name: str, strategy: int, tmp_path: Path) -> None:
     sentence = f"{name}: removed in protocol 3; {REMOVED[name]}"
     for value in ("own", "false"):
         assert said_of(f"protocol.strategy={strategy}", f"{name}={value}") == sentence

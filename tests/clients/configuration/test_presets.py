@@ -112,9 +112,7 @@ def test_the_paper_has_one_step_squared_distances_and_no_attack(preset: str) -> 
 @pytest.mark.parametrize(
     ("preset", "attackers"), [("authors-sent140", 107), ("authors-shakespeare", 14)]
 )
-def test_the_authors_have_epochs_squared_distances_and_attacked_weights(
-    preset: str, attackers: int
-) -> None:
+def test_the_authors_have_epochs_and_attacked_weights(preset: str, attackers: int) -> None:
     configuration = load(preset)
     protocol, training, malice = (
         configuration.protocol,

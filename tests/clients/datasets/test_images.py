@@ -96,17 +96,13 @@ def test_each_writer_is_a_client_with_its_own_test(tmp_path: Path) -> None:
         ({"is_test": np.zeros(9, dtype=np.uint8)}, "no test samples"),
     ],
 )
-def test_an_invalid_file_is_refused_by_name_and_rule(
-    tmp_path: Path, changed: dict[str, np.ndarray], rule: str
-) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, changed: Any, rule: str) -> None:
     path = written(tmp_path / "broken.npz", small_arrays(), **changed)
     with pytest.raises(ConfigurationError, match=rf"broken\.npz.*{rule}"):
         load_small(path)
 
 
-def test_an_oversized_file_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "d.npz", small_arrays())
     monkeypatch.setattr("clients.datasets.files.data_archive.MAX_ARRAYS_BYTES", 7000)
     with pytest.raises(ConfigurationError, match="unpacks to"):
@@ -236,7 +232,7 @@ def test_an_image_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
         (0, "", r"writer_id: must have 1 \.\. 200 characters"),
     ],
 )
-def test_a_label_or_a_name_outside_its_bounds_is_refused(
+def test_labels_and_names_are_bounded(
     tmp_path: Path, label: int, writer: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
@@ -255,9 +251,7 @@ def test_a_label_or_a_name_outside_its_bounds_is_refused(
         ([[0.5] * 784], ["1"], "y must be whole numbers"),
     ],
 )
-def test_non_images_in_leaf_are_refused_with_the_user(
-    tmp_path: Path, x: list[Any], y: list[Any], sentence: str
-) -> None:
+def test_non_images_in_leaf_are_refused(tmp_path: Path, x: Any, y: Any, sentence: str) -> None:
     folder = leaf.written(tmp_path, {"w1": (x, y)}, {})
     with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'w1': {sentence}"):
         records(folder)
@@ -296,18 +290,14 @@ def test_a_folder_of_leaf_that_contradicts_itself_is_refused(
         (b'{"users": NaN}', "NaN is not a number"),
     ],
 )
-def test_damaged_json_is_refused_with_its_file(
-    tmp_path: Path, content: bytes, sentence: str
-) -> None:
+def test_damaged_json_is_refused_by_file(tmp_path: Path, content: bytes, sentence: str) -> None:
     folder = leaf.written(tmp_path, {}, {})
     (folder / "test" / "all_data_test.json").write_bytes(content)
     with pytest.raises(ConfigurationError, match=rf"all_data_test\.json: .*{sentence}"):
         records(folder)
 
 
-def test_duplicate_users_and_oversized_files_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_duplicate_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"w1": ([[0.5] * 784], [0])}
     folder = leaf.written(tmp_path, users, users)
     (folder / "train" / "more.json").write_text(json.dumps(leaf.document(users)))

@@ -1,4 +1,4 @@
-"""An owner's own samples: the form is all that others know, and what a worker loads is held to it."""
+"""An owner's own samples: the form is all that others know; what a worker loads is held to it."""
 
 from __future__ import annotations
 

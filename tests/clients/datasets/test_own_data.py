@@ -247,9 +247,7 @@ def test_arrays_that_break_a_rule_are_refused(tmp_path: Path, changed: Any, mess
         ("a,y\n", {}, "has a header and no row"),
     ],
 )
-def test_rows_that_break_a_rule_are_refused(
-    tmp_path: Path, text: str, options: Mapping[str, Any], message: str
-) -> None:
+def test_broken_rows_are_refused(tmp_path: Path, text: str, options: Any, message: str) -> None:
     path = csv_file(tmp_path / "mine.csv", text)
     with pytest.raises(ConfigurationError, match=f"mine.csv.*{message}"):
         loaded(path, options)
@@ -317,9 +315,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, messa
         ('{"_data_files": [], "_indices_data_files": [1]}', "flatten_indices"),
     ],
 )
-def test_a_damaged_folder_of_save_to_disk_is_refused(
-    tmp_path: Path, state: str, message: str
-) -> None:
+def test_a_damaged_saved_folder_is_refused(tmp_path: Path, state: str, message: str) -> None:
     (tmp_path / "state.json").write_text(state, "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         loaded(tmp_path)
@@ -394,9 +390,7 @@ def test_a_function_may_be_a_data_set(tmp_path: Path) -> None:
         ({"rows": 0}, "returns list; must return Data"),
     ],
 )
-def test_a_function_that_gives_no_data_is_refused(
-    tmp_path: Path, options: Mapping[str, Any], message: str
-) -> None:
+def test_a_function_without_data_is_refused(tmp_path: Path, options: Any, message: str) -> None:
     choice = DataChoice(loader(tmp_path), None, options)
     with pytest.raises(ConfigurationError, match=message):
         load_dataset(choice, 4, np.random.default_rng(0))

@@ -142,7 +142,7 @@ def test_a_client_that_begins_in_a_later_row_is_refused(tmp_path: Path) -> None:
     ],
     ids=["from-1", "with-gaps"],
 )
-def test_classes_seen_and_outputs_are_both_stated(
+def test_classes_and_outputs_are_stated(
     tmp_path: Path, label: Any, outputs: int, setting: list[str]
 ) -> None:
     path = table(tmp_path / "a.csv", label=label)
@@ -261,9 +261,7 @@ def test_classes_of_tokens_may_be_text(tmp_path: Path) -> None:
     ("classes", "task"),
     [(["a"], None), (["a", "a "], None), (["a", ""], None), (["a", "b"], "regress"), (1, None)],
 )
-def test_names_of_classes_are_two_or_more_different_ones(
-    tmp_path: Path, classes: Any, task: str | None
-) -> None:
+def test_classes_have_different_names(tmp_path: Path, classes: Any, task: str | None) -> None:
     path = table(tmp_path / "a.csv")
     options = {"classes": classes} | ({} if task is None else {"task": task})
     assert "data.options." in refused(path, **options)
@@ -319,9 +317,7 @@ def picture(orientation: int | None, form: str = "JPEG") -> bytes:
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
 @pytest.mark.parametrize("orientation", [None, *range(1, 9), 77])
-def test_images_are_turned_as_their_exif_orientation_states(
-    tmp_path: Path, orientation: int | None, form: str
-) -> None:
+def test_images_are_turned_upright(tmp_path: Path, orientation: int | None, form: str) -> None:
     content = picture(orientation, form)
     images = pa.table({"image": [{"bytes": content, "path": None}] * 6, "label": [0, 1, 0] * 2})
     pq.write_table(images, tmp_path / "a.parquet")

@@ -190,9 +190,7 @@ def divided(name: str, pool: PooledData, clients: int, seed: int = 0, **keys: An
     clients=st.integers(1, 19),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_training_sample_goes_to_exactly_one_client(
-    name: str, clients: int, seed: int
-) -> None:
+def test_every_training_sample_goes_to_one_client(name: str, clients: int, seed: int) -> None:
     pool = pool_of(labels(4))
     shares = divided(name, pool, clients, seed).train
     assert len(shares) == clients

@@ -250,9 +250,7 @@ def test_broken_rows_are_refused_by_row_and_column(
     refused(path, sentence, **options)
 
 
-def test_rows_that_would_fill_the_memory_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_fill_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = json_lines(tmp_path, [{"tokens": [1], "label": 0, "client": "a" * 100}] * 3)
     monkeypatch.setattr(own_texts, "MAX_OWN_BYTES", 1000)
     refused(named, "3 samples with names of clients as long as the longest, 100 characters")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -143,9 +143,7 @@ def test_the_server_rate_scales_the_step() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "participants"), [(0, 10), (1, 0), (1, 61)])
-def test_no_rounds_or_more_participants_than_clients_are_refused(
-    rounds: int, participants: int
-) -> None:
+def test_no_rounds_or_too_many_participants_are_refused(rounds: int, participants: int) -> None:
     said = f"rounds = {rounds}, participants = {participants}: .* the 60 clients"
     with pytest.raises(ConfigurationError, match=said):
         run(FederatedSettings(rounds, participants))
@@ -267,9 +265,7 @@ def test_segments_longer_than_a_part_are_merged_whole() -> None:
 
 @given(st.integers(2, 9), st.integers(1, 6), st.data())
 @settings(deadline=None, max_examples=40)
-def test_draws_are_r_different_peers_for_each_segment(
-    participants: int, segments: int, data: st.DataObject
-) -> None:
+def test_draws_are_of_different_peers(participants: int, segments: int, data: Any) -> None:
     replicas = data.draw(st.integers(1, participants - 1))
     clients = ids(*range(participants))
     draws = draw_sources(clients, segments, replicas, named_stream(0, "draws"))

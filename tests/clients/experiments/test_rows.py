@@ -116,9 +116,7 @@ def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes,
     assert said in str(refused.value)
 
 
-def test_an_oversized_file_is_neither_read_nor_truncated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_neither_read_nor_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_row(TRIAL) + b"half"
     path.write_bytes(data)
     monkeypatch.setattr(module, "MAX_ROWS_BYTES", 10)
@@ -226,9 +224,7 @@ def test_rows_of_an_archive_that_is_cut_off_are_not_left_on_disk(out: Path) -> N
         ("normal/link", tarfile.SYMTYPE),
     ],
 )
-def test_what_is_no_file_of_the_experiment_is_not_unpacked(
-    out: Path, name: str, kind: bytes
-) -> None:
+def test_what_is_no_file_of_its_own_is_not_unpacked(out: Path, name: str, kind: bytes) -> None:
     pack(out, "normal")
     with tarfile.open(archive_path(out, "normal"), "w:xz") as packed:
         packed.addfile(tarfile.TarInfo("normal.jsonl"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -190,9 +190,7 @@ def test_language_has_a_perplexity(task: Task, loss: float | None, expected: flo
     assert value == expected or (value is not None and math.isclose(value, expected or 0))
 
 
-def test_evaluation_counts_tokens_whatever_a_pass_holds(
-    nets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_counts_tokens(nets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_named(f"{nets}:Tokens", WORDS)
     # Token 0 is followed by 1, 1 by 2, 2 by 1, with certainty: four of four are right.
     vector = np.zeros((3, 3), np.float32)
@@ -227,9 +225,7 @@ def test_a_language_model_may_have_more_tokens_than_the_data(nets: Path) -> None
         ({"length": 3}, r"one row for each of its tokens and one column for each class"),
     ],
 )
-def test_scores_of_another_shape_than_the_task_are_refused(
-    nets: Path, options: dict[str, int], sentence: str
-) -> None:
+def test_scores_of_another_shape_are_refused(nets: Path, options: Any, sentence: str) -> None:
     model = model_named(f"{nets}:Tokens", WORDS, options)
     with pytest.raises(ConfigurationError, match=sentence):
         check_model(model, data_of(WORDS, X, NEXT))

@@ -127,9 +127,7 @@ def test_what_is_no_model_file_is_refused(data: bytes, sentence: str) -> None:
     assert sentence in refusal(data)
 
 
-def test_a_file_too_large_to_be_a_model_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(encode_model(VECTOR, LAYOUT))
     assert read_model_file(path).layout == LAYOUT

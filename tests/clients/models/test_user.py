@@ -133,9 +133,7 @@ def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
     check_model(model, made(FORM))
 
 
-def test_a_class_of_no_installed_package_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_of_no_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, GOOD)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match="net belongs to no installed package"):
@@ -252,9 +250,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (with_body("self.draw_start = lambda rng: rng.no_such_draw()"), "its start cannot be draw"),
     ],
 )
-def test_an_untrainable_class_is_refused_in_one_line(
-    tmp_path: Path, text: str, sentence: str
-) -> None:
+def test_an_untrainable_class_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     refused(written(tmp_path, text), sentence)
 
 

@@ -61,9 +61,7 @@ def test_a_recorded_cap_is_taken_and_others_accuse_nobody(player: Player) -> Non
     assert all((distance.spread or 0) < 0.01 for distance in distances if distance)
 
 
-def test_a_process_of_unknown_kernels_repeats_nothing(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_kernels_repeat_nothing(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     played = player.play(*ONE_ROUND)
     was = here()
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "5")

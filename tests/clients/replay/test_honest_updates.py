@@ -93,7 +93,7 @@ def test_calibrated_updates_are_repeated(player: Player, path: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["plain_trainer", "lockstep.trainer"])
-def test_false_class_counts_make_another_update(
+def test_false_counts_are_told(
     player: Player, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "plain" if module == "plain_trainer" else "lockstep"
@@ -294,9 +294,7 @@ def test_a_simulation_records_each_change(tmp_path: Path) -> None:
     assert [of(number, ClientId(0)) for number in (0, 1, 6, 7)] == [None, HERE, HERE, ELSEWHERE]
 
 
-def test_a_round_begun_elsewhere_is_of_no_known_environment(
-    other: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_begun_elsewhere_is_of_none(other: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ("protocol.rounds=2", "training.path=plain")
     while other.cut(*settings, left=1, after=True):
         if Home(other.home).deployed() and other.ledger().commitments(1):

@@ -90,7 +90,7 @@ def test_the_head_is_equal_and_the_audit_names_incomplete_steps(
 
 
 @pytest.mark.parametrize(("keep", "after"), [("accepted", False), ("1", True)])
-def test_a_run_killed_anywhere_reaches_equal_head_and_blobs(
+def test_a_killed_run_reaches_equal_blobs(
     player: Player, other: Player, keep: str, after: bool
 ) -> None:
     whole = player.play(*SETTINGS)

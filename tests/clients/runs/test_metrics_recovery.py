@@ -152,9 +152,7 @@ def test_an_equally_long_chain_with_another_history_is_refused(ended: Lived) -> 
     assert json.loads(ended.run.metrics.read_bytes().splitlines()[1])["head"] == head
 
 
-def test_a_resumed_run_reports_and_removes_doubled_rows(
-    ended: Lived, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_resumed_run_removes_doubled_rows(ended: Lived, caplog: pytest.LogCaptureFixture) -> None:
     rows = ended.run.metrics.read_bytes()
     lines = rows.splitlines(keepends=True)
     ended.run.metrics.write_bytes(b"".join([*lines[:3], lines[1], *lines[3:], lines[3]]))

@@ -53,9 +53,7 @@ def test_a_memory_run_that_is_being_played_is_refused(tmp_path: Path) -> None:
     assert not Home(tmp_path).run("run").configuration.exists()
 
 
-def test_a_round_that_a_copy_of_the_home_ends_is_no_internal_error(
-    player: Player, tmp_path: Path
-) -> None:
+def test_a_round_that_a_copy_ends_is_no_internal_error(player: Player, tmp_path: Path) -> None:
     """The copy ends the round at each step of the run's own; the run goes on, or is refused."""
     found = [ended_by_copy(player, tmp_path, step) for step in range(0, 40, 2)]
     assert set(found) == {True, False}

@@ -212,9 +212,7 @@ class Begun:
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-def test_workers_accept_predictable_seeds_where_their_network_does(
-    tmp_path: Path, is_allowed: bool
-) -> None:
+def test_workers_accept_predictable_seeds_as_told(tmp_path: Path, is_allowed: bool) -> None:
     begun = Begun()
     paths = NetworkPaths("url", "blobs", "mail")
     target = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
@@ -248,9 +246,7 @@ def test_a_log_that_was_cut_is_followed_from_its_beginning(tmp_path: Path) -> No
     assert told(logs) == ["one: after"]
 
 
-def test_a_line_without_an_end_holds_up_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_line_holds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clients.testnet.watch._MOST_AT_ONCE", 8)
     logs, path = LogFollower(tmp_path), tmp_path / "one.log"
     path.write_bytes(b"x" * 8 + b"\nend\n")

@@ -33,9 +33,7 @@ VARIABLES = {
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is missing")
-def test_updates_are_equal_on_two_nodes_even_after_losing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_nodes_give_equal_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     with (
         Forks(tmp_path, "tests.clients.training.two_nodes:main") as forks,
@@ -64,9 +62,7 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one(
         ("cuda", 3, 2.0, ("cuda", 0.5)),
     ],
 )
-def test_actors_ask_for_a_card_or_an_equal_share(
-    name: str, actors: int, cards: float, expected: tuple[str, float]
-) -> None:
+def test_actors_share_cards_equally(name: str, actors: int, cards: float, expected: Any) -> None:
     assert actor_device(name, actors, cards) == expected
 
 
@@ -101,9 +97,7 @@ def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("with_ray")
-def test_an_address_without_a_listener_is_refused_before_a_run(
-    closed_port: int, tmp_path: Path
-) -> None:
+def test_an_address_without_a_listener_is_refused(closed_port: int, tmp_path: Path) -> None:
     address = f"127.0.0.1:{closed_port}"
     settings = ("machine.engine=ray", f"machine.ray_address={address}", "machine.ledger=memory")
     expected = f"machine.ray_address = {address}: no cluster answers there"

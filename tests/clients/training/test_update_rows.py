@@ -166,9 +166,7 @@ def test_updates_that_take_too_much_room_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("form", [FLOAT32, Q8])
-def test_large_rows_are_encoded_beside_the_training(
-    monkeypatch: pytest.MonkeyPatch, form: PayloadForm
-) -> None:
+def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: PayloadForm) -> None:
     monkeypatch.setattr(row_payloads, "THREADED_BYTES", 16)
     matrix, numbers = UpdateMatrix(1, 70, form), np.linspace(-1, 2, 210, dtype=np.float32)
     matrix.rows(3)[...] = numbers.reshape(3, 70)

@@ -95,7 +95,7 @@ def test_a_round_closed_again_is_voted_on_by_new_inputs(tmp_path: Path) -> None:
     assert event.base != base
 
 
-def test_an_untrainable_client_keeps_no_other_from_the_round(
+def test_an_untrainable_client_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
@@ -271,9 +271,7 @@ def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(
     assert len(together.decided) == 1
 
 
-def test_a_silent_mailbox_is_reported_once_and_loses_no_mail(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_silent_mailbox_loses_no_mail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     together = Together(tmp_path, hosted_by(3), ONE_ROUND)
     for number in range(3):
         together.step(number)

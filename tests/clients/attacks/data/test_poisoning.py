@@ -95,9 +95,7 @@ def test_a_flipped_label_is_mirrored_in_the_label_range() -> None:
 @pytest.mark.parametrize(
     ("samples", "factor", "count"), [(10, 0.5, 5), (5, 0.5, 3), (4, 0.01, 1), (4, 1.0, 4)]
 )
-def test_a_backdoor_marks_a_share_with_trigger_and_target(
-    samples: int, factor: float, count: int
-) -> None:
+def test_a_backdoor_marks_a_share_of_samples(samples: int, factor: float, count: int) -> None:
     own = digits(*[7] * samples)
     x, y = backdoor(attacker(own, factor=factor))
     marked = (x[:, 0, 6:, 6:] == 1).all(axis=(1, 2))

@@ -233,9 +233,7 @@ def test_unfit_data_are_refused_before_the_first_run(finished: Finished) -> None
 CELL = "CMFL-I__back-gradient__seed200"
 
 
-def test_an_honest_row_is_reproduced_and_a_changed_one_reported(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_an_honest_row_is_reproduced_a_changed_one_told(finished: Finished, tmp_path: Path) -> None:
     rounds: list[None] = []
     home = tmp_path / "home"
     found = repeat_cell(finished.plan, finished.store, CELL, home, lambda: rounds.append(None))
@@ -322,7 +320,7 @@ def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvi
         ("CMFL-II__clean__seed200", "experiment mini has no cell 'CMFL-II__clean__seed200'"),
     ],
 )
-def test_what_was_on_no_chain_is_not_audited(
+def test_what_is_on_no_chain_is_not_told(
     finished: Finished, tmp_path: Path, cell: str, said: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
@@ -330,9 +328,7 @@ def test_what_was_on_no_chain_is_not_audited(
     assert not (tmp_path / "home").exists()
 
 
-def test_cell_without_a_row_or_with_another_version_is_refused(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_a_cell_without_row_or_of_another_is_refused(finished: Finished, tmp_path: Path) -> None:
     changed = plan_of(("protocol.rounds=2", "protocol.rounds=3"))
     with pytest.raises(ConfigurationError, match="has changed since its row was written"):
         repeat_cell(changed, finished.store, CELL, tmp_path / "home", lambda: None)
@@ -342,9 +338,7 @@ def test_cell_without_a_row_or_with_another_version_is_refused(
         )
 
 
-def test_a_cell_of_another_protocol_version_is_refused_unplayed(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_a_cell_of_another_protocol_is_refused_unplayed(finished: Finished, tmp_path: Path) -> None:
     row = next(row for row in finished.store.rows().cells if row.cell == CELL)
     assert row.ledger is not None
     kept = finished.store.out / row.ledger.report

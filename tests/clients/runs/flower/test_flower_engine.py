@@ -236,9 +236,7 @@ def test_a_message_larger_than_the_model_is_refused_by_a_node(flower: Flower) ->
         assert isinstance(answer, NodeFailure)
 
 
-def test_without_flower_a_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_flower_an_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with (
         pytest.raises(ConfigurationError, match=r"flwr\[simulation\]=="),

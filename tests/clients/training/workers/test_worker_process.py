@@ -147,9 +147,7 @@ def test_after_closing_arrays_stay_and_no_new_one_is_made() -> None:
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_it_has_no_name_anywhere(
-    portable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_has_no_name(portable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if portable:
         monkeypatch.delattr(os, "memfd_create", raising=False)
