@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from safetensors.numpy import load
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import ROUNDS, command, write_base
+from tests.clients.adapters.bases import ROUNDS, command
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -126,20 +125,6 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
 def test_what_does_not_fit_is_refused(folder: Path, settings: list[str], sentence: str) -> None:
     assert sentence in refusal(*command(folder, *settings, home="refused"))
     assert not (folder / "refused" / "runs").exists()
-
-
-def test_a_resumed_run_refuses_another_base(folder: Path, tmp_path: Path) -> None:
-    home, base = shutil.copytree(folder / "home", tmp_path / "home"), folder / "base"
-    succeeds("run", "--home", home, "--resume", "--json")
-    moved = base.rename(folder / "moved")
-    write_base(base, seed=1)
-    try:
-        resumed = refusal("run", "--home", home, "--resume")
-    finally:
-        shutil.rmtree(base)
-        moved.rename(base)
-    assert resumed.startswith("model.options.path = ")
-    assert resumed.endswith("restore it")
 
 
 def test_a_worker_names_its_own_copy_of_the_base(folder: Path) -> None:

@@ -313,16 +313,6 @@ def test_missing_unknown_or_excessive_options_are_refused_by_name(
         aggregator_named(name, options)
 
 
-def test_the_same_holds_of_pre_aggregators() -> None:
-    for name, options, sentence in (
-        ("Bucketing", {}, r"pre-aggregator Bucketing\.s: must be given: how many"),
-        ("Bucketing", {"s": 0}, r"Bucketing\.s: .*\(given: 0\)"),
-        ("Krum", {"f": 1}, "unknown pre-aggregator 'Krum'; known are NNM, Bucketing"),
-    ):
-        with pytest.raises(ConfigurationError, match=sentence):
-            pre_aggregator_named(name, options)
-
-
 NNM = pre_aggregator_named("NNM", {"f": 1})
 BUCKETS = pre_aggregator_named("Bucketing", {"s": 2})
 KRUM = aggregator_named("Krum", {"f": 1})

@@ -19,7 +19,6 @@ from clients.aggregators.mixture import BLOCK, Mixture
 from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_summer
 from clients.aggregators.weighted_sum import LANES, LEAST_NUMBERS, weighted_sum
 from ledger.distances import machine_code
-from ledger.distances.machine_code import NoMachineCodeError
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId
 
@@ -218,18 +217,3 @@ def test_a_mixture_adds_long_and_short_updates_alike() -> None:
         strided = [np.repeat(update, 2)[::2] for update in updates]
         assert Mixture(strided).combined(weights).tobytes() == expected.tobytes()
         assert Mixture(list(updates)).combined(np.zeros(4)).tolist() == [0.0] * dimension
-
-
-def test_without_machine_code_numpy_adds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> object:
-        raise NoMachineCodeError("the system forbids it")
-
-    updates = [np.ones(LEAST_NUMBERS, dtype=np.float32)]
-    compiled._adding_code.cache_clear()
-    monkeypatch.setattr(machine_code, "linked", refused)
-    try:
-        assert weighted_sum(updates, [1.0]) is None
-        assert Mixture(updates).combined(np.ones(1)).sum() == LEAST_NUMBERS
-    finally:
-        compiled._adding_code.cache_clear()
-    assert weighted_sum([updates[0].astype(np.float64)], [1.0]) is None

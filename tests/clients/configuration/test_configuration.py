@@ -49,34 +49,18 @@ def test_every_preset_survives_being_written_and_read(preset: str, tmp_path: Pat
     assert load(path=path) == configuration
 
 
+EVERY = """
+    seed=7 protocol.server_rate=0.75 protocol.beacon="block" protocol.quorum=bft protocol.strategy=3
+    protocol.commit_blocks=2 protocol.view_seconds=3 training.local_steps= training.local_epochs=3
+    training.path=plain malice.attack=ipm malice.malicious_rate=0.25 malice.factor=5
+    malice.members.equivocating=2 malice.trainers.not-finite=1 data.partition.name=shards
+    model.options.hidden=7 evaluation.every=3 evaluation.samples=50 evaluation.training_loss=true
+    machine.keep=3 machine.ledger=memory
+"""
+
+
 def test_a_configuration_with_every_section_survives_being_written_and_read(tmp_path: Path) -> None:
-    configuration = load(
-        "smoke",
-        settings=(
-            "seed=7",
-            "protocol.server_rate=0.75",
-            'protocol.beacon="block"',
-            "protocol.quorum=bft",
-            "protocol.strategy=3",
-            "protocol.commit_blocks=2",
-            "protocol.view_seconds=3",
-            "training.local_steps=",
-            "training.local_epochs=3",
-            "malice.attack=ipm",
-            "malice.malicious_rate=0.25",
-            "malice.factor=5",
-            "malice.members.equivocating=2",
-            "malice.trainers.not-finite=1",
-            "data.partition.name=shards",
-            "model.options.hidden=7",
-            "training.path=plain",
-            "evaluation.every=3",
-            "evaluation.samples=50",
-            "evaluation.training_loss=true",
-            "machine.keep=3",
-            "machine.ledger=memory",
-        ),
-    )
+    configuration = load("smoke", settings=tuple(EVERY.split()))
     assert configuration.training.local_steps is None
     assert configuration.training.local_epochs == 3
     path = tmp_path / "config.toml"

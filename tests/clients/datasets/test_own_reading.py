@@ -194,20 +194,6 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
     assert list(read_lines(tmp_path / "a.txt")) == ["one\n", "two\n"]
 
 
-def test_a_byte_order_mark_before_json_and_toml_is_skipped(tmp_path: Path) -> None:
-    settings = tmp_path / "bom.toml"
-    settings.write_bytes(BOM + b"[protocol]\r\nclients = 20\r\nrounds = 2\r\n")
-    assert load(path=settings).protocol.clients == 20
-    assert load(preset=str(settings)).protocol.rounds == 2
-    folder = tmp_path / "leaf"
-    for split in ("train", "test"):
-        (folder / split).mkdir(parents=True)
-        user = {"x": [[0.5] * 784], "y": [3]}
-        content = {"users": ["a"], "num_samples": [1], "user_data": {"a": user}}
-        (folder / split / "a.json").write_bytes(BOM + json.dumps(content).encode())
-    assert verify_files(folder).samples == 2
-
-
 @pytest.mark.parametrize("end", ["\n", "\n\n", "  \r\n"])
 def test_blank_lines_are_skipped(tmp_path: Path, end: str) -> None:
     plain = loaded(table(tmp_path / "a.csv"))

@@ -206,16 +206,6 @@ def test_hidden_tokens_are_targets_and_all_others_stay(rows: int, length: int, s
     assert not is_target[x == NO_TOKEN].any()
 
 
-def test_hidden_tokens_are_drawn_once_from_the_split(tmp_path: Path, tokenizer: str) -> None:
-    path, options = json_lines(tmp_path, ROWS), {"tokenizer": tokenizer, "task": "masked-lm"}
-    first, second = loaded(path, options), loaded(path, options)
-    assert all(
-        np.array_equal(a.x, b.x) and np.array_equal(a.y, b.y)
-        for a, b in zip(first.train, second.train, strict=True)
-    )
-    assert any((part.x == WORDS.index("[MASK]")).any() for part in first.train)
-
-
 @pytest.mark.parametrize(
     ("rows", "sentence", "options"),
     [
@@ -223,17 +213,9 @@ def test_hidden_tokens_are_drawn_once_from_the_split(tmp_path: Path, tokenizer: 
         ([{"text": 5, "label": 0}], "row 1: text: must be a text, a list of words", {}),
         ([{"text": "the", "label": 0}], r"is text, and data\.options\.tokenizer", {}),
         ([{"tokens": [1, 2], "label": -1}], "row 1: label: a label must be a whole number", {}),
-        (
-            [{"tokens": [1], "label": 1}, {"tokens": [1], "label": [1, 2]}],
-            "rows of different lengths",
-            {"task": "regress"},
-        ),
+        ([{"tokens": [1], "label": x} for x in (1, [1, 2])], "rows of diff", {"task": "regress"}),
         ([{"tokens": [1, 2], "label": 1}], "a list of whole numbers", {"task": "token-classify"}),
-        (
-            [{"tokens": [1, 2], "label": [-100, -100]}],
-            "row 0 has no token with a class",
-            {"task": "token-classify"},
-        ),
+        ([{"tokens": [1], "label": [-100]}], "row 0 has no token", {"task": "token-classify"}),
         ([{"tokens": [1]}], "row 1: 1 tokens; must be at least 2", {"task": "causal-lm"}),
         ([{"tokens": [1, 2]}], "masked-lm needs the token that hides", {"task": "masked-lm"}),
         ([{"tokens": [1, 2]}], r"mask = 3: masked-lm", {"task": "masked-lm", "mask": 3}),

@@ -411,14 +411,6 @@ def test_everybody_moves_its_own_model_and_the_common_start_stays() -> None:
     assert START.tolist() == [1, 2]
 
 
-def test_clients_with_one_start_model_train_in_one_call() -> None:
-    engine = StepEngine({0: [1, 0], 1: [0, 1], 2: [2, 2]})
-    them = sites(engine)
-    for _ in range(2):
-        them.train(ids(0, 1, 2), SEED)
-    assert engine.trained == [[0, 1, 2], [0], [1], [2]]
-
-
 def test_what_an_attacker_sends_is_of_its_newest_training() -> None:
     them = sites(StepEngine({1: [0, 1]}), Attackers(frozenset(ids(1)), "back-gradient"))
     for _ in range(2):

@@ -15,7 +15,6 @@ from clients.configuration.run_configuration import configuration_from_document,
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
-from clients.runs.input_binding import require_bound_inputs
 from clients.runs.population import populate, run_document
 from clients.worker.process.setup import bound_model
 from ledger.protocol.bound_inputs import data_root, simulated_salt
@@ -96,19 +95,6 @@ def test_the_document_binds_code_frozen_state_and_samples(inputs: Inputs) -> Non
     assert recorded["options"] == {"base": f"sha256:{sha256(inputs.base.read_bytes()).hex()}"}
     assert str(inputs.base.parent) not in repr(document), "a path is another on each machine"
     assert decode_run(encode_run(document)) == document
-
-
-def test_attackers_can_register_more_samples_than_they_have() -> None:
-    malice = ("malice.attack=many-samples", "malice.malicious_rate=0.3")
-    configuration = load("smoke", settings=malice).on_path("plain")
-    population = populate(configuration)
-    had = population.clean.sample_counts
-    declared = [client.samples for client in population.registry]
-    factors = [10 if client in population.malicious else 1 for client in range(12)]
-    assert declared == [factor * count for factor, count in zip(factors, had, strict=True)]
-    document = run_document(configuration, population)
-    assert document.registry == population.registry
-    require_bound_inputs(document, configuration, population.model, population.clean)
 
 
 def test_the_data_root_is_over_each_clients_own_samples(inputs: Inputs) -> None:

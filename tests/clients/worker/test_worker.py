@@ -163,16 +163,6 @@ def test_an_update_that_the_disk_has_damaged_is_trained_again(tmp_path: Path) ->
     assert len(together.decided[0].ranking) == ROOMY.trainers, "its commitment is opened"
 
 
-def test_updates_of_rounds_that_are_over_are_removed(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(2), replace(ROOMY, rounds=2))
-    while together.ledger.state().round == 1:
-        together.step(0)
-        together.step(1)
-        together.pass_time()
-    together.step(0)
-    assert {path.name.split("-")[0] for path in together.places[0].own.iterdir()} == {"2"}
-
-
 def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
     for _ in range(200):
@@ -335,17 +325,6 @@ def test_a_round_that_nobody_decides_is_abandoned_once(tmp_path: Path) -> None:
     assert opened is not None
     ended = together.ledger.outcomes(limit=1)[0].block_number
     assert 0 <= ended - opened.opened_block - 30 <= 2 * ROOMY.view_seconds * 4
-
-
-def test_a_late_worker_costs_the_window_and_no_more(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(7), ONE_ROUND).play(places=range(6))
-    (event,) = together.decided
-    opened = together.ledger.opening(1)
-    assert opened is not None
-    absent = set(together.places[6].clients)
-    assert not absent.intersection(event.accepted)
-    ended = together.ledger.outcomes(limit=1)[0].block_number
-    assert ended > opened.opened_block + ROOMY.commit_blocks
 
 
 @pytest.mark.parametrize("skew", [-400.0, -4.0, 4.0, 365 * 86400.0])
