@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 import socket
 import sys
@@ -24,7 +23,6 @@ from clients.models.model import load_vector, trainable
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
 from clients.training.evaluation import evaluate
-from clients.training.lockstep.execution_plan import plan
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
@@ -183,11 +181,6 @@ def test_a_file_that_is_overwritten_changes_no_loaded_base(base: Path, tmp_path:
     assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
 
 
-def test_a_model_is_built_again_from_what_is_pickled(base: Path) -> None:
-    model = pickle.loads(pickle.dumps(named(base)))
-    assert isinstance(model.module(), AdaptedModel)
-
-
 def test_nothing_is_asked_of_a_network(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a connection was opened")
@@ -206,12 +199,6 @@ def test_dropout_of_the_base_is_switched_off(tmp_path: Path) -> None:
     module = named(base).module().train()
     x = torch.tensor([[1, 2, 3]])
     assert torch.equal(module(x), module(x))
-
-
-def test_lockstep_is_refused_and_auto_takes_the_plain_path(base: Path) -> None:
-    for task in ("causal-lm", "classify"):
-        model = named(base, task)
-        assert plan(model, made_data(model.form), SETTINGS, "cpu").path == "plain"
 
 
 def test_the_adapters_open_in_peft_with_the_same_logits(base: Path, tmp_path: Path) -> None:

@@ -209,12 +209,6 @@ def test_the_malicious_clients_are_the_rounded_rate(clients: int, rate: float, c
     assert chosen == again
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
-def test_a_rate_outside_zero_to_one_is_refused(rate: float) -> None:
-    with pytest.raises(ConfigurationError, match="malicious_rate"):
-        malicious_clients(10, rate, np.random.default_rng(0))
-
-
 ROUNDS = 3
 SETTINGS = (
     "machine.ledger=memory",

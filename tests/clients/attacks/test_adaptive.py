@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from clients.attacks.registry import attack_named
 from clients.attacks.updates.adaptive.estimate import accepted_up_to
-from clients.attacks.updates.adaptive.step_search import (
-    Line,
-    inner_products,
-    largest,
-    pair_distances,
-)
+from clients.attacks.updates.adaptive.step_search import Line, inner_products, pair_distances
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput
 from clients.configuration.loading import load
@@ -127,13 +122,6 @@ def test_the_line_has_the_distances_of_what_is_sent(seed: int, step: float, coun
         mean = np.delete(wide, c, 0).mean(axis=0)
         expected = float(np.linalg.norm(-step * mean - wide[c])) ** 2
         assert found[c] == pytest.approx(expected, rel=1e-9)
-
-
-@given(edge=st.floats(-1, 100))
-def test_halving_ends_just_below_the_edge(edge: float) -> None:
-    found = largest(lambda step: step <= edge, -1.0, 100.0)
-    assert found <= edge
-    assert found == pytest.approx(edge, abs=1e-9)
 
 
 @given(seed=st.integers(0, 2**32 - 1))

@@ -358,14 +358,6 @@ def looked_at(configuration: Configuration) -> None:
     measured_sets(data, configuration.evaluation, configuration.seed)
 
 
-def test_as_many_clients_as_samples_are_taken() -> None:
-    # 1,797 digits, a fifth of them (359) are for the test, one each for the rest.
-    configuration = load("smoke", settings=("protocol.clients=1438", "protocol.active_rate=0.01"))
-    counts = populate(configuration).data.sample_counts
-    assert len(counts) == 1438
-    assert min(counts) == 1
-
-
 @pytest.mark.parametrize("model", ["softmax", "cnn"])
 def test_a_record_is_read_back_with_the_models_layout(model: str) -> None:
     configuration = load("smoke", settings=(f"model.name={model}",))

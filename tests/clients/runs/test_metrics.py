@@ -37,12 +37,6 @@ def data(*tests: int) -> FederatedData:
     return FederatedData("made", DataForm((1,), 2), train, samples(10), own or None)
 
 
-def test_the_whole_test_set_is_measured_where_nothing_is_said() -> None:
-    (found,) = measured_sets(data(), EvaluationSection(), seed=1).items()
-    assert found[0] == TEST
-    assert found[1].x[:, 0].tolist() == list(range(10))
-
-
 def test_a_subset_is_seeded_and_has_each_sample_once() -> None:
     section = EvaluationSection(samples=4)
     chosen = measured_sets(data(), section, seed=1)[TEST].x[:, 0].tolist()

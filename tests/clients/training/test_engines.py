@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,16 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from clients.configuration.loading import load
 from clients.instruction_sets import CAPS, SET_LATE, available_caps, cap_of
 from clients.models.model import model_of
-from clients.training.engine_factory import LocalEngine, open_engine, require_engine
-from clients.training.environment import (
-    environment_here,
-    environment_of,
-    isa_in_force,
-    require_known,
-)
+from clients.training.engine_factory import open_engine, require_engine
+from clients.training.environment import environment_here, require_known
 from clients.training.evaluation import evaluate
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
@@ -49,7 +42,7 @@ from tests.clients.training.made import (
     start_of,
 )
 from tests.faults import times
-from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -293,13 +286,6 @@ OTHER_CAP: InstructionSet = "default" if cap_of(os.environ) != "default" else "a
 CAPPABLE = pytest.mark.skipif(
     OTHER_CAP not in available_caps(), reason="this processor has no instruction set to choose"
 )
-SAYS = """
-import json, os, sys
-from clients.instruction_sets import instruction_set_here
-said = [instruction_set_here(sys.argv[1])]
-os.environ["MKL_CBWR"] = "AVX"
-print(json.dumps([*said, instruction_set_here(sys.argv[1])]))
-"""
 
 
 def caps_opened(cap: InstructionSet | None) -> Engine:
@@ -314,28 +300,6 @@ def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("clients.training.workers.worker_group.capped", lambda _: nullcontext())
     with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
         caps_opened(OTHER_CAP)
-
-
-def test_a_process_under_the_cap_trains_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.training.engine_factory.isa_in_force", lambda: OTHER_CAP)
-    monkeypatch.setattr("clients.training.engine_factory.require_cap", lambda _: None)
-    with caps_opened(OTHER_CAP) as engine:
-        assert isinstance(engine, LocalEngine)
-
-
-@CAPPABLE
-def test_variables_count_from_the_start_of_a_process_alone() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", SAYS, OTHER_CAP],
-        env={**os.environ, **CAPS[OTHER_CAP]},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
-    first, second = json.loads(ended.stdout)
-    assert first == OTHER_CAP
-    assert second == f"{OTHER_CAP} {SET_LATE}"
 
 
 def test_variables_set_after_torchs_import_are_no_cap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,13 +328,6 @@ def test_a_cap_of_a_gpu_or_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(ConfigurationError, match=r"with machine\.device = cuda"):
         require_engine("auto", None, "default")
-
-
-def test_the_environment_of_a_clusters_actors_is_unknown() -> None:
-    settings = ("training.path=plain", "machine.engine=ray", "machine.ray_address=10.0.0.1:1")
-    there = environment_of(load("smoke", settings=settings))
-    here = environment_of(load("smoke", settings=("training.path=plain",)))
-    assert there != here == replace(there, isa=isa_in_force())
 
 
 RUN = """

@@ -13,7 +13,6 @@ from clients import instruction_sets
 from clients.configuration.loading import load
 from clients.devices import (
     card_failure,
-    card_gib,
     device_named,
     reproducible,
     require_device_name,
@@ -112,13 +111,6 @@ def test_workers_take_turns_on_cards_of_one_kind(monkeypatch: pytest.MonkeyPatch
     assert worker_devices("cpu", 2) == ["cpu", "cpu"]
     machine_with(monkeypatch, "H100")
     assert worker_devices("cuda", 2) == ["cuda:0", "cuda:0"]
-
-
-def test_the_memory_of_a_card_is_counted_in_whole_gib(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = SimpleNamespace(total_memory=(80 << 30) - 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
-    assert card_gib(torch.device("cuda:1")) == 79
-    assert card_gib(torch.device("cpu")) is None
 
 
 def test_an_error_that_no_card_caused_has_no_sentence() -> None:

@@ -154,13 +154,6 @@ def test_batches_resident_on_a_device_equal_freshly_collated_ones(training: Loca
             assert y.dtype == torch.int64
 
 
-def test_every_batch_is_aligned_as_torch_does_it() -> None:
-    narrow = frozen_samples(np.ones((50, 3), dtype=np.float32), np.zeros(50, dtype=np.int64))
-    found = list(CollatedBatches([narrow], as_stored, EPOCHS).of(TrainingJob(0, bytes(32))))
-    assert [len(y) for _, y in found] == [16, 16, 16, 2] * 2
-    assert all(x.data_ptr() % 64 == 0 for x, _ in found)
-
-
 def update(model: Model, training: LocalTraining, job: TrainingJob) -> NDArray[np.float32]:
     row = np.empty(model.dimension, dtype=np.float32)
     start = start_of(model)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,9 +19,6 @@ from clients.training.evaluation import (
 from clients.training.workers.pool_engine import shares
 from clients.training.workload import JobQueue
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def pieces(costs: list[int], workers: int, chunk: int) -> list[list[int]]:
@@ -82,23 +78,6 @@ def test_every_set_comes_to_what_it_comes_to_alone() -> None:
         part for i in range(len(cut)) for part in evaluator.parts(start, NAMES, slice(i, i + 1))
     ]
     assert in_pieces == parts
-
-
-def test_sets_that_stay_on_a_device_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, work = start_of(CONVOLUTIONAL), workload(CONVOLUTIONAL)
-    expected = Evaluator(work).parts(start, NAMES, slice(None))
-    collated: list[int] = []
-
-    def counted(rows: NDArray[Any]) -> NDArray[Any]:
-        collated.append(len(rows))
-        return work.collate(rows)
-
-    evaluator = Evaluator(replace(work, collate=counted))
-    monkeypatch.setattr(evaluator, "_keeps", True)
-    for _ in range(2):
-        assert evaluator.parts(start, NAMES, slice(None)) == expected
-    assert evaluator.parts(start, NAMES, slice(1, 2)) == expected[1:2]
-    assert collated == [700, 3, 9]  # once
 
 
 @pytest.mark.parametrize(

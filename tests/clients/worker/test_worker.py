@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.training.port import TrainingError
 from clients.worker.failures import WorkPart
 from clients.worker.process.worker_metrics import WorkerCounters
 from clients.worker.process.worker_status import WorkerState, worker_status
@@ -18,7 +17,6 @@ from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
-from ledger.protocol.inputs import participants_of
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import Address, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
@@ -26,10 +24,8 @@ from tests.faults import times
 from tests.federation.worker_faults import WorkerFaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from clients.training.port import TrainedUpdate, TrainingJob
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (
@@ -93,35 +89,6 @@ def test_a_round_closed_again_is_voted_on_by_new_inputs(tmp_path: Path) -> None:
     together.play()
     (event,) = together.decided
     assert event.base != base
-
-
-def test_an_untrainable_client_stops_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    ledger, engine = together.ledger, together.places[0].engine
-    opening = ledger.opening(1)
-    assert opening is not None
-    about = (1, opening.seed, opening.committee)
-    seats = participants_of(ONE_ROUND, ledger.registry(), *about)
-    lonely = min(seats.expected.difference(opening.committee))
-    train = engine.train
-
-    def fragile(start: Any, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        if lonely in {job.client for job in jobs}:
-            raise TrainingError("the model failed on a batch of one sample")
-        return train(start, jobs)
-
-    monkeypatch.setattr(engine, "train", fragile)
-    together.play()
-    (event,) = together.decided
-    assert event.accepted
-    assert lonely not in event.accepted
-    committed = {mined.client for mined in ledger.commitments(1)}
-    assert committed == seats.expected - {lonely}
-    said = together.worker(0).failures.last
-    assert said is not None
-    assert "a batch of one sample" in said
 
 
 def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from clients.training.lockstep.elementwise import (
     ReshapePart,
     channels_last,
 )
-from clients.training.lockstep.execution_plan import most_steps
 from clients.training.lockstep.layers import (
     Convolution,
     Linear,
@@ -212,19 +211,6 @@ def test_reshaping_goes_by_channel_row_and_column_whatever_the_memory() -> None:
     part = ReshapePart((2, 3, 4), (24,))
     assert torch.equal(part.forward(channels_last(x), 0), x.flatten(1))
     assert torch.equal(part.backward(x.flatten(1), 0), x)
-
-
-def test_one_channel_is_channels_last_too() -> None:
-    x = torch.arange(12.0).view(1, 1, 3, 4)
-    assert torch.equal(channels_last(x), x)
-    assert channels_last(x).stride() == (12, 1, 4, 1)
-    assert channels_last(x.flatten(1)).shape == (1, 12)
-
-
-def test_the_most_steps_are_those_of_the_largest_client() -> None:
-    assert most_steps([3, 30], STEPS) == 3
-    assert most_steps([3, 30], EPOCHS) == 2 * 8
-    assert most_steps([3], EPOCHS) == 2
 
 
 class WorksMeanwhile:
