@@ -28,8 +28,6 @@ from tests.seeds import first_that_shows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from clients.configuration.schema import Attacked
 
 SEED = bytes(range(32))

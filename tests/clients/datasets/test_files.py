@@ -36,7 +36,6 @@ from tests.faults import times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def test_a_member_never_unpacks_beyond_its_header(tmp_path: Path) -> None:

@@ -23,8 +23,6 @@ from ledger.protocol.types import ClientId, RegisteredClient
 from tests.clients.onboarding.owners import document_of, registry_of, samples_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 FORM: dict[str, Any] = {"shape": [1, 2, 2], "classes": 3}

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tokenizers import Tokenizer
-
     from clients.datasets.federated_data import FederatedData
 
 WORDS = ["[UNK]", "[MASK]", "the", "cat", "sat", "on", "a", "mat"]

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from clients.models.model import ParameterVector
-    from clients.training.port import TrainingJob
 
 TESTED = 8
 """Test samples, of which as many are classified right as a model's first number says."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from clients.experiments.definition import MethodKindName
     from clients.runs.metrics import RoundMetrics
     from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.types import ClientId
 
 TEXT, AUTHORS, COUNTED = Transmission
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,6 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from tests.clients.experiments.made_up import cell as row
 from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OMEGA = """
 [[axes]]

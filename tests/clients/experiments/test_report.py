@@ -36,8 +36,6 @@ from tests.clients.experiments.minis import defined
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.experiments.rows import ExperimentRows
-
 
 def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
     # .8, .9, 1.0: mean .9, deviation .1, over the root of 3.

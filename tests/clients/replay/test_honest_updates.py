@@ -44,7 +44,6 @@ from tests.clients.replay.support import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
     from ledger.protocol.training_replay import TrainingEnvironment

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
-
-    from ledger.io.forked_commands import CommandRunner
-
 ENTRY = "tests.io.program:main"
 SENDERS = 3
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.datasets.federated_data import Samples, Task
-    from clients.models.model import Model, Option
+    from clients.models.model import Option
 
 MODELS = pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])

@@ -39,8 +39,6 @@ from tests.seeds import first_that_shows
 from tests.support.executors import ImmediateExecutor
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.configuration.schema import Configuration
     from clients.training.port import Engine
     from ledger.chain.memory import MemoryLedger

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.experiments.execution.runner import ExperimentProgress
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import ChainEvidence
 

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.local_sgd import LocalTraining
     from clients.models.model import Model
-    from clients.training.plain_trainer import PlainTrainer
     from clients.training.port import TrainingJob, TrainingPath
 
 
