@@ -1,20 +1,31 @@
-"""Runs whose updates are published in one byte a number: the update is what the payload says."""
+"""Runs whose updates are rounded, whose distances follow the travel, and what attacks fall to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from clients.adversaries.faults import TrainerFault
+from clients.configuration.loading import load
+from clients.runs.open_run import open_memory_run, open_run
+from ledger.actors import run_models
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
+from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import Q8
 from ledger.protocol.payload_q8 import NOT_ENCODABLE
+from ledger.protocol.rules import direction
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs
+from tests.clients.played import configured
 from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.runs.metrics import RoundMetrics
     from tests.clients.played import Played, Player
 
 ROUNDED = ("protocol.payload=q8", "protocol.rounds=2")
@@ -87,3 +98,50 @@ def test_updates_that_diverge_are_malformed_and_decide_nothing(player: Player) -
     assert set(played.commitments(1)) == {*row.trained, *row.served}
     assert not played.blobs.has(sha256(b""))
     assert played.blobs.get(sha256(NOT_ENCODABLE)) == NOT_ENCODABLE
+
+
+ALONG = ("protocol.strategy=3", "protocol.rounds=3")
+
+
+# A resumed run recomputes the way of the models, and has the bytes of a form that rounds.
+@pytest.mark.parametrize(("settings", "left"), [(ALONG, 7), (ROUNDED, 6)])
+def test_a_resumed_run_has_the_head_of_one_in_memory(
+    player_on_file: Player,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    left: int,
+) -> None:
+    for module in (direction, run_models):
+        monkeypatch.setattr(module, "WINDOW", 1)
+    player = player_on_file
+    # Cut in round 3, whose travel begins with a model that only the store has.
+    assert player.cut(*settings, left=left, after=True)
+    played = player.play(*settings)
+    report = audit(played.ledger, played.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    with open_memory_run(tmp_path, "memory", configured(*settings)) as run:
+        run.go_on(lambda _: None)
+        assert run.simulation.head == played.head
+
+
+ZEROS = ("malice.attack=same-value", "malice.malicious_rate=0.3", "protocol.rounds=6")
+
+
+def rows_of(player: Player, preset: str) -> list[RoundMetrics]:
+    configuration = load(preset, settings=ZEROS)
+    with open_run(player.home, preset, configuration, player.chain, player.blobs) as run:
+        return run.go_on(lambda _: None)
+
+
+def test_zeros_enter_under_squared_distance_by_strategy_one(player: Player) -> None:
+    rows = rows_of(player, "digits")
+    sent = sum(row.malicious_trained for row in rows)
+    assert sent > 20
+    assert sum(row.malicious_accepted for row in rows) > 0.8 * sent
+
+
+def test_zeros_have_no_direction_and_never_enter_robustly(player: Player) -> None:
+    rows = rows_of(player, "robust")
+    assert sum(row.malicious_trained for row in rows) > 20
+    assert sum(row.malicious_accepted for row in rows) == 0

@@ -267,7 +267,7 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
         Data(np.ones((2, 2)), np.ones((2, 0)), task="regress")
 
 
-WORDS_TOKENIZER_BOUNDS = {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
+WORD_LEVEL = {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
 EMPTY_TRIE = bytes(4)
 
 
@@ -276,7 +276,7 @@ def file_of(**fields: Any) -> bytes:
     document = dict.fromkeys(names) | {
         "version": "1.0",
         "added_tokens": [],
-        "model": WORDS_TOKENIZER_BOUNDS,
+        "model": WORD_LEVEL,
     }
     return json.dumps(document | fields).encode()
 
@@ -319,10 +319,7 @@ BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "
         {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, BYTES]}},
         {"post_processor": template(MARK, TEXT, MARK)},
         {"post_processor": {**template(TEXT), "pair": [TEXT, MARK, TEXT]}},
-        {
-            "model": WORDS_TOKENIZER_BOUNDS
-            | {"type": "WordPiece", "continuing_subword_prefix": "##"}
-        },
+        {"model": WORD_LEVEL | {"type": "WordPiece", "continuing_subword_prefix": "##"}},
         {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0], ["b", -1.0]]}},
     ],
 )
@@ -344,7 +341,7 @@ def test_what_models_have_is_within_the_bounds(fields: dict[str, Any]) -> None:
         {"post_processor": template(*[MARK] * 101)},
         {"post_processor": template(TEXT, MARK, tokens=101)},
         {"post_processor": {**template(TEXT), "pair": [TEXT] * 3}},
-        {"model": WORDS_TOKENIZER_BOUNDS | {"unk_token": "a" * 257}},
+        {"model": WORD_LEVEL | {"unk_token": "a" * 257}},
         {"added_tokens": [{"id": 2, "content": "a" * ((1 << 20) + 1)}]},
     ],
 )
