@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from clients.configuration.loading import load
-from clients.runs.open_run import open_run
+from clients.runs.open_run import open_memory_run, open_run
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
@@ -48,6 +51,15 @@ PLAIN = "training.path=plain"
 
 def configured(*settings: str) -> Configuration:
     return load("smoke", settings=(PLAIN, *settings))
+
+
+def require_refused(home: Path, configuration: Configuration, sentence: str) -> None:
+    """Look that no run of a configuration begins, and that the refusal says why."""
+    with (
+        pytest.raises(ConfigurationError, match=sentence),
+        open_memory_run(home, "run", configuration),
+    ):
+        pass
 
 
 class Cut(BaseException):

@@ -14,7 +14,7 @@ from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import DropoutReason
-from tests.clients.played import FIVE_MEMBERS, configured
+from tests.clients.played import FIVE_MEMBERS, configured, require_refused
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
@@ -186,8 +186,4 @@ def test_a_name_that_was_played_meanwhile_is_refused(tmp_path: Path) -> None:
     configuration = configured("machine.ledger=memory")
     with open_memory_run(tmp_path, "run", configuration):
         pass
-    with (
-        pytest.raises(ConfigurationError, match="there is a run 'run'"),
-        open_memory_run(tmp_path, "run", configuration),
-    ):
-        pass
+    require_refused(tmp_path, configuration, "there is a run 'run'")

@@ -20,7 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import Digest
 from tests.clients.experiments.minis import plan_of
-from tests.clients.played import configured
+from tests.clients.played import configured, require_refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,11 +185,7 @@ def test_a_regression_has_no_accuracy_to_stop_by(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{x},{2 * x}\n" for x in range(60)))
     table = ("data.options.task=regress", f"data.path={tmp_path / 'rows.csv'}")
     settings = (*table, "training.learning_rate=0.0001", "early_stop.target=0.5")
-    with (
-        pytest.raises(ConfigurationError, match="a regression has a loss alone"),
-        open_memory_run(tmp_path, "run", load("smoke", settings=settings)),
-    ):
-        pass
+    require_refused(tmp_path, load("smoke", settings=settings), "a regression has a loss alone")
     by_loss = load("smoke", settings=(*settings, "early_stop.metric=loss", "early_stop.target=1e9"))
     with open_memory_run(tmp_path, "run", by_loss) as run:
         assert len(run.go_on(lambda _: None)) == 1

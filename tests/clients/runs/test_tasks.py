@@ -11,8 +11,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.replay.replay_inputs import ReplaySource
-from clients.runs.open_run import open_memory_run
-from ledger.protocol.errors import ConfigurationError
+from tests.clients.played import require_refused
 from tests.clients.replay.support import SAME, repeated, verdicts
 from tests.cmfl.commands.conftest import cmfl
 
@@ -92,8 +91,4 @@ def source_of(settings: list[str]) -> ReplaySource:
 def test_attacks_on_classes_refuse_other_tasks(tmp_path: Path, sequences: list[str]) -> None:
     attack = ("malice.attack=backdoor", "malice.malicious_rate=0.2", "machine.ledger=memory")
     configuration = load("smoke", settings=(*sequences, *attack))
-    with (
-        pytest.raises(ConfigurationError, match="backdoor changes samples of classes"),
-        open_memory_run(tmp_path, "run", configuration),
-    ):
-        pass
+    require_refused(tmp_path, configuration, "backdoor changes samples of classes")

@@ -113,11 +113,6 @@ def test_workers_take_turns_on_cards_of_one_kind(monkeypatch: pytest.MonkeyPatch
     assert worker_devices("cuda", 2) == ["cuda:0", "cuda:0"]
 
 
-def test_an_error_that_no_card_caused_has_no_sentence() -> None:
-    assert card_failure(RuntimeError("shapes do not fit")) is None
-    assert card_failure(ValueError("CUDA error: of a user's own")) is None
-
-
 def test_too_little_memory_is_named_though_the_recording_failed_after_it() -> None:
     error = RuntimeError("CUDA error: operation failed due to a previous error during capture")
     error.__context__ = torch.OutOfMemoryError("CUDA out of memory")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.open_run import open_memory_run
 from clients.training.ray_address import require_reachable
 from clients.training.ray_engine import RayEngine, actor_device
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
+from tests.clients.played import require_refused
 from tests.clients.training.made import CONVOLUTIONAL, workload
 from tests.processes import Forks
 
@@ -101,11 +101,7 @@ def test_an_address_without_a_listener_is_refused(closed_port: int, tmp_path: Pa
     address = f"127.0.0.1:{closed_port}"
     settings = ("machine.engine=ray", f"machine.ray_address={address}", "machine.ledger=memory")
     expected = f"machine.ray_address = {address}: no cluster answers there"
-    with (
-        pytest.raises(ConfigurationError, match=expected),
-        open_memory_run(tmp_path / "home", "run", load("smoke", settings=settings)),
-    ):
-        pass
+    require_refused(tmp_path / "home", load("smoke", settings=settings), expected)
     assert not (tmp_path / "home").exists()
 
 

@@ -80,16 +80,6 @@ def test_attackers_and_times_are_counted_by_hand() -> None:
     assert row.extra == {"committee": 4, "trainers": 6}
 
 
-def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
-    row = row_of(
-        plan_of().cells[1], MethodRun(rounds=(), floor=None, samples=(1, 2)), SECONDS, None
-    )
-    assert row.accuracy == row.malicious_trained == ()
-    assert (row.final, row.floor, row.malicious_accepted, row.accepted_honest) == (None,) * 4
-    assert (row.malicious_members, row.client_accuracy) == (None, None)
-    assert row.times_aggregated == (0, 0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path: Path) -> None:
     plan = plan_of(

@@ -183,13 +183,6 @@ def test_a_changed_experiment_is_refused_and_nothing_is_lost(
     assert store.path.read_bytes() == data
 
 
-def test_a_choice_that_follows_from_other_trials_is_refused(finished: Any, tmp_path: Path) -> None:
-    store = RowStore(tmp_path, "mini")
-    store.add(replace(finished.store.rows().choices[0], digest="0x00"))
-    with pytest.raises(ConfigurationError, match="the learning rate of CMFL-I; put its TOML"):
-        run_here(finished.plan, store)
-
-
 def test_a_choice_contradicting_its_trials_is_refused(finished: Finished, tmp_path: Path) -> None:
     store, rows = RowStore(tmp_path, "mini"), finished.store.rows()
     for trial in rows.trials:

@@ -26,13 +26,12 @@ from clients.runs.flower.messages import (
 )
 from clients.runs.flower.opening import flower_engine
 from clients.runs.flower.training_node import TrainingNode, run_digest
-from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure
 from clients.training.port import TrainingError, TrainingJob
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import Digest
+from tests.clients.played import require_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -238,9 +237,5 @@ def test_a_message_larger_than_the_model_is_refused_by_a_node(flower: Flower) ->
 
 def test_without_flower_an_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with (
-        pytest.raises(ConfigurationError, match=r"flwr\[simulation\]=="),
-        open_memory_run(tmp_path / "home", "run", load("smoke", settings=FLOWER)),
-    ):
-        pass
+    require_refused(tmp_path / "home", load("smoke", settings=FLOWER), r"flwr\[simulation\]==")
     assert not (tmp_path / "home").exists()
