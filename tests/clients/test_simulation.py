@@ -298,12 +298,6 @@ def test_all_faults_at_once_do_not_stop_a_run(player_on_file: Player) -> None:
     assert audit(played.ledger, played.blobs).outcome == "passed"
 
 
-def test_an_update_that_diverges_does_not_stop_a_run(player: Player) -> None:
-    played = player.play("training.learning_rate=3e38", "protocol.deadline_blocks=6")
-    assert len(played.rows) == 5
-    assert all(row.loss is None or np.isfinite(row.loss) for row in played.rows)
-
-
 def told(played: Played) -> list[object]:
     """Return all that a run decided, but for what is signed: that is bound to its contract."""
     events = [recorded.event for recorded in played.ledger.outcomes(1000, descending=False)]
@@ -349,14 +343,6 @@ def test_a_run_cut_at_any_transaction_decides_the_same(
     assert resumed.measured() == whole.measured()
     assert len(resumed.ledger.outcomes(100)) == 3
     assert audit(resumed.ledger, resumed.blobs).outcome == "passed"
-
-
-def test_a_finished_run_is_taken_up_without_another_round(finished: Player) -> None:
-    blocks, head = finished.chain.head().number, finished.ledger().state().head
-    again = finished.play(*TWO_ROUNDS)
-    assert again.rows == []
-    assert again.head == head
-    assert finished.chain.head().number == blocks
 
 
 def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:

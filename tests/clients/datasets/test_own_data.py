@@ -78,13 +78,6 @@ def test_the_type_of_arrays_says_what_they_hold(tmp_path: Path, x: Any, form: An
     assert data.collate(data.test.x).dtype == data.form.input_dtype
 
 
-def test_pixels_are_bytes_divided_by_255(tmp_path: Path) -> None:
-    x = np.full((ROWS, 2, 2), 51, np.uint8)
-    data = loaded(archive(tmp_path / "mine.npz", x=x, y=Y))
-    assert data.test.x.dtype == np.uint8
-    assert np.allclose(data.collate(data.test.x), 0.2)
-
-
 def test_a_client_column_gives_natural_clients(tmp_path: Path) -> None:
     path = archive(tmp_path / "mine.npz", x=numbers(2), y=Y, client=CLIENT, is_test=IS_TEST)
     data = loaded(path)
@@ -93,13 +86,6 @@ def test_a_client_column_gives_natural_clients(tmp_path: Path) -> None:
     assert data_digest(DataChoice("file", path))["partition"] == {"name": "natural"}
     writers = archive(tmp_path / "writers.npz", x=numbers(2), y=Y, writer=CLIENT.astype(str))
     assert loaded(writers).client_tests is not None
-
-
-@pytest.mark.parametrize("name", ["iid", "dirichlet", "shards", "quantity"])
-def test_any_partition_divides_samples_without_clients(tmp_path: Path, name: str) -> None:
-    data = loaded(archive(tmp_path / "mine.npz", x=numbers(2), y=Y), clients=4, name=name)
-    assert len(data.train) == 4
-    assert min(data.sample_counts) >= 1
 
 
 def test_the_file_of_a_worker_is_one_of_a_simulation(tmp_path: Path) -> None:

@@ -77,11 +77,6 @@ def test_every_kind_of_row_is_read_as_it_was_written(path: Path) -> None:
     assert read_rows(path) == ExperimentRows((CELL,), (TRIAL,), (CHOICE,))
 
 
-def test_there_are_no_rows_where_there_is_no_file(path: Path) -> None:
-    assert read_rows(path) == ExperimentRows()
-    assert not cut_torn_line(path)
-
-
 @given(cut=st.integers(1, len(encode_row(CELL)) - 1))
 def test_a_half_written_line_is_no_row_and_is_removed(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from clients.models.model import load_vector, seed_torch, trainable, vector_of
 from clients.models.registry import MODELS, model_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
-from ledger.protocol.types import NO_DIGEST
 from tests.clients.models.forms import CHARACTERS, IMAGES, SCALED_DOWN, samples, words
 
 if TYPE_CHECKING:
@@ -98,15 +96,6 @@ def test_a_vector_survives_a_round_trip_through_a_module(model: Model) -> None:
     assert np.array_equal(vector_of(module), vector)
     with pytest.raises(ValueError, match=rf"parameters for a module of {model.dimension}"):
         load_vector(module, torch.zeros(model.dimension + 1))
-
-
-@pytest.mark.parametrize("model", ALL, ids=ids)
-def test_a_pickled_model_is_the_same_model(model: Model) -> None:
-    again: Model = pickle.loads(pickle.dumps(model))
-    assert again.layout == model.layout
-    assert np.array_equal(again.initial(rng()), model.initial(rng()))
-    assert again.recorded() == {"name": model.name, "options": {}}
-    assert (again.source, again.frozen_state) == (NO_DIGEST, NO_DIGEST)
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:

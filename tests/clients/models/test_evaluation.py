@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples
-from clients.devices import device_named, reproducible
+from clients.devices import reproducible
 from clients.models import tasks
 from clients.models.model import load_vector
 from clients.models.model_check import check_model
@@ -91,19 +91,6 @@ def test_evaluation_refuses_nothing_and_a_vector_of_another_length() -> None:
 
 def test_the_floor_is_the_share_of_the_commonest_class() -> None:
     assert majority_rate(np.array([3, 3, 3, 0, 1])) == 0.6
-
-
-def test_an_unknown_or_missing_device_is_refused() -> None:
-    assert device_named("cpu").type == "cpu"
-    assert device_named("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ConfigurationError, match="'gpu'; known are cpu, cuda, cuda:N, auto"):
-        device_named("gpu")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        device_named("cuda")
 
 
 def test_the_thread_setting_of_the_caller_is_restored() -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from clients.datasets.federated_data import DataForm
 from clients.models.model import Model, vector_of
@@ -151,22 +150,6 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"net.py has changed: .* was {factory.sha256}"):
         factory(FORM, {})
     assert named(file).recorded()["sha256"] != factory.sha256
-
-
-def test_frozen_parts_are_outside_the_vector_and_everywhere_equal(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        with_body(
-            "self.fixed = nn.Linear(16, 16)",
-            "self.fixed.requires_grad_(False)",
-            forward="self.last(self.fixed(x.flatten(1)))",
-        ),
-    )
-    model = named(path)
-    assert model.dimension == 51
-    check_model(model, made(FORM))
-    one, other = model.module(), model.module()
-    assert torch.equal(one.fixed.weight, other.fixed.weight)  # type: ignore[union-attr, arg-type]
 
 
 def test_one_parameter_under_two_names_is_one_tensor(tmp_path: Path) -> None:
