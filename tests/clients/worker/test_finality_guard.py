@@ -167,9 +167,10 @@ moments = st.builds(Moment, st.floats(0, 1e9, allow_nan=False), st.floats(0, 1e6
 @settings(max_examples=times(30, 1000))
 @given(st.lists(st.tuples(st.integers(0, 10**8), moments), min_size=1, max_size=20))
 def test_time_never_goes_back_and_is_never_behind_a_block(seen: list[tuple[int, Moment]]) -> None:
-    clock, last, timestamp = ChainClock(), float("-inf"), 0
-    for number, (later, moment) in enumerate(seen):
-        timestamp += later
+    clock, last, timestamp, steady = ChainClock(), float("-inf"), 0, 0.0
+    for number, (later, drawn) in enumerate(seen):
+        timestamp, steady = timestamp + later, steady + drawn.steady  # which never goes back
+        moment = Moment(drawn.wall, steady)
         clock.see(block(number, timestamp), moment)
         now = clock.now(moment)
         # Floats of that size: an addition and a subtraction lose less than a microsecond.
