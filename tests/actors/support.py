@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.faulty_members import member_with
-from ledger.actors.actions import (
-    PostEnvelope,
-    SendCommitment,
-    SendDecision,
-    SendReport,
-    StoreBlobs,
-)
+from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, SendReport, StoreBlobs
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
@@ -485,12 +479,7 @@ def rests_on(view: RoundView, result: Digest) -> list[Digest]:
                 record = decode_record(proposal.record)
                 malformed = [dropout.payload for dropout in record.dropouts if dropout.payload]
                 vectors = [signed.scores.digest for signed in record.scores]
-                return [
-                    sha256(proposal.record),
-                    *record.payloads().values(),
-                    *malformed,
-                    *vectors,
-                ]
+                return [sha256(proposal.record), *record.payloads().values(), *malformed, *vectors]
     raise AssertionError("nobody has seen the record behind this result")
 
 

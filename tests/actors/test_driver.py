@@ -123,9 +123,7 @@ def test_the_journal_is_synced_before_anything_leaves(deployed: Deployed) -> Non
     assert log.happened == ["synced", "stored", "durable", "posted"]
 
 
-def test_all_blobs_are_synced_once_before_anything_leaves(
-    deployed: Deployed,
-) -> None:
+def test_all_blobs_are_synced_once_before_anything_leaves(deployed: Deployed) -> None:
     driver, log = logged(deployed)
     actions: list[Action] = []
     for client in range(3):
@@ -238,9 +236,7 @@ def test_a_blob_is_stored_once(deployed: Deployed) -> None:
     assert log.happened.count("stored") == 1
 
 
-def test_a_blob_removed_after_an_abandoned_round_is_stored_again(
-    deployed: Deployed,
-) -> None:
+def test_a_blob_removed_after_an_abandoned_round_is_stored_again(deployed: Deployed) -> None:
     payload = Payload.of(b"the same in every round")
     store = StoreBlobs(payloads={ClientId(0): payload})
     deployed.driver.apply([store])
@@ -416,9 +412,7 @@ def shared(deployed: Deployed) -> Driver:
     return Driver(deployed.context, mines=False)
 
 
-def test_on_shared_chain_decisions_with_dropouts_wait_for_the_window(
-    deployed: Deployed,
-) -> None:
+def test_on_shared_chain_decisions_with_dropouts_wait_for_the_window(deployed: Deployed) -> None:
     absent = min(deployed.chain_view().participants().trainers)
     view, decision = settled(deployed, absent)
     ledger, driver = deployed.context.ledger, shared(deployed)
@@ -435,9 +429,7 @@ def test_on_shared_chain_decisions_with_dropouts_wait_for_the_window(
     assert ledger.newest_block() == before
 
 
-def test_on_shared_chain_round_is_abandoned_once_at_its_deadline(
-    deployed: Deployed,
-) -> None:
+def test_on_shared_chain_round_is_abandoned_once_at_its_deadline(deployed: Deployed) -> None:
     chain, ledger, driver = deployed.observer.chain(), deployed.context.ledger, shared(deployed)
     assert chain is not None
     assert not driver.abandon(chain)

@@ -25,14 +25,7 @@ from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import sha256
 from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, DropoutReason, IncidentKind, Phase
 from tests.actors.support import (
     PARAMETERS,
     Network,

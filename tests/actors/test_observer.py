@@ -68,9 +68,7 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     assert chain.inputs() is not None
 
 
-def test_uses_the_chains_own_finality_where_no_depth_is_given(
-    deployed: Deployed,
-) -> None:
+def test_uses_the_chains_own_finality_where_no_depth_is_given(deployed: Deployed) -> None:
     context = replace(deployed.context, finality_blocks=None)
     chain = Observer(context).chain()
     assert chain is not None
@@ -239,9 +237,7 @@ def test_the_envelopes_of_a_client_are_found_behind_other_mail(
         assert len(deployed.observer.envelopes_of(view, client)) == 1
 
 
-def test_round_is_open_until_decided_and_none_after_the_last(
-    deployed: Deployed,
-) -> None:
+def test_round_is_open_until_decided_and_none_after_the_last(deployed: Deployed) -> None:
     for number in (1, 2, 3):
         assert deployed.observer.is_open(number)
         deployed.ban(ClientId(number))

@@ -123,9 +123,7 @@ def test_what_another_run_in_the_store_names_stays(deployed: Deployed) -> None:
     assert gone_of(deployed, second) == payloads_of(deployed, second).keys()
 
 
-def test_an_abandoned_round_loses_the_payloads_published_here(
-    deployed: Deployed,
-) -> None:
+def test_an_abandoned_round_loses_the_payloads_published_here(deployed: Deployed) -> None:
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
     published = [sha256(deployed.payload(client)) for client in view.inputs.participants.active]

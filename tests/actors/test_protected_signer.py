@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.actors.journal import MemoryJournal, ProtectedSigner
-from ledger.protocol.documents.envelope import (
-    Body,
-    Envelope,
-    Proposal,
-    PublishedPayload,
-    Reply,
-)
+from ledger.protocol.documents.envelope import Body, Envelope, Proposal, PublishedPayload, Reply
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import (
     ClientId,

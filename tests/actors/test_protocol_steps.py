@@ -20,13 +20,7 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    DropoutReason,
-    Phase,
-    VoteKind,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, VoteKind
 from tests.actors.support import (
     Network,
     PowerCutJournal,

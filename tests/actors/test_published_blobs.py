@@ -66,9 +66,7 @@ class LyingBlobs(MemoryBlobs):
         return b"other bytes"
 
 
-def test_blobs_stored_by_this_process_are_not_read_back(
-    deployed: Deployed,
-) -> None:
+def test_blobs_stored_by_this_process_are_not_read_back(deployed: Deployed) -> None:
     blobs = UnreadBlobs(deployed.blobs)
     process, view = Process(deployed, blobs), deployed.closed()
     one, other = view.inputs.participants.trainers[:2]
@@ -83,9 +81,7 @@ def test_blobs_stored_by_this_process_are_not_read_back(
     assert blobs.read == [seen.evidence.payloads[one].digest]
 
 
-def test_only_another_processs_model_is_read_back(
-    deployed: Deployed,
-) -> None:
+def test_only_another_processs_model_is_read_back(deployed: Deployed) -> None:
     blobs = UnreadBlobs(deployed.blobs)
     process, first = Process(deployed, blobs), deployed.context.ledger.state().model
     assert np.array_equal(process.observer.model(), process.observer.model())
@@ -119,9 +115,7 @@ def test_a_payload_that_another_announces_as_its_own_is_nobodys(deployed: Deploy
     assert seen.evidence.payloads.keys() == seen.announced.keys() == {honest}
 
 
-def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(
-    deployed: Deployed,
-) -> None:
+def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(deployed: Deployed) -> None:
     # Other bytes of the same process, published under their own digest, do not take its place.
     process, view = Process(deployed, deployed.blobs), deployed.closed()
     client = view.inputs.participants.trainers[0]
@@ -139,9 +133,7 @@ def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(
     assert process.observer.look(announced).usable == (client,)
 
 
-def test_an_oversized_payload_is_not_held_by_its_publisher_either(
-    deployed: Deployed,
-) -> None:
+def test_an_oversized_payload_is_not_held_by_its_publisher_either(deployed: Deployed) -> None:
     chain = deployed.chain_view()
     large, fitting = chain.participants().trainers[:2]
     deployed.payloads = {large: bytes(OVERSIZED_BYTES + 1), fitting: bytes(OVERSIZED_BYTES)}
@@ -150,9 +142,7 @@ def test_an_oversized_payload_is_not_held_by_its_publisher_either(
     assert process.observer.look(view).evidence.payloads.keys() == {fitting}
 
 
-def test_payloads_in_reused_memory_are_stored_as_they_were(
-    deployed: Deployed,
-) -> None:
+def test_payloads_in_reused_memory_are_stored_as_they_were(deployed: Deployed) -> None:
     process, view = Process(deployed, deployed.blobs), deployed.closed()
     client = view.inputs.participants.trainers[0]
     row = bytearray(payload_of(1, client))

@@ -67,9 +67,7 @@ def test_all_is_written_unless_less_is_asked_for(deployed: Deployed) -> None:
     assert blobs.has(decided.model)
 
 
-def test_only_accepted_payloads_are_written_before_the_decision_leaves(
-    deployed: Deployed,
-) -> None:
+def test_only_accepted_payloads_are_written_before_the_decision_leaves(deployed: Deployed) -> None:
     blobs, decided = played(deployed, RetentionPolicy(StoredBlobs.ACCEPTED))
     record = decode_record(blobs.get(decided.record))
     kept = {client for client, payload in record.payloads().items() if blobs.has(payload)}

@@ -24,13 +24,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    IncidentKind,
-    Phase,
-    VoteKind,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, IncidentKind, Phase, VoteKind
 from tests.actors.support import (
     Network,
     acts_of,

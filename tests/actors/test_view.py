@@ -28,15 +28,7 @@ from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    Domain,
-    Phase,
-    SignedVote,
-    VoteKind,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, Phase, SignedVote, VoteKind
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -378,9 +370,7 @@ def test_a_request_with_another_preimage_or_record_is_no_proposal(
         replace(proposal, opening=replace(opening, model=NO_DIGEST)),
         replace(proposal, record=b"another record"),
         replace(
-            proposal,
-            request=signed_vote(member, vote),
-            opening=replace(opening, record=NO_DIGEST),
+            proposal, request=signed_vote(member, vote), opening=replace(opening, record=NO_DIGEST)
         ),
         replace(proposal, opening=None),
         replace(proposal, record=None),
@@ -456,9 +446,7 @@ def test_nothing_honest_proves_an_equivocation(full: RoundView) -> None:
     assert full.equivocations() == []
 
 
-def test_certificate_is_a_request_with_a_quorum_of_equal_replies(
-    full: RoundView,
-) -> None:
+def test_certificate_is_a_request_with_a_quorum_of_equal_replies(full: RoundView) -> None:
     for phase in Phase:
         (certificate,) = full.certificates(phase)
         assert certificate.request.member == full.primary(phase, 0)

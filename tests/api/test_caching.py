@@ -133,10 +133,7 @@ def test_immutable_bytes_stay_when_the_chain_goes_on(
         make_run(copy, "second", ("protocol.rounds=1",))
         assert read(client, "/v1/status")["chain"]["number"] > head
         assert before == {path: client.get(path).content for path in paths(root)}
-        assert [d["run"] for d in deployments(client)] == [
-            "first",
-            "second",
-        ]
+        assert [d["run"] for d in deployments(client)] == ["first", "second"]
 
 
 def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> None:

@@ -116,9 +116,7 @@ def test_proofs_and_bundles_come_as_bytes_to_be_checked(deployment: RemoteDeploy
     assert file.getvalue().startswith(b"bundle.json\0")
 
 
-def test_a_refusal_is_an_error_with_url_status_and_detail(
-    deployment: RemoteDeployment,
-) -> None:
+def test_a_refusal_is_an_error_with_url_status_and_detail(deployment: RemoteDeployment) -> None:
     with pytest.raises(ServiceProblemError) as refused:
         deployment.full_round(77)
     assert refused.value.status == 404

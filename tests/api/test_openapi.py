@@ -162,9 +162,7 @@ def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str,
                 assert told.status == int(status)
 
 
-def test_every_problem_kind_has_an_example_and_a_declaration(
-    document: dict[str, Any],
-) -> None:
+def test_every_problem_kind_has_an_example_and_a_declaration(document: dict[str, Any]) -> None:
     kinds = {kind for kind in vars(problems).values() if isinstance(kind, ProblemKind)}
     assert set(DETAILS) == kinds
     assert set(document["components"]["examples"]) == {kind.name for kind in kinds}

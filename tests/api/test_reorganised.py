@@ -145,9 +145,7 @@ def test_a_reorganisation_during_an_audit_leaves_the_run_open(
         assert after.deployment["final_head"] == before.deployment["final_head"]
 
 
-def test_answers_change_only_for_rounds_that_were_not_final(
-    forked: tuple[Path, Path, int],
-) -> None:
+def test_answers_change_only_for_rounds_that_were_not_final(forked: tuple[Path, Path, int]) -> None:
     with served_over(forked) as (node, http, root):
         before, immutable = told(http, root)
         node.reorganise()
@@ -168,9 +166,7 @@ def asked_of(node: ForkingNode, http: httpx.Client, path: str) -> tuple[httpx.Re
     return answer, [method for method, _ in node.asked[before:]]
 
 
-def test_an_ended_round_is_read_once_while_its_block_stands(
-    forked: tuple[Path, Path, int],
-) -> None:
+def test_an_ended_round_is_read_once_while_its_block_stands(forked: tuple[Path, Path, int]) -> None:
     with served_over(forked) as (node, http, root):
         path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
         first, needed = asked_of(node, http, path)

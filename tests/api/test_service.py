@@ -80,13 +80,7 @@ def test_status_tells_chain_deployments_and_versions(
         assert told["chain"]["time"] == chain.head().timestamp
     (one,) = told["deployments"]
     assert one.pop("links")["self"] == root_of(client, address)
-    assert one == {
-        "address": address,
-        "run": "first",
-        "stage": "finished",
-        "round": 9,
-        "rounds": 9,
-    }
+    assert one == {"address": address, "run": "first", "stage": "finished", "round": 9, "rounds": 9}
     assert told["refused"] == []
     assert told["versions"]["compiler"].startswith("vyper 0.4.3")
 

@@ -207,10 +207,7 @@ CASES = {
         dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, dev.last_trainer
     ),
     "a trainer left out: malformed": Case(
-        dev.left_out(DropoutReason.PAYLOAD_MALFORMED),
-        COMPLETE,
-        UPDATE_USABLE,
-        dev.last_trainer,
+        dev.left_out(DropoutReason.PAYLOAD_MALFORMED), COMPLETE, UPDATE_USABLE, dev.last_trainer
     ),
     "a dropout that the record keeps silent about": Case(
         bound(dev.unnamed_dropout, payloads=dev.malformed_payload),

@@ -94,9 +94,7 @@ def test_a_configuration_that_is_none_fails(tmp_path: Path) -> None:
     assert contradiction.fact == CONFIGURATION_MALFORMED
 
 
-def test_a_registration_not_sent_to_the_ledger_is_partly_believed(
-    tmp_path: Path,
-) -> None:
+def test_a_registration_not_sent_to_the_ledger_is_partly_believed(tmp_path: Path) -> None:
     """Registering needs no signature: a first batch from elsewhere is no want of evidence."""
     keys = [KeySigner(keccak256(b"PUBLIC TEST KEY %d" % number)) for number in range(300)]
     addresses = sorted(signer.address for signer in keys)

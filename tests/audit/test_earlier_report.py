@@ -20,12 +20,7 @@ from ledger.audit.checks.head_chain import (
 )
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, read_report
 from ledger.audit.engine import audit
-from ledger.audit.report import (
-    AuditOutcome,
-    AuditStep,
-    BlobKind,
-    StepOutcome,
-)
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256
 from tests.audit import deviations as dev
@@ -98,12 +93,7 @@ def test_only_later_rounds_are_checked_and_the_report_says_so(grown: Grown) -> N
     assert built_on.report == f"0x{sha256(grown.report).hex()}"
     assert built_on.head == json.loads(grown.report)["deployment"]["head"]
     # All transactions are replayed again, half of the blobs are read.
-    for count in (
-        VOTES,
-        COMMITMENTS,
-        "transactions",
-        ROUNDS_DECIDED,
-    ):
+    for count in (VOTES, COMMITMENTS, "transactions", ROUNDS_DECIDED):
         assert found.counts[count] == whole.counts[count]
     assert found.counts[DISTANCES] == whole.counts[DISTANCES] / 2
     assert found.findings == whole.findings, "those of later rounds: the earlier ones have none"
@@ -122,9 +112,7 @@ def test_it_is_never_taken_for_a_whole_audit(grown: Grown) -> None:
     assert "all ten steps hold for all 4 rounds" in readable(whole)[-1]
 
 
-def test_only_blobs_of_later_rounds_are_requested(
-    grown: Grown,
-) -> None:
+def test_only_blobs_of_later_rounds_are_requested(grown: Grown) -> None:
     records = kinds(grown.run)[BlobKind.RECORD]
     assert grown.since(grown.report, frozenset(records[:2])).outcome is AuditOutcome.PASSED
     for gone in records[2:]:

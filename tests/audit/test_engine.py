@@ -63,11 +63,7 @@ def test_an_honest_run_with_faults_passes_all_ten_steps(honest: Run) -> None:
 
 def test_accounts_for_every_commitment_on_the_chain(honest: Run) -> None:
     counts = audit(honest.ledger, honest.blobs).counts
-    parts = (
-        COUNTED_COMMITMENTS,
-        STRAY_COMMITMENTS,
-        LATE_COMMITMENTS,
-    )
+    parts = (COUNTED_COMMITMENTS, STRAY_COMMITMENTS, LATE_COMMITMENTS)
     assert [counts[part] for part in parts] == [48, 1, 1]
     assert counts[COMMITMENTS] == 50
 
@@ -119,9 +115,7 @@ def test_reports_its_progress_and_the_head(honest: Run) -> None:
     assert report.deployment["head"] == f"0x{honest.ledger.state().head.hex()}"
 
 
-def test_reports_progress_even_if_the_contract_state_is_unavailable(
-    honest: Run,
-) -> None:
+def test_reports_progress_even_if_the_contract_state_is_unavailable(honest: Run) -> None:
     seen: list[tuple[int, int]] = []
     ledger = forged(honest.ledger, answer_of=lambda name, data: b"" if name == "state" else data)
     report = audit(ledger, honest.blobs, AuditOptions(progress=lambda *now: seen.append(now)))
@@ -272,9 +266,7 @@ def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) ->
     assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
-def test_a_sender_cannot_replace_the_certified_record(
-    tmp_path: Path,
-) -> None:
+def test_a_sender_cannot_replace_the_certified_record(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
     with run.chain:
         liar = min(run.committee)

@@ -189,10 +189,7 @@ PROVEN = {
     "a record that is none": (record_that_is_none, WRONG_PROPOSAL),
     "two replies": (two_replies, EQUIVOCATION),
 }
-UNPROVEN = {
-    "silence": (silent, SILENT_PRIMARY),
-    "no quorum": (no_quorum, NO_QUORUM),
-}
+UNPROVEN = {"silence": (silent, SILENT_PRIMARY), "no quorum": (no_quorum, NO_QUORUM)}
 IGNORED = {
     "a right proposal": right_proposal,
     "an opening of another result": opening_of_another_result,
@@ -260,11 +257,7 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert report.counts[IGNORED_INCIDENTS] == 1
     [remark] = report.findings
-    assert (remark.kind, remark.clients, remark.proven) == (
-        INCIDENTS_MISSING,
-        (),
-        False,
-    )
+    assert (remark.kind, remark.clients, remark.proven) == (INCIDENTS_MISSING, (), False)
     assert remark.evidence == (to_hex(sha256(b"a record that was never published")),)
     strictly = audit(run.ledger, run.blobs, strict=True)
     assert strictly.outcome is AuditOutcome.INCOMPLETE
@@ -316,9 +309,7 @@ def test_missing_incidents_document_is_remarked_and_a_damaged_one_fails(tmp_path
     assert (contradiction.fact, contradiction.subject) == (BLOB_DAMAGED, BlobKind.INCIDENTS)
 
 
-def test_an_oversized_incidents_document_changes_nothing(
-    tmp_path: Path,
-) -> None:
+def test_an_oversized_incidents_document_changes_nothing(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
     with run.chain:
         large = bytes(MAX_DOCUMENT_BYTES + 1)

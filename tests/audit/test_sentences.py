@@ -7,13 +7,7 @@ from itertools import chain
 
 import pytest
 
-from ledger.audit.checks import (
-    blob_commitments,
-    certificates,
-    completeness,
-    distances,
-    ranking,
-)
+from ledger.audit.checks import blob_commitments, certificates, completeness, distances, ranking
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
 from ledger.audit.formatting import MAX_CHARACTERS, listed, plain, reason_text, text_of

@@ -168,11 +168,7 @@ class ClosedRun:
         return folder
 
     def verdict(
-        self,
-        folder: Path,
-        *,
-        manifest: Manifest | None = None,
-        head: Digest | None = None,
+        self, folder: Path, *, manifest: Manifest | None = None, head: Digest | None = None
     ) -> Verdict:
         """Return what opening and auditing a home come to."""
         try:

@@ -12,12 +12,7 @@ from ledger.audit.checks.common import UPDATES_MISSING
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.checks.distances import FALSE_SCORES, REFUSAL_UNCHECKED
 from ledger.audit.engine import audit
-from ledger.audit.report import (
-    AuditOutcome,
-    AuditStep,
-    BlobKind,
-    StepOutcome,
-)
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run

@@ -273,12 +273,7 @@ def test_a_log_reencoded_with_the_same_meaning_is_refused(honest: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"),
-    [
-        ("address", HEAD),
-        ("block_number", ANY),
-        ("block_hash", HEAD),
-    ],
+    ("name", "steps"), [("address", HEAD), ("block_number", ANY), ("block_hash", HEAD)]
 )
 def test_a_log_that_claims_another_place_is_found(
     honest: Run, name: str, steps: set[AuditStep]
@@ -648,9 +643,7 @@ def test_a_chain_that_answers_with_errors_is_named(honest: Run) -> None:
         assert "block 3: is gone" in " ".join(readable(report))
 
 
-def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(
-    honest: Run,
-) -> None:
+def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(honest: Run) -> None:
     types = answer_types("deployment")
     right = honest.chain.call(honest.ledger.address, abi.call_data("deployment"))
     values = decode(types, right)
@@ -672,10 +665,7 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
     for number in range(MAX_FINDINGS + 1):
         log.take(AuditStep.BLOBS, missing(number))
         clients = tuple(map(ClientId, range(30)))
-        log.take(
-            AuditStep.COMPLETENESS,
-            Finding(DROPOUT, number, clients, (), proven=True),
-        )
+        log.take(AuditStep.COMPLETENESS, Finding(DROPOUT, number, clients, (), proven=True))
     step = log.steps()[4]
     assert (len(step.missing), step.missing_count) == (MAX_NAMED, MAX_FINDINGS + 1)
     assert len(log.findings) == MAX_FINDINGS

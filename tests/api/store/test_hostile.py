@@ -238,10 +238,7 @@ def test_a_quota_counts_bytes_and_a_restart_forgets_none(
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, contract: Contract) -> None:
     large = bytes(400_000)
-    with (
-        small_disk(tmp_path / "disk", 4 << 20) as disk,
-        stored(disk / "store", contract) as store,
-    ):
+    with small_disk(tmp_path / "disk", 4 << 20) as disk, stored(disk / "store", contract) as store:
         assert store.put(DATA).status_code == 201
         filling = fill(disk, 300_000)
         refused(store.put(large), 507, "disk-full")

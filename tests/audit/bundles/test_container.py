@@ -145,9 +145,7 @@ def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_a_bundle_with_too_many_blobs_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bundle_with_too_many_blobs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "MAX_BLOBS", 4)
     assert len(list(BundleFile(io.BytesIO(small())).digests())) == 4
     monkeypatch.setattr(container, "MAX_BLOBS", 3)

@@ -73,9 +73,7 @@ def test_a_short_proof_has_the_length_of_two_rounds(
     assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
-def test_a_used_update_has_rank_distance_and_exact_weight(
-    honest: Run,
-) -> None:
+def test_a_used_update_has_rank_distance_and_exact_weight(honest: Run) -> None:
     # Client k has 10 + k samples, and the first two of five are accepted.
     event = decided(honest, 1)
     first, second = event.accepted
@@ -154,9 +152,7 @@ def test_a_members_statement_covers_its_scores_and_no_training(
     assert said.weight is None
 
 
-def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
-    honest: Run,
-) -> None:
+def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(honest: Run) -> None:
     last = word_client(decided(honest, 1).ranking[-1])
     assert client_with(honest, 1, verdict=ClientVerdict.NOT_USED) not in decided(honest, 1).accepted
     assert make_proof(honest.ledger, honest.blobs, 1, last).statement.rank is not None
@@ -286,11 +282,7 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
     ("changes", "form", "limit"),
     [
         ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
-        (
-            {"strategy": 3},
-            AcceptanceForm.BELOW_TWO,
-            "at a distance below 2 were accepted",
-        ),
+        ({"strategy": 3}, AcceptanceForm.BELOW_TWO, "at a distance below 2 were accepted"),
     ],
 )
 def test_the_cut_off_is_that_of_the_runs_strategy(
@@ -380,11 +372,7 @@ def cut(run: Run) -> Digest:
     ],
 )
 def test_what_became_of_a_client_is_one_sentence(
-    honest: Run,
-    facts: dict[int, TrustedContract],
-    number: int,
-    of: dict[str, object],
-    said: str,
+    honest: Run, facts: dict[int, TrustedContract], number: int, of: dict[str, object], said: str
 ) -> None:
     who = client_with(honest, number, **of)
     found = verify_proof(
