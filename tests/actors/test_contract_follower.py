@@ -100,21 +100,6 @@ def test_of_several_blocks_only_their_own_logs_are_queried(
     assert banned_in(found.open_round) == [5]
 
 
-def test_the_next_round_begins_without_commitments_and_with_all_bans(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
-    ledger.commit(3, salt=1)
-    ledger.ban(5)
-    ledger.end_round()
-    ledger.commit(4, salt=1)
-    found = reader.read()
-    assert found == reader.afresh()
-    assert found.open_round is not None
-    assert found.open_round.round == 2
-    assert [one.client for one in found.open_round.mined] == [4]
-    assert banned_in(found.open_round) == [5]
-
-
 def test_events_without_the_storage_are_verified_by_the_next_reading(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
@@ -161,25 +146,6 @@ def test_a_node_with_newer_state_than_logs_is_not_believed(
     assert reader.read() == reader.afresh()
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 2])
-def test_a_newcomer_misses_a_ban_that_the_logs_lack(
-    ledger: BranchingLedger, reader: Reader, rounds: int
-) -> None:
-    for _ in range(rounds):
-        ledger.end_round()
-    ledger.ban(3)
-    reader.node.last_log = ledger.newest_block().number
-    ledger.ban(5)
-    reader.restart()
-    with pytest.raises(IncompleteLogsError) as refused:
-        reader.read()
-    assert refused.value.node == "http://node"
-    reader.node.last_log = None
-    found = reader.read().open_round
-    assert found is not None
-    assert banned_in(found) == [3, 5]
-
-
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_a_new_follower_rejects_a_log_that_lacks_an_event(
@@ -217,23 +183,6 @@ def test_one_answer_of_another_branch_does_not_stay_for_good(
     assert reader.read() == reader.afresh()
 
 
-def test_a_head_on_another_block_triggers_a_full_reread(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
-    other = ledger.branch()
-    ledger.commit(3, salt=1)
-    reader.read()
-    other.commit(4, salt=1)
-    other.mine(1)
-    reader.node.ledger = other
-    reader.node.asked.clear()
-    found = reader.read()
-    assert reader.node.asked == ["block", "state", *AFRESH]
-    assert found == reader.afresh()
-    assert found.open_round is not None
-    assert [one.client for one in found.open_round.mined] == [4]
-
-
 def test_a_node_that_retracts_finality_triggers_a_full_reread(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
@@ -246,17 +195,6 @@ def test_a_node_that_retracts_finality_triggers_a_full_reread(
     assert reader.node.asked == ["state", *AFRESH]
     assert found.open_round is not None
     assert found.open_round.mined == ()
-
-
-def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Reader) -> None:
-    for client in range(10):
-        ledger.ban(client)
-    ledger.end_round()
-    found = reader.read()
-    assert found.view.stage is LedgerStage.FINISHED
-    assert found.open_round is None
-    ledger.mine(1)
-    assert reader.read().open_round is None
 
 
 _STEPS = st.one_of(

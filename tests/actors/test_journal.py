@@ -107,14 +107,6 @@ def test_what_was_not_synced_has_not_been_said(tmp_path: Path) -> None:
         assert found.record(b"place", b"second") == b"second"
 
 
-def test_what_was_not_synced_is_not_said_by_closing_either(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    with opened(path) as found:
-        found.record(b"place", b"first")
-    with opened(path) as found:
-        assert found.record(b"place", b"second") == b"second"
-
-
 @pytest.mark.parametrize(("end", "stands"), [("sync", b"first"), ("kill", b"second")])
 def test_second_process_waits_and_finds_the_statement_of_the_first(
     tmp_path: Path, end: str, stands: bytes
@@ -187,17 +179,6 @@ def test_a_file_with_missing_statements_is_an_error(tmp_path: Path, left: int) -
             look(path)
 
 
-def test_what_was_taken_back_is_not_missed(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    with opened(path) as found:
-        found.record(b"place", b"first")
-    speak(path, "first", "kill")
-    with opened(path) as found:
-        found.record(b"place", b"first")
-        found.sync()
-    assert count_statements(path) == 1
-
-
 def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as one, opened(path) as other:
@@ -206,11 +187,6 @@ def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path)
                 journal.record(place, b"said")
             journal.sync()
     assert count_statements(path) == 5
-
-
-def test_a_folder_is_no_journal(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="unable to open"):
-        FileJournal(tmp_path)
 
 
 def test_another_database_is_no_journal(tmp_path: Path) -> None:

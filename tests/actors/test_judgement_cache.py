@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.judgement_cache import JudgementCache, is_certain
-from ledger.protocol.encoding import sha256
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.types import Digest, Phase
+from ledger.protocol.types import Phase
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.actors.support import Network, requested
 
@@ -59,14 +58,6 @@ class CountedDistances:
     ) -> NDArray[np.float64]:
         self.count += 1
         return plain_distances(rule, travel, updates, members)
-
-
-def test_judges_a_record_once(view: RoundView) -> None:
-    judge = JudgementCache()
-    judged, violations = judge.judge(view, record_in(view))
-    assert judged is not None
-    assert violations == ()
-    assert judge.judge(view, record_in(view))[0] is judged
 
 
 def test_computes_the_distances_of_one_set_once(network: Network, view: RoundView) -> None:
@@ -128,13 +119,3 @@ def test_nothing_is_cached_of_a_reorganised_round(view: RoundView) -> None:
     assert here is not None
     assert there is not None
     assert here.result != there.result
-
-
-def test_what_is_remembered_is_of_one_round(view: RoundView) -> None:
-    judge = JudgementCache()
-    assert judge.judge(view, record_in(view))[0] is not None
-    other = replace(view.inputs.closing, base=Digest(sha256(b"other")))
-    judgement, _ = judge.judge(
-        replace(view, inputs=replace(view.inputs, closing=other)), record_in(view)
-    )
-    assert judgement is None

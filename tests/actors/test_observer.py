@@ -12,14 +12,12 @@ from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.ports import IncompleteLogsError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
-from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
+from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import initial_model
@@ -27,7 +25,6 @@ from tests.actors.support import initial_model
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.types import Domain
     from tests.actors.deployed import Deployed
 
@@ -66,14 +63,6 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     chain = Observer(context).chain()
     assert chain is not None
     assert chain.inputs() is not None
-
-
-def test_uses_the_chains_own_finality_where_no_depth_is_given(deployed: Deployed) -> None:
-    context = replace(deployed.context, finality_blocks=None)
-    chain = Observer(context).chain()
-    assert chain is not None
-    # The embedded chain calls its head final.
-    assert chain.final_block == deployed.context.ledger.newest_block().number
 
 
 def test_the_number_of_queries_per_poll_is_bounded(
@@ -119,14 +108,6 @@ def test_the_number_of_queries_per_poll_is_bounded(
         assert asked == [], "which model it is, was read already"
 
 
-def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
-    view = deployed.closed()
-    block = deployed.context.ledger.block(view.inputs.closing.block)
-    assert view.closed_at == block.timestamp
-    assert view.evidence.model is not None
-    assert np.array_equal(view.evidence.model, initial_model())
-
-
 def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) -> None:
     view = deployed.closed()
     assert deployed.observer.look(view) is view
@@ -160,15 +141,6 @@ def test_mail_read_before_the_mailbox_failed_is_not_lost(
         with pytest.raises(OSError, match="does not answer"):
             deployed.observer.look(view)
     assert len(deployed.observer.look(view).usable) == 12
-
-
-def test_a_view_that_is_opened_again_sees_everything_again(deployed: Deployed) -> None:
-    view = deployed.closed()
-    deployed.publish(*view.inputs.participants.active)
-    first = deployed.observer.look(view)
-    assert len(first.usable) == 12
-    again = deployed.observer.opened(view.inputs, initial_model())
-    assert deployed.observer.look(again).usable == first.usable
 
 
 def test_a_damaged_or_oversized_payload_is_not_held(deployed: Deployed) -> None:
@@ -212,14 +184,6 @@ def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
     assert len(deployed.observer.look(view).usable) == 12
 
 
-def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
-    view = deployed.closed()
-    one, other = view.inputs.participants.trainers[:2]
-    deployed.publish(one, other)
-    assert [envelope.client for envelope in deployed.observer.envelopes_of(view, one)] == [one]
-    assert deployed.observer.envelopes_of(view, ClientId(99)) == []
-
-
 def test_the_envelopes_of_a_client_are_found_behind_other_mail(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,27 +221,3 @@ def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> Non
     deployed.blobs.put_payload(Payload(b"damaged", digest))
     with pytest.raises(BlobError, match="damaged"):
         Observer(deployed.context).model()
-
-
-def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
-    parameters = replace(deployed.context.parameters, dimension=9)
-    with pytest.raises(EncodingError):
-        Observer(replace(deployed.context, parameters=parameters)).model()
-
-
-@pytest.mark.parametrize("kind", [ClientsRegistered, LedgerOpened])
-def test_a_log_without_a_registration_or_opening_is_not_believed(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
-    ledger = deployed.context.ledger
-    whole = ledger.registry()
-
-    def lacking(first: int, last: int) -> list[RecordedEvent]:
-        recorded = type(ledger).recorded_in(ledger, first, last)
-        return [one for one in recorded if not isinstance(one.event, kind)]
-
-    with monkeypatch.context() as lagging:
-        lagging.setattr(ledger, "recorded_in", lacking)
-        with pytest.raises(IncompleteLogsError):
-            deployed.observer.chain()
-    assert deployed.chain_view().registry == whole

@@ -50,15 +50,6 @@ def test_only_the_newest_rounds_keep_their_payloads(deployed: Deployed) -> None:
     assert all(deployed.blobs.has(document) for document in documents)
 
 
-def test_as_many_rounds_keep_them_as_are_asked_for(deployed: Deployed) -> None:
-    old = PayloadRemover(deployed.context, 2)
-    rounds = []
-    for number in (1, 2, 3):
-        rounds.append(play(deployed))
-        old.ended(number, ())
-    assert [len(gone_of(deployed, decided)) for decided in rounds] == [12, 0, 0]
-
-
 def test_a_resumed_run_removes_what_a_killed_one_left(deployed: Deployed) -> None:
     first, second = play(deployed), play(deployed)
     third = play(deployed)

@@ -15,11 +15,10 @@ from ledger.protocol.types import (
     Domain,
     Phase,
     Scores,
-    SignedScores,
     Vote,
     VoteKind,
 )
-from tests.actors.support import Network, published, signed_vote, signers
+from tests.actors.support import published, signed_vote, signers
 from tests.support.keys import DOMAIN
 
 ME, ANOTHER = ClientId(4), ClientId(5)
@@ -95,14 +94,3 @@ def test_nobody_can_put_words_into_its_journal(foreign: Envelope) -> None:
     journal = MemoryJournal()
     ProtectedSigner(ME, signers()[ME], journal).adopt(DOMAIN, [foreign])
     assert journal.statements == {}
-
-
-def test_keeps_when_it_first_saw_a_certificate() -> None:
-    inputs, journal = Network().close().inputs, MemoryJournal()
-    assert ProtectedSigner(ME, signers()[ME], journal).first_certificate_time(inputs, 12.5) == 12.5
-    assert ProtectedSigner(ME, signers()[ME], journal).first_certificate_time(inputs, 99.0) == 12.5
-
-
-def test_a_claim_of_another_member_is_not_its_own() -> None:
-    claim = SignedScores(SCORES, published(ME, SCORES, VECTOR).signed.signature)
-    assert claim == published(ME, SCORES, VECTOR).signed

@@ -74,14 +74,6 @@ def test_scores_a_set_once() -> None:
     assert acts_of(me).publish_scores(view, view.usable[:-1]) != []
 
 
-def test_does_not_score_without_an_own_update() -> None:
-    network = Network()
-    me = network.chain.state.committee[0]
-    network.close(me)
-    view = seen(network, ())
-    assert acts_of(me).publish_scores(view, view.usable) == []
-
-
 def test_does_not_sign_a_vector_other_than_the_journalled_one() -> None:
     network = Network()
     network.close()
@@ -270,41 +262,6 @@ def test_requests_the_election_on_a_certificate_that_it_stands_behind() -> None:
     vote = proposal_in(view, ELECTION).request.vote
     assert vote.result == certificate.vote.result
     assert vote.base == certificate.vote.base
-
-
-def test_does_not_request_an_election_of_what_it_cannot_judge() -> None:
-    network = Network()
-    view = replied(network)
-    (certificate,) = view.certificates(AGGREGATION)
-    opened = network.opened()
-    assert opened is not None
-    without_payloads = opened.with_envelopes(network.board)
-    me = view.primary(ELECTION, 0)
-    assert acts_of(me).propose_election(without_payloads, 0, certificate) == []
-
-
-def test_second_phase_2_request_in_a_view_is_not_signed() -> None:
-    network, journal = Network(), PowerCutJournal()
-    view = replied(network)
-    me = view.primary(ELECTION, 0)
-    (certificate,) = view.certificates(AGGREGATION)
-    vote = replace(certificate.vote, phase=ELECTION, set_digest=NO_DIGEST)
-    acts = acts_of(me, journal)
-    acts._signer.adopt(DOMAIN, [Envelope(DOMAIN, 1, me, Proposal(signed_vote(me, vote)))])
-    assert acts.propose_election(view, 0, certificate) == []
-    assert acts.propose_election(view, 1, certificate) != []
-
-
-def test_who_replies_in_phase_2_has_stored_the_record_too() -> None:
-    # It may not have replied in phase 1, and so have nothing stored of the round yet.
-    network = Network()
-    view = elected(network)
-    me, proposal = others_of(view, ELECTION)[0], proposal_in(view, ELECTION)
-    stored, posted = acts_of(me).answer_election(view, proposal)
-    assert isinstance(stored, StoreBlobs)
-    assert set(stored.blobs) == set(rests_on(view, proposal.request.vote.result))
-    assert isinstance(posted, PostEnvelope)
-    assert isinstance(posted.envelope.body, Reply)
 
 
 @pytest.mark.parametrize("lack", ["the certificate", "the payloads", "the record"])

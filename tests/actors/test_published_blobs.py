@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from ledger.actors.driver import Driver
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
@@ -14,7 +13,6 @@ from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.trainer import Trainer
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
 from ledger.storage.blobs import MemoryBlobs
 from tests.actors.support import payload_of, signers
@@ -154,18 +152,3 @@ def test_payloads_in_reused_memory_are_stored_as_they_were(deployed: Deployed) -
     again = process.observer.opened(view.inputs, deployed.observer.model())
     assert process.observer.look(again).usable == (client,)
     assert deployed.blobs.get(payload.digest) == payload_of(1, client)
-
-
-def test_nothing_is_found_of_what_was_not_published_here() -> None:
-    published = PublishedBlobs()
-    published.take([Payload.of(b"mine")])
-    assert published.find(sha256(b"mine")) == Payload.of(b"mine")
-    assert published.find(sha256(b"another's")) is None
-    published.forget()
-    assert published.find(sha256(b"mine")) is None
-
-
-def test_a_damaged_model_is_an_error_unless_computed_here(deployed: Deployed) -> None:
-    deployed.blobs.put_payload(Payload(b"damaged", deployed.context.ledger.state().model))
-    with pytest.raises(BlobError, match="damaged"):
-        Process(deployed, deployed.blobs).observer.model()

@@ -95,13 +95,6 @@ def test_shared_mail_requires_every_blob_to_be_stored(deployed: Deployed) -> Non
             Driver(deployed.context, keep=keep)
 
 
-def test_a_setting_names_what_is_kept() -> None:
-    assert retention_policy_of("all") == RETAIN_ALL
-    assert retention_policy_of("accepted") == RetentionPolicy(StoredBlobs.ACCEPTED)
-    assert retention_policy_of(1) == RetentionPolicy(rounds=1)
-    assert retention_policy_of(MAX_RETAINED_ROUNDS) == RetentionPolicy(rounds=MAX_RETAINED_ROUNDS)
-
-
 @pytest.mark.parametrize("setting", ["", "nothing", "2", 0, -1, MAX_RETAINED_ROUNDS + 1, True])
 def test_another_setting_is_refused(setting: str | int) -> None:
     with pytest.raises(ConfigurationError, match=f"keep = {setting!r}: must be 'all', 'accepted'"):

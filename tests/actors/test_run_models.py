@@ -13,10 +13,8 @@ from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.retention import PayloadRemover
 from ledger.actors.run_models import RunModels, model_of_round
 from ledger.chain.memory import memory_ledger
-from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import Digest
 
 SHORT = 2
 
@@ -64,12 +61,6 @@ def model_after(deployed: Deployed, round_number: int) -> NDArray[np.float32]:
     if event is None:
         return model_after(deployed, round_number - 1) if round_number else initial_model()
     return vector_from_bytes(deployed.blobs.get(event.model), 8)
-
-
-def payloads_of(deployed: Deployed, round_number: int) -> list[Digest]:
-    event = deployed.decided(round_number)
-    assert event is not None
-    return list(decode_record(deployed.blobs.get(event.record)).payloads().values())
 
 
 def abandoned(deployed: Deployed) -> None:
@@ -114,14 +105,6 @@ def test_without_the_older_model_nobody_scores(along: Deployed) -> None:
         along.closed()
 
 
-def test_runs_without_travel_read_no_older_model() -> None:
-    deployed = in_memory(PARAMETERS)
-    deployed.play()
-    deployed.blobs.remove(deployed.context.ledger.deployment().model)
-    assert deployed.observer.travel(2) is None
-    assert deployed.closed().evidence.displacement is None
-
-
 def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> None:
     context, published = along.context, PublishedBlobs()
     held, forgetful = (RunModels(context, published, remembers=one) for one in (True, False))
@@ -145,13 +128,3 @@ def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> 
         forgetful.travel(5)
     assert len(held._held) == 3
     assert len(forgetful._held) == 1
-
-
-def test_whoever_removes_old_payloads_leaves_every_model(along: Deployed) -> None:
-    old = PayloadRemover(along.context, 1)
-    for number in range(1, 4):
-        along.play()
-        old.ended(number, ())
-    gone = [digest for digest in payloads_of(along, 1) if not along.blobs.has(digest)]
-    assert len(gone) == 12
-    assert Observer(along.context).travel(4) is not None

@@ -11,8 +11,6 @@ from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import (
     decision_of,
     incidents_of,
-    judgement_behind,
-    proposals_of,
     settlement_of,
 )
 from ledger.protocol.documents.envelope import (
@@ -32,7 +30,6 @@ from tests.actors.support import (
     elected,
     envelopes_in,
     replied,
-    requested,
     scored,
     seen,
     signed_vote,
@@ -102,10 +99,6 @@ def test_a_round_is_settled_by_two_certificates_of_one_record() -> None:
         assert len(submitted.replies) == len(places)
 
 
-def test_a_round_with_one_certificate_is_not_settled() -> None:
-    assert settlement_of(replied(Network()), JudgementCache()) is None
-
-
 def test_a_round_is_not_settled_by_who_cannot_judge_it() -> None:
     network = Network()
     elected(network)
@@ -164,18 +157,7 @@ def test_certificates_of_two_records_settle_nothing_together() -> None:
     assert {c.vote.result for c in settlement.certificates} == {second.result}
 
 
-def test_nothing_stands_behind_a_result_that_no_record_leads_to() -> None:
-    view = requested(Network())
-    (proposal,) = proposals_of(view, AGGREGATION)
-    assert judgement_behind(view, JudgementCache(), proposal.request.vote.result) is not None
-    assert judgement_behind(view, JudgementCache(), NO_DIGEST) is None
-
-
 # Incidents.
-
-
-def test_a_round_in_which_nothing_went_wrong_has_no_incidents() -> None:
-    assert incidents_in(elected(Network())) == ()
 
 
 def test_the_primaries_of_views_without_a_request_were_silent() -> None:
@@ -258,15 +240,6 @@ def test_phase_2_request_for_an_unknown_result_had_no_quorum() -> None:
     assert incident == Incident(ELECTION, 0, primary, IncidentKind.NO_QUORUM)
 
 
-def test_a_request_that_came_without_its_record_had_no_quorum() -> None:
-    network = Network()
-    view = scored(network)
-    right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
-    view = post(network, primary, replace(right, record=b"another"))
-    view = decided_in(network, view, later_view(view, AGGREGATION))
-    assert incidents_in(view)[0].kind is IncidentKind.NO_QUORUM
-
-
 def test_nobody_is_accused_without_the_evidence_of_the_request() -> None:
     # The primary of view 0 had one payload more than the settling member ever gets.
     network = Network()
@@ -307,15 +280,3 @@ def test_two_votes_in_one_slot_are_one_incident_with_proof() -> None:
         first, second = incident.votes
         assert first.vote.result <= second.vote.result
         assert first.vote.slot == second.vote.slot
-
-
-def test_two_requests_in_a_view_are_told_once_as_equivocation() -> None:
-    network = Network()
-    view = scored(network)
-    right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
-    view = post(network, primary, right)
-    wrong = signed_vote(primary, replace(right.request.vote, set_digest=NO_DIGEST))
-    view = post(network, primary, replace(right, request=wrong))
-    view = decided_in(network, view, later_view(view, AGGREGATION))
-    first = [incident for incident in incidents_in(view) if incident.view == 0]
-    assert [(i.member, i.kind) for i in first] == [(primary, IncidentKind.EQUIVOCATION)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors import view as view_module
-from ledger.actors.view import MAX_SETS_PER_MEMBER, ChainView, RoundView
+from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -22,7 +22,7 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
-from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
+from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payload import Payload
@@ -36,8 +36,6 @@ from tests.actors.support import (
     elected,
     published,
     requested,
-    scored,
-    signed_commitment,
     signed_vote,
 )
 from tests.support.keys import DOMAIN
@@ -104,27 +102,6 @@ def test_inputs_are_open_until_the_closing_block_is_final() -> None:
     assert set(view.inputs.closing.commitments) == view.inputs.participants.expected
 
 
-def test_commitments_are_taken_up_to_the_end_of_the_window() -> None:
-    chain = Network().chain.view()
-    assert chain is not None
-    last = chain.opened_block + chain.parameters.commit_blocks
-    assert replace(chain, final_block=last - 1).takes_commitments
-    assert not replace(chain, final_block=last).takes_commitments
-
-
-def test_a_banned_member_is_no_participant_of_the_round_after(full: RoundView) -> None:
-    inputs, banned = full.inputs, full.inputs.participants.committee[1]
-    registry = list(inputs.registry)
-    registry[banned] = replace(registry[banned], banned_in=inputs.round)
-    chain = ChainView(
-        PARAMETERS, inputs.layout, DOMAIN, tuple(registry), inputs.round + 1, inputs.seed,
-        inputs.participants.committee, 1, 9, (),
-    )  # fmt: skip
-    assert banned not in chain.participants().members
-    assert banned not in chain.participants().expected
-    assert banned in replace(chain, round=inputs.round).participants().members
-
-
 # Payloads.
 
 
@@ -149,23 +126,6 @@ def test_a_payload_that_opens_no_commitment_is_passed_over(
     assert empty.with_payloads({one: Payload.of(network.payload(1, other))}) is empty
 
 
-def test_a_payload_that_is_held_already_changes_nothing(full: RoundView) -> None:
-    assert full.with_payloads(full.evidence.payloads) is full
-
-
-def test_a_malformed_payload_is_held_and_not_usable() -> None:
-    network = Network()
-    chain = network.chain.view()
-    assert chain is not None
-    client = chain.participants().trainers[0]
-    network.payloads[1, client] = b"short"
-    network.close()
-    view = network.union()
-    assert view is not None
-    assert view.evidence.payloads[client].data == b"short"
-    assert client not in view.usable
-
-
 # Envelopes of elsewhere.
 
 
@@ -178,13 +138,6 @@ def test_an_envelope_of_another_contract_or_round_is_passed_over(
     assert added(empty.with_envelopes([envelope])) != added(empty)
     foreign = replace(envelope, domain=domain, round=number)
     assert_nothing(empty.with_envelopes([foreign]))
-
-
-def test_a_commitment_counts_on_the_chain_only(network: Network, empty: RoundView) -> None:
-    chain = network.chain.view()
-    assert chain is not None
-    signed = signed_commitment(chain, 3, sha256(b"late"))
-    assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, ClientId(3), signed)]))
 
 
 def added(view: RoundView) -> tuple[object, ...]:
@@ -267,13 +220,6 @@ def test_of_many_vectors_for_a_set_the_two_smallest_remain(
         kept = [signed.scores.digest for signed in view.claims_for(clients)]
         assert kept == sorted(digests)[:2]
         assert set(view.evidence.vectors) == set(kept)
-
-
-def test_two_vectors_for_one_set_prove_an_equivocation(network: Network, empty: RoundView) -> None:
-    view = empty.with_envelopes(two_vectors(network))
-    (report,) = view.equivocations()
-    assert report.kind is StatementKind.SCORES
-    assert report.client == scores_of(network).signed.scores.member
 
 
 def test_a_vector_over_the_limit_is_passed_over(network: Network, empty: RoundView) -> None:
@@ -384,14 +330,6 @@ def test_a_request_with_another_preimage_or_record_is_no_proposal(
         assert len(view.proposals[AGGREGATION, 0]) == 1
 
 
-def test_a_phase_2_request_without_a_certificate_is_no_proposal(
-    network: Network, empty: RoundView
-) -> None:
-    proposal = replace(request_of(network, ELECTION), certificate=None)
-    envelope = Envelope(DOMAIN, 1, proposal.request.member, proposal)
-    assert not empty.with_envelopes([envelope]).proposals
-
-
 def test_two_requests_of_a_view_are_retained_as_proof(network: Network, empty: RoundView) -> None:
     proposal = request_of(network)
     member = proposal.request.member
@@ -442,10 +380,6 @@ def test_two_replies_in_one_slot_are_retained_as_proof(network: Network, empty: 
     assert (report.client, report.kind) == (reply.member, StatementKind.REPLY)
 
 
-def test_nothing_honest_proves_an_equivocation(full: RoundView) -> None:
-    assert full.equivocations() == []
-
-
 def test_certificate_is_a_request_with_a_quorum_of_equal_replies(full: RoundView) -> None:
     for phase in Phase:
         (certificate,) = full.certificates(phase)
@@ -477,14 +411,6 @@ def test_replies_of_primary_or_to_other_requests_do_not_count() -> None:
         [Envelope(DOMAIN, 1, primary, own), Envelope(DOMAIN, 1, others[2], wrong)]
     )
     assert view.certificates(AGGREGATION) == []
-
-
-def test_a_phase_2_request_carries_the_votes_of_its_certificate(
-    network: Network, empty: RoundView
-) -> None:
-    envelope = of_kind(network, EnvelopeKind.REQUEST, ELECTION)
-    view = empty.with_envelopes([envelope])
-    assert len(view.certificates(AGGREGATION)) == 1
 
 
 def test_a_certificate_with_forged_votes_brings_only_the_genuine_ones(
@@ -543,20 +469,3 @@ def test_a_banned_member_has_no_voice(network: Network, empty: RoundView) -> Non
     banned = frozenset({envelope.client})
     inputs = replace(inputs, participants=replace(inputs.participants, banned=banned))
     assert_nothing(replace(empty, inputs=inputs).with_envelopes([envelope]))
-
-
-def test_scores_name_their_set_by_its_clients_ascending(full: RoundView) -> None:
-    assert len(full.claims_for(set_digest(full.usable))) == 5
-
-
-def test_what_a_client_committed_is_bound_to_it(network: Network, full: RoundView) -> None:
-    for client, commitment in full.inputs.closing.commitments.items():
-        assert commitment == commitment_of(client, sha256(network.payload(1, client)))
-
-
-def test_a_view_is_never_changed(network: Network) -> None:
-    other = Network()
-    view = scored(other)
-    before = (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))
-    view.with_envelopes(network.board)
-    assert before == (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))

@@ -24,12 +24,6 @@ def inputs() -> Inputs:
     return Network().close().inputs
 
 
-def test_there_is_no_view_before_the_first_begins(inputs: Inputs) -> None:
-    assert view_at(inputs, Phase.AGGREGATION, BEGIN, BEGIN - 0.01) is None
-    first = view_at(inputs, Phase.AGGREGATION, BEGIN, BEGIN)
-    assert first == ViewSpan(0, BEGIN, SECONDS)
-
-
 def test_each_view_lasts_twice_as_long_as_the_previous_one(inputs: Inputs) -> None:
     begin, seconds = BEGIN, SECONDS
     for number in range(5):
@@ -37,11 +31,6 @@ def test_each_view_lasts_twice_as_long_as_the_previous_one(inputs: Inputs) -> No
         assert view_at(inputs, Phase.ELECTION, BEGIN, begin) == span
         assert view_at(inputs, Phase.ELECTION, BEGIN, span.end - 0.01) == span
         begin, seconds = span.end, 2 * seconds
-
-
-def test_a_view_has_a_quarter_and_a_half() -> None:
-    span = ViewSpan(1, 10.0, 16.0)
-    assert (span.quarter, span.half, span.end) == (14.0, 18.0, 26.0)
 
 
 def test_there_is_no_view_after_the_last(inputs: Inputs) -> None:

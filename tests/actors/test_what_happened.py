@@ -41,7 +41,6 @@ from tests.actors.support import (
 if TYPE_CHECKING:
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.ledger_state import LedgerState, RoundDecided
-    from tests.actors.deployed import Deployed
 
 AGGREGATION = Phase.AGGREGATION
 SECONDS = float(PARAMETERS.view_seconds)
@@ -87,27 +86,6 @@ def test_1_self_ban_before_the_decision_does_not_block_it() -> None:
     assert guilty in {word & 0xFFFF_FFFF for word in decided.ranking}
     assert refusals(network) == []
     assert banned(network) == {guilty}
-
-
-def test_1_self_ban_before_the_decision_transaction_ends_no_run(deployed: Deployed) -> None:
-    guilty = deployed.chain_view().participants().trainers[0]
-    assert deployed.ban(guilty)
-    assert deployed.play() is not None
-    assert guilty not in deployed.chain_view().participants().trainers
-    assert deployed.play() is not None
-
-
-def test_1_self_ban_vacates_the_slot_only_in_later_rounds() -> None:
-    network = Network()
-    network.close()
-    guilty = network.chain.state.committee[0]
-    network.chain.send(self_ban(network, guilty))
-    network.chain.mine(network.now)
-    play(network, committee_of(network).values())
-    assert decided_in(network).signers
-    chain = network.chain.view()
-    assert chain is not None
-    assert guilty not in chain.participants().active
 
 
 # 2: restarted members sign second votes.

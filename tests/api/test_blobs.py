@@ -99,17 +99,6 @@ def test_a_range_behind_the_end_is_refused_with_the_size(client: httpx.Client, m
         assert answer.headers["content-range"] == f"bytes */{size}"
 
 
-def test_a_part_of_a_damaged_blob_is_not_sent(
-    copied: tuple[Path, httpx.Client], model: str
-) -> None:
-    home, client = copied
-    file = home / "blobs" / model[:2] / model
-    data = file.read_bytes()
-    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    refused(client.get(f"/v1/blobs/{model}", headers={"Range": "bytes=0-0"}), 503, "blob-damaged")
-    file.write_bytes(data)
-
-
 def test_an_auditor_reads_them_like_any_folder_of_blobs(client: httpx.Client, model: str) -> None:
     far = ObjectBlobs(static_server(f"{client.base_url}/v1/blobs"))
     digest = Digest(bytes.fromhex(model))

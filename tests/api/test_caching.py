@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from api.http.encoded_answer import CHANGING, IMMUTABLE, is_known
+from api.http.encoded_answer import CHANGING, IMMUTABLE
 from api.settings import Settings
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.api.conftest import (
     ROUNDS,
-    deployments,
     deployments_path,
     make_run,
     read,
@@ -122,20 +118,6 @@ def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
         assert client.get(f"{root_of(client, address)}/rounds/1").status_code == 200
 
 
-def test_immutable_bytes_stay_when_the_chain_goes_on(
-    home: Path, address: str, tmp_path: Path
-) -> None:
-    copy = Path(shutil.copytree(home, tmp_path / "home"))
-    with serving(Settings(home=copy)) as client:
-        root = root_of(client, address)
-        before = {path: client.get(path).content for path in paths(root)}
-        head = read(client, "/v1/status")["chain"]["number"]
-        make_run(copy, "second", ("protocol.rounds=1",))
-        assert read(client, "/v1/status")["chain"]["number"] > head
-        assert before == {path: client.get(path).content for path in paths(root)}
-        assert [d["run"] for d in deployments(client)] == ["first", "second"]
-
-
 def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> None:
     home = tmp_path / "home"
     address = make_run(home, "first", ("protocol.rounds=1",))
@@ -162,58 +144,3 @@ def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> 
         assert not read(client, f"{root}/rounds/1/scores")["record"]["available"]
         blob.write_bytes(data)
         assert client.get(f"{root}/rounds/1/scores").headers["cache-control"] == IMMUTABLE
-
-
-def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(home, tmp_path / "home"))
-    with serving(Settings(home=copy)) as client:
-        root = deployments(client)[0]["links"]["self"]
-        told = [
-            read(client, f"{root}/rounds/{t}") for t in rounds_that_are(client, root, "decided")
-        ]
-        one = next(entry for entry in told if entry["incidents"] is not None)
-        path, digest = f"{root}/rounds/{one['round']}", one["incidents"]["digest"][2:]
-        assert read(client, f"{path}/votes")["incidents"]
-        (copy / "blobs" / digest[:2] / digest).unlink()
-    with serving(Settings(home=copy)) as client:
-        for part, name in ("", "incidents"), ("/votes", "incidents_document"):
-            answer = client.get(f"{path}{part}")
-            assert answer.headers["cache-control"] == CHANGING
-            assert answer.json()[name] == {"digest": f"0x{digest}", "available": False}
-        assert read(client, f"{path}/votes")["incidents"] == []
-        # The record does not rest on them.
-        assert client.get(f"{path}/updates").headers["cache-control"] == IMMUTABLE
-
-
-def test_a_missing_score_vector_is_null_and_may_come_back(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    address = make_run(home, "first", ("protocol.rounds=1",))
-    with serving(Settings(home=home)) as client:
-        root = root_of(client, address)
-        claim = read(client, f"{root}/rounds/1/scores")["claims"][0]
-        digest = claim["digest"][2:]
-        (home / "blobs" / digest[:2] / digest).unlink()
-        answer = client.get(f"{root}/rounds/1/scores?include=vectors")
-        assert answer.headers["cache-control"] == CHANGING
-        assert answer.json()["claims"][0]["vector"] is None
-        assert answer.json()["claims"][1]["vector"] is not None
-
-
-@pytest.mark.parametrize(
-    ("header", "known"),
-    [
-        ('"a"', True),
-        ('W/"a"', True),
-        ('"b" , "a"', True),
-        ("*", True),
-        ('"b"', False),
-        ("a", False),
-        ("", False),
-        (None, False),
-        ('"a",' * 2_000, False),
-    ],
-)
-def test_tags_are_compared_weakly_and_overlong_headers_ignored(
-    header: str | None, known: bool
-) -> None:
-    assert is_known(header, '"a"') is known

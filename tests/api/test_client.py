@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from api.client.connection import ServiceProblemError
 from api.client.service import Service
 from ledger.audit.proofs.proof_document import read_proof
-from ledger.history.queries import RoundQuery, Span
+from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.responses.evidence import EvidenceAnswer
@@ -28,10 +28,10 @@ from ledger.history.responses.rounds import (
     VotesAnswer,
 )
 from ledger.history.responses.series import SeriesAnswer
-from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.history.status import RoundStatus
 from ledger.protocol.errors import ServiceError
-from ledger.protocol.types import ClientId, Digest
-from tests.api.conftest import CLIENTS, ROUNDS, read
+from ledger.protocol.types import Digest
+from tests.api.conftest import CLIENTS, ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,22 +90,6 @@ def test_every_answer_is_the_services_own(
     ]
     for answer, path in answers:
         assert json.loads(to_json(answer)) == client.get(path).json(), path
-
-
-def test_filters_and_pages_are_asked_for_by_name(
-    client: httpx.Client, root: str, deployment: RemoteDeployment
-) -> None:
-    oldest = RoundQuery(order=Order.OLDEST)
-    first = deployment.rounds(oldest, 2)
-    assert [one["round"] for one in first["rounds"]] == [1, 2]
-    onward = deployment.rounds(oldest, 2, first["next_cursor"])
-    assert [one["round"] for one in onward["rounds"]] == [3, 4]
-    only = RoundQuery(
-        client=ClientId(3), role=AskedRole.SERVED, blocks=Span(1), times=Span(None, 2**32 - 1)
-    )
-    found = [one["round"] for one in deployment.rounds(only)["rounds"]]
-    asked = read(client, f"{root}/rounds", client=3, role="served", since_block=1)
-    assert found == [one["round"] for one in asked["rounds"]]
 
 
 def test_proofs_and_bundles_come_as_bytes_to_be_checked(deployment: RemoteDeployment) -> None:

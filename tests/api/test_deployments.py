@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     from ledger.protocol.ledger_state import Deployment
 
-ROBUST = (
-    "protocol.rounds=1",
-    "protocol.strategy=3",
-    "protocol.quorum=bft",
-    "protocol.view_seconds=7",
-    "protocol.commit_blocks=2",
-    "protocol.deadline_blocks=9",
-)
-
 
 @pytest.fixture(scope="module")
 def fixed(home: Path) -> Iterator[Deployment]:
@@ -77,25 +68,6 @@ def test_rules_are_told_by_the_names_of_the_run_document(
         "server_rate": 1.0,
         "view_seconds": 10,
     }
-
-
-def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    address = make_run(home, "first", ROBUST)
-    with serving(Settings(home=home)) as client:
-        root = root_of(client, address)
-        told = read(client, root)
-    names = ("distance", "quorum", "view_seconds")
-    assert [told["parameters"][name] for name in names] == ["direction", "bft", 7]
-    assert (told["contract"]["commit_blocks"], told["contract"]["deadline_blocks"]) == (2, 9)
-
-
-def test_the_form_of_payloads_is_named_where_it_is_not_float32(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    address = make_run(home, "first", ("protocol.rounds=1", "protocol.payload=q8"))
-    with serving(Settings(home=home)) as client:
-        parameters = read(client, root_of(client, address))["parameters"]
-        assert parameters["payload"] == "q8"
 
 
 def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:

@@ -70,8 +70,3 @@ def test_a_digest_is_written_as_people_write_it(client: httpx.Client, root: str)
 )
 def test_what_is_no_digest_is_refused(client: httpx.Client, root: str, wrong: str) -> None:
     refused(client.get(f"{root}/digests/{wrong}"), 422, "request-invalid")
-
-
-def test_queries_that_are_none_are_refused(client: httpx.Client, root: str) -> None:
-    refused(client.get(f"{root}/digests/{NOWHERE}?kind=payload"), 422, "request-invalid")
-    refused(client.get(f"{root}/digests/{NOWHERE}?cursor=AQ"), 400, "cursor-invalid")

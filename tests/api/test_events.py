@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.serve import server_for
 from api.settings import Settings
 from ledger.history.following import NewsKind, RoundFollower
 from ledger.history.history import FoldedHistory
@@ -78,13 +76,6 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
                 if event["event"] == NewsKind.ROUND_ENDED
             ]
     assert [event["data"]["round"] for event in ended] == [1, 2]
-
-
-def test_an_interrupted_service_ends_no_stream_of_the_next(home: Path) -> None:
-    server_for(Settings(home=home)).handle_exit(signal.SIGINT, None)
-    with serving(Settings(home=home)) as client:
-        path = deployments(client)[0]["links"]["events"]
-        assert received(client, path, 1, **{"Last-Event-ID": "0"})[0]["data"]["round"] == 1
 
 
 def test_head_of_a_stream_ends(client: httpx.Client, root: str) -> None:
@@ -163,15 +154,6 @@ def test_one_address_cannot_take_the_streams_of_others(home: Path) -> None:
         first.close()
         while asked("10.0.0.1").status_code != 200:
             pass  # the service hears a moment later that a reader has gone
-
-
-def test_by_default_one_address_has_fewer_streams_than_there_are(home: Path) -> None:
-    settings = Settings(home=home)
-    assert (settings.most_streams_of_address, settings.most_streams) == (8, 64)
-    with serving(settings) as other:
-        path = f"{deployments(other)[0]['links']['self']}/events"
-        with asked_at_once(other, path, 12) as statuses:
-            assert sorted(statuses) == [200] * 8 + [429] * 4
 
 
 def test_a_refused_or_ended_stream_frees_its_slot(home: Path) -> None:

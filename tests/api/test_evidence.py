@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Phase, Scores, Vote, VoteKind
@@ -72,19 +72,3 @@ def test_evidence_against_one_client(client: httpx.Client, root: str) -> None:
         own = read(client, f"{root}/evidence", limit=100, client=number)["evidence"]
         assert own == [entry for entry in whole if entry["client"] == number]
     refused(client.get(f"{root}/evidence?client={CLIENTS}"), 404, "client-not-found")
-
-
-def test_pages_of_evidence_are_rounds_that_were_looked_at(client: httpx.Client, root: str) -> None:
-    whole = read(client, f"{root}/evidence", limit=100)["evidence"]
-    paged: list[Any] = []
-    cursor: dict[str, Any] = {}
-    while True:
-        page = read(client, f"{root}/evidence", limit=2, **cursor)
-        assert page["scanned"] <= 2
-        paged += page["evidence"]
-        if page["next_cursor"] is None:
-            break
-        cursor = {"cursor": page["next_cursor"]}
-    assert paged == whole
-    other = client.get(f"{root}/rounds", params=cursor)
-    refused(other, 400, "cursor-invalid")

@@ -19,7 +19,7 @@ from ledger.history.pages import (
 from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole, RoundStatus
 from ledger.protocol.types import ClientId
-from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
+from tests.api.conftest import ROUNDS, read, refused
 
 if TYPE_CHECKING:
     import httpx
@@ -50,84 +50,10 @@ def test_both_walks_hold_every_round_once(client: httpx.Client, root: str, limit
     assert newest == oldest[::-1]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-def test_filters_part_the_rounds(client: httpx.Client, root: str, limit: int, order: str) -> None:
-    path = f"{root}/rounds"
-    parts = {
-        status: numbers(walk(client, path, "rounds", limit=limit, order=order, status=status))
-        for status in ("decided", "abandoned", "open")
-    }
-    assert parts["open"] == []
-    assert parts["decided"]
-    assert parts["abandoned"]
-    assert sorted(parts["decided"] + parts["abandoned"]) == list(range(1, ROUNDS + 1))
-
-
-def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
-    for number in range(0, CLIENTS, 2):
-        found = {
-            role: numbers(
-                walk(client, f"{root}/rounds", "rounds", limit=2, client=number, role=role)
-            )
-            for role in ("any", "trained", "served", "accepted")
-        }
-        assert not set(found["trained"]) & set(found["served"])
-        assert sorted(found["trained"] + found["served"], reverse=True) == found["any"]
-        assert set(found["accepted"]) <= set(found["trained"])
-        own = walk(client, f"{root}/clients/{number}/rounds", "rounds", limit=2)
-        assert numbers(own) == found["any"]
-        assert [e["round"] for e in own if e["role"] == "member"] == found["served"]
-
-
-def test_filters_agree_with_each_other(client: httpx.Client, root: str) -> None:
-    decided = rounds_that_are(client, root, "decided")
-    path = f"{root}/rounds"
-    for number in range(1, CLIENTS, 2):
-        both = walk(client, path, "rounds", limit=1, client=number, status="decided")
-        every = walk(client, path, "rounds", limit=1, client=number)
-        assert numbers(both) == [n for n in numbers(every) if n in decided]
-
-
-def test_clients_are_walked_by_index(client: httpx.Client, root: str) -> None:
-    for limit in (1, 5, CLIENTS, 100):
-        found = walk(client, f"{root}/clients", "clients", limit=limit)
-        assert [entry["client"] for entry in found] == list(range(CLIENTS))
-
-
 def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> None:
     assert MAX_SCANNED >= ROUNDS
     assert read(client, f"{root}/rounds", status="open")["scanned"] == ROUNDS
     assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
-
-
-def test_rounds_are_found_by_what_a_client_did_in_them(client: httpx.Client, root: str) -> None:
-    rounds = read(client, f"{root}/rounds", full="true", limit=100)["rounds"]
-    for number in (0, 3, 7):
-        found = {
-            role: [
-                entry["round"]
-                for entry in read(client, f"{root}/rounds", client=number, role=role)["rounds"]
-            ]
-            for role in AskedRole
-        }
-        for one in rounds:
-            updates = {entry["client"]: entry for entry in one["parts"]["updates"]}
-            members = {entry["client"]: entry for entry in one["parts"]["committee"]}
-            update, member = updates.get(number, {}), members.get(number, {})
-            expected = {
-                AskedRole.ANY: bool(update or member),
-                AskedRole.TRAINED: bool(update),
-                AskedRole.ACCEPTED: update.get("outcome") == "accepted",
-                AskedRole.NOT_ACCEPTED: update.get("outcome") == "not_accepted",
-                AskedRole.DROPPED_OUT: update.get("outcome") == "dropped_out",
-                AskedRole.MEMBER: bool(member),
-                AskedRole.SERVED: bool(member) and not member["empty_seat"],
-                AskedRole.REFUSED: member.get("scores") == "refused",
-                AskedRole.VOTED: bool(member.get("voted")),
-            }
-            for role, is_so in expected.items():
-                assert (one["round"] in found[role]) == is_so, (number, one["round"], role)
 
 
 def test_rounds_are_found_by_view_block_and_time(client: httpx.Client, root: str) -> None:
@@ -171,10 +97,6 @@ def test_limits_out_of_range_are_refused_not_clamped(
         assert told["errors"][0]["name"] == "limit"
 
 
-def test_the_default_limit_is_twenty(client: httpx.Client, root: str) -> None:
-    assert read(client, f"{root}/rounds") == read(client, f"{root}/rounds", limit=20)
-
-
 @pytest.mark.parametrize(
     "cursor", ["", "A", "AQ", "%00", "AQAAAAKHGfi3lW8gD0c", "=" * 20, "A" * MAX_CURSOR, "é"]
 )
@@ -182,11 +104,6 @@ def test_what_is_no_cursor_is_refused(client: httpx.Client, root: str, cursor: s
     for path in ("rounds", "clients", "clients/0/rounds"):
         answer = client.get(f"{root}/{path}", params={"cursor": cursor})
         refused(answer, 400, "cursor-invalid")
-
-
-def test_an_overlong_cursor_is_refused(client: httpx.Client, root: str) -> None:
-    answer = client.get(f"{root}/rounds", params={"cursor": "A" * (MAX_CURSOR + 1)})
-    refused(answer, 422, "request-invalid")
 
 
 def test_a_cursor_is_bound_to_its_query(client: httpx.Client, root: str) -> None:

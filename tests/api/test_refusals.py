@@ -184,12 +184,6 @@ def test_no_header_is_a_fault_of_the_service(
                 assert answer.status_code < 500, (method, path, header, value)
 
 
-def test_an_origin_that_is_none_begins_no_verification(client: httpx.Client, root: str) -> None:
-    for origin in ("http://[", "null", "[", "http://a"):
-        answer = client.post(f"{root}/verifications", json={}, headers={"Origin": origin})
-        refused(answer, 403, "verification-refused")
-
-
 @pytest.fixture(scope="module")
 def routes(client: httpx.Client, root: str) -> list[tuple[str, str]]:
     """Return each route of the service as method and path, with values that there are."""
@@ -223,11 +217,6 @@ def test_a_refused_method_is_told_all_that_are_answered(client: httpx.Client, ro
         assert client.put(path).headers["allow"] == methods
 
 
-def test_a_path_that_is_none_is_a_plain_404(client: httpx.Client, root: str) -> None:
-    for path in ("/v1", "/v2/status", f"{root}/", f"{root}/rounds/1/", f"{root}/rounds/1/x"):
-        refused(client.get(path), 404)
-
-
 @pytest.mark.parametrize(
     ("query", "name"),
     [
@@ -250,19 +239,6 @@ def test_each_wrong_parameter_is_named(
     assert name in told["detail"]
 
 
-def test_parameters_are_refused_where_there_are_none(client: httpx.Client, root: str) -> None:
-    for path in ("/health", "/ready", "/v1/status", root, f"{root}/rounds/1"):
-        refused(client.get(f"{path}?limit=5"), 422, "request-invalid")
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "01", "1.0", "4294967296", "9" * 5_000, "x", "%20"])
-def test_round_numbers_out_of_bounds_are_refused(
-    client: httpx.Client, root: str, number: str
-) -> None:
-    told = refused(client.get(f"{root}/rounds/{number}"), 422, "request-invalid")
-    assert told["errors"][0]["place"] == "path"
-
-
 def test_an_invalid_address_is_refused_and_an_unknown_not_found(
     client: httpx.Client, root: str
 ) -> None:
@@ -271,11 +247,6 @@ def test_an_invalid_address_is_refused_and_an_unknown_not_found(
         refused(client.get(f"{deployments}/{text}"), 422, "request-invalid")
     told = refused(client.get(f"{deployments}/0x{'1' * 40}"), 404, "deployment-not-found")
     assert f"0x{'1' * 40}" in told["detail"]
-
-
-def test_a_long_parameter_name_is_cut_in_the_answer(client: httpx.Client, root: str) -> None:
-    answer = client.get(f"{root}/rounds?{'n' * 5_000}=1")
-    assert len(refused(answer, 422, "request-invalid")["errors"][0]["name"]) == 100
 
 
 def test_a_header_without_end_is_refused(client: httpx.Client) -> None:

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.http.encoded_answer import CHANGING, IMMUTABLE
-from api.routes.verification_routes import AuditTask, run_audit
+from api.http.encoded_answer import CHANGING
 from api.settings import Settings
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
-from ledger.audit.checks.common import REORGANISED
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.history.paths import ChainPath
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, refused, root_of, serving
 from tests.chain.rpc.forking_node import ForkingNode
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     import httpx
 
     from clients.runs.metrics import RoundMetrics
-    from ledger.audit.report import AuditReport, Need
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
 SETTINGS = (
@@ -105,46 +101,6 @@ def served_over(forked: tuple[Path, Path, int]) -> Iterator[tuple[ForkingNode, h
             yield node, http, root_of(http, manifest_of(home, "first").address)
 
 
-def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[AuditReport, list[Need]]:
-    """Return the report of an audit on request, and what it could not check.
-
-    Args:
-        home: with manifest and blobs.
-        node: over the chain.
-        moves: whether it goes over to its other branch after the first round was audited.
-    """
-    manifest = manifest_of(home, "first")
-    path = ChainPath(manifest.chain_id, bytes.fromhex(manifest.genesis_hash[2:]))
-    settings = Settings(
-        home=home, rpc_url=node.url, chain_id=manifest.chain_id, rpc_timeout_seconds=30.0
-    )
-    task = AuditTask(settings, path, manifest.address, manifest.block)
-
-    def move(_done: int, _total: int) -> None:
-        if moves:
-            node.reorganise()
-
-    report = run_audit(task, move)
-    missing = [one.need for step in report.steps for one in step.missing]
-    return report, missing
-
-
-def test_a_reorganisation_during_an_audit_leaves_the_run_open(
-    forked: tuple[Path, Path, int],
-) -> None:
-    home, _, _ = forked
-    with node_over(forked) as node:
-        before, nothing = verified(home, node, moves=False)
-        assert (before.outcome, before.rounds, nothing) == ("passed", ROUNDS, [])
-        during, missing = verified(home, node, moves=True)
-        assert during.outcome == "incomplete"
-        assert REORGANISED in missing
-        after, nothing = verified(home, node, moves=False)
-        assert (after.outcome, nothing) == ("passed", [])
-        assert after.deployment["head"] != before.deployment["head"]
-        assert after.deployment["final_head"] == before.deployment["final_head"]
-
-
 def test_answers_change_only_for_rounds_that_were_not_final(forked: tuple[Path, Path, int]) -> None:
     with served_over(forked) as (node, http, root):
         before, immutable = told(http, root)
@@ -186,33 +142,6 @@ def test_an_ended_round_is_read_once_while_its_block_stands(forked: tuple[Path, 
         assert "eth_getLogs" in needed
         assert other.json()["ended"]["hash"] != first.json()["ended"]["hash"]
         assert asked_of(node, http, path)[0].content == other.content
-
-
-def test_a_round_that_lacks_its_record_is_read_again(
-    forked: tuple[Path, Path, int], tmp_path: Path
-) -> None:
-    with served_over(forked) as (_, http, root):
-        digest = read(http, f"{root}/rounds/{ROUNDS}")["record"]["digest"]
-        [record] = (forked[0] / "blobs").rglob(digest.removeprefix("0x"))
-        away = record.rename(tmp_path / "record")
-        path = f"{root}/rounds/{ROUNDS}/updates"
-        assert not read(http, path)["record"]["available"]
-        away.rename(record)
-        assert read(http, path)["record"]["available"]
-
-
-def test_a_final_round_is_read_from_the_final_chain(forked: tuple[Path, Path, int]) -> None:
-    with served_over(forked) as (node, http, root):
-        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
-        ended = read(http, path)["ended"]
-        node.final = ended["number"]
-        final = http.get(path)
-        assert final.headers["cache-control"] == IMMUTABLE
-        assert final.json()["as_of"] == {
-            "number": ended["number"],
-            "hash": ended["hash"],
-            "finalized": True,
-        }
 
 
 def test_a_node_that_fails_is_a_problem_for_known_rounds(

@@ -18,7 +18,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
-    IncidentKind,
     Phase,
     RegisteredClient,
     Scores,
@@ -26,7 +25,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from ledger.storage.blobs import FolderBlobs
-from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
+from tests.api.conftest import MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,39 +103,6 @@ def test_every_round_is_told_in_numbers(client: httpx.Client, root: str, truth: 
         assert told["next_seed"] == f"0x{end.next_seed.hex()}"
         assert told["as_of"]["number"] == told["ended"]["number"] == history.ended.block_number
         assert told["ended"]["time"] == truth.chain.block(history.ended.block_number).timestamp
-
-
-def test_a_round_without_a_query_takes_a_route_that_answers_the_same(
-    client: httpx.Client, root: str
-) -> None:
-    chain, address = root.split("/")[3], root.split("/")[5]
-    roots = [
-        root,
-        root.replace(address, address.lower()),
-        root.replace(address, f"0x{'1' * 40}"),
-        root.replace(address, f"0x{'g' * 40}"),
-        root.replace(chain, f"{chain[:-1]}{'0' if chain[-1] != '0' else '1'}"),
-    ]
-    numbers = [*range(1, ROUNDS + 3), 0, 2**32 - 1, 2**32, "01", "one", "1%0A"]
-    paths = [f"{root}/rounds/{number}" for root in roots[:1] for number in numbers]
-    paths += [f"{other}/rounds/1" for other in roots[1:]]
-    statuses = set()
-    for path in paths:
-        plain, validated = client.get(path), client.get(f"{path}?full=false")
-        statuses.add(plain.status_code)
-        assert plain.status_code == validated.status_code, path
-        assert plain.json() == validated.json(), path
-        tags = [answer.headers.get("ETag") for answer in (plain, validated)]
-        assert tags[0] == tags[1], path
-    assert statuses == {200, 404, 422}
-    assert client.post(f"{root}/rounds/1").headers["Allow"] == "GET, HEAD"
-    assert client.head(f"{root}/rounds/1").status_code == 200
-
-
-def test_the_last_round_ends_with_the_contracts_head(client: httpx.Client, root: str) -> None:
-    state = read(client, root)["state"]
-    assert (state["stage"], state["round"]) == ("finished", ROUNDS)
-    assert state["head"] == read(client, f"{root}/rounds/{ROUNDS}")["head"]
 
 
 def test_each_sampled_trainer_has_its_fate(
@@ -221,23 +187,6 @@ def is_signed(
     return is_signed_by(address, truth.domain, vote, bytes.fromhex(one["signature"][2:]))
 
 
-def test_what_went_wrong_while_voting_is_told(
-    client: httpx.Client, root: str, decided: list[int]
-) -> None:
-    kinds = set()
-    for number in decided:
-        told = read(client, f"{root}/rounds/{number}/votes")
-        pointer = told["incidents_document"]
-        assert pointer == read(client, f"{root}/rounds/{number}")["incidents"]
-        assert (pointer is None) == (told["incidents"] == [])
-        for incident in told["incidents"]:
-            kind = IncidentKind(incident["kind"]["code"])
-            assert incident["kind"]["name"] == kind.name.lower()
-            assert (incident["opening"] is None) == (kind is not IncidentKind.WRONG_PROPOSAL)
-            kinds.add(incident["kind"]["name"])
-    assert {"silent", "wrong_proposal", "equivocation"} <= kinds
-
-
 def test_what_proves_an_incident_is_signed_by_the_accused(
     client: httpx.Client, root: str, truth: Truth, decided: list[int]
 ) -> None:
@@ -260,12 +209,6 @@ def test_what_proves_an_incident_is_signed_by_the_accused(
 
 def opening(told: dict[str, Any]) -> encoding.ResultPreimage:
     return encoding.ResultPreimage(**{name: digest(text) for name, text in told.items()})
-
-
-def test_abandoned_rounds_have_no_certificates(
-    client: httpx.Client, root: str, abandoned: list[int]
-) -> None:
-    assert read(client, f"{root}/rounds/{abandoned[0]}/votes")["certificates"] == []
 
 
 def test_score_claims_are_signed_and_give_the_recorded_root(
@@ -342,12 +285,6 @@ def test_the_committee_is_listed_by_places_with_addresses(
             assert shown == [member["client"] for member in after]
 
 
-def test_each_phase_has_one_primary(client: httpx.Client, root: str, decided: list[int]) -> None:
-    told = read(client, f"{root}/rounds/{decided[0]}/committee")["committee"]
-    phases = [phase for member in told for phase in member["primary_of"]]
-    assert sorted(phases) == ["aggregation", "election"]
-
-
 def test_weights_are_exact_and_sum_to_one(
     client: httpx.Client, root: str, truth: Truth, decided: list[int]
 ) -> None:
@@ -369,14 +306,6 @@ def test_weights_are_exact_and_sum_to_one(
         certificates = read(client, f"{root}/rounds/{number}/votes")["certificates"]
         assert [c["result"] for c in certificates] == [told["result"]] * 2
         assert told["result"] == f"0x{result.hex()}", "all that it binds is told"
-
-
-def test_an_abandoned_round_aggregates_nothing(
-    client: httpx.Client, root: str, abandoned: list[int]
-) -> None:
-    told = read(client, f"{root}/rounds/{abandoned[0]}/aggregation")
-    assert told["accepted"] == []
-    assert told["model"] is None
 
 
 @pytest.mark.parametrize("part", ["", "/updates", "/scores", "/votes", "/committee"])
@@ -407,43 +336,3 @@ def test_an_address_needs_one_case_or_a_correct_checksum(
     assert told["address"] == address
     wrong = address[:2] + address[2:].swapcase()
     refused(client.get(f"{deployments}/{wrong}"), 422, "request-invalid")
-
-
-def test_clients_and_their_rounds_agree_with_the_rounds(
-    client: httpx.Client, root: str, truth: Truth
-) -> None:
-    for number in range(CLIENTS):
-        entry = read(client, f"{root}/clients/{number}")["client"]
-        registered = truth.client(number)
-        assert entry["address"] == checksum(registered.address)
-        assert entry["samples"] == str(registered.samples)
-        for part in read(client, f"{root}/clients/{number}/rounds", limit=100)["rounds"]:
-            history = truth.round(part["round"])
-            assert number in (*history.trainers, *history.committee)
-            assert (part["role"] == "member") == (number in history.committee)
-            if part["place"] is not None:
-                assert history.committee[part["place"]] == number
-            if part["rank"] is not None:
-                assert history.decided is not None
-                assert encoding.word_client(history.decided.ranking[part["rank"]]) == number
-            chosen = history.decided is not None and number in history.decided.accepted
-            assert (part["outcome"] == "accepted") == chosen
-
-
-def test_a_ban_is_told_with_its_round(client: httpx.Client, root: str, truth: Truth) -> None:
-    bans = {ban.client: ban.round for ban in truth.ledger.bans()}
-    told = read(client, f"{root}/clients", limit=100)["clients"]
-    found = {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
-    assert found == bans
-    assert found, "the equivocating member was reported"
-    for banned, number in bans.items():
-        assert banned in read(client, f"{root}/rounds/{number}")["banned"]
-        parts = read(client, f"{root}/clients/{banned}/rounds", limit=100)["rounds"]
-        assert max(part["round"] for part in parts) <= number, "nobody asks the banned any more"
-
-
-def test_a_client_that_is_not_registered_is_not_found(client: httpx.Client, root: str) -> None:
-    told = refused(client.get(f"{root}/clients/{CLIENTS}"), 404, "client-not-found")
-    assert told["detail"] == "client 14 is not registered; there are 14"
-    refused(client.get(f"{root}/clients/{2**32 - 1}/rounds"), 404, "client-not-found")
-    refused(client.get(f"{root}/rounds?client={CLIENTS}"), 404, "client-not-found")

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,15 +186,6 @@ def test_what_is_no_manifest_disturbs_no_other(copy: Path) -> None:
         }
 
 
-def test_settings_of_another_run_are_noticed_while_it_serves(copy: Path) -> None:
-    settings = copy / "runs" / "first" / "config.toml"
-    with serving(Settings(home=copy)) as client:
-        assert len(deployments(client)) == 1
-        settings.write_text(settings.read_text().replace("seed = ", "seed = 1"))
-        assert deployments(client) == []
-        assert "config.toml is of another" in reasons(client)["first/deployment.json"]
-
-
 def test_a_deployment_is_served_once(copy: Path, tmp_path: Path) -> None:
     shutil.copytree(copy / "runs" / "first", tmp_path / "second")
     further = (tmp_path / "second" / "deployment.json",)
@@ -290,21 +279,6 @@ def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path, forks: 
         assert server.wait(PATIENCE_SECONDS) == 0
 
 
-def test_answers_are_not_held_back_for_an_acknowledgement() -> None:
-    with listening_socket("127.0.0.1", 0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP, "else asyncio leaves Nagle's algorithm on"
-
-
-def test_nothing_is_written_and_no_lock_is_taken(copy: Path) -> None:
-    with serving(Settings(home=copy)) as client:
-        root = deployments(client)[0]["links"]["self"]
-        read(client, f"{root}/rounds/1")
-        data = (copy / "chain.sqlite").read_bytes()
-        make_run(copy, "while-it-serves", SHORT)  # takes the writer's lock
-        read(client, f"{root}/rounds/1")
-    assert (copy / "chain.sqlite").read_bytes()[:16] == data[:16]
-
-
 def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
     paths = [copy, *copy.rglob("*")]
     for path in paths:
@@ -317,32 +291,3 @@ def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
     finally:
         for path in paths:
             path.chmod(0o755)
-
-
-def test_an_interrupt_while_the_address_is_told_ends_in_order(tmp_path: Path) -> None:
-    told = []
-
-    def interrupted(url: str) -> None:
-        told.append(url)
-        raise KeyboardInterrupt
-
-    serve(Settings(home=tmp_path), "127.0.0.1", 0, interrupted)
-    assert len(told) == 1
-
-
-def test_an_interrupt_while_it_serves_goes_no_further(tmp_path: Path) -> None:
-    answers = []
-
-    def ask_and_interrupt(url: str) -> None:
-        try:
-            answers.append(
-                httpx.get(f"{url}/health", trust_env=False, timeout=PATIENCE_SECONDS).status_code
-            )
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def listening(url: str) -> None:
-        threading.Thread(target=ask_and_interrupt, args=(url,)).start()
-
-    serve(Settings(home=tmp_path), "127.0.0.1", 0, listening)
-    assert answers == [200]

@@ -18,7 +18,6 @@ from api.routes.verification_routes import (
     VerificationState,
     WhyStopped,
     limit_resources,
-    run_audit,
     run_task,
 )
 from api.settings import Settings
@@ -26,8 +25,6 @@ from ledger.audit.earlier_report import MAX_REPORT_BYTES
 from ledger.audit.report import AuditOutcome
 from ledger.history.paths import ChainPath
 from ledger.io.processes import follow_parent
-from ledger.protocol.encoding import sha256
-from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import deployments, refused, running, serving
 from tests.cmfl.commands.conftest import cmfl
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from tests.audit.runs import Run
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -73,26 +69,6 @@ def test_an_unknown_verification_is_not_found(
     refused(client.get(f"{other}/report"), 404, "verification-not-found")
     refused(client.get(f"{path.rpartition('/')[0]}/..%2f..%2fchain"), 404)
     refused(client.get(f"{path}0"), 422, "request-invalid")
-
-
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
-        (b"", "request-invalid"),
-        (b"{", "request-invalid"),
-        (b"[]", "request-invalid"),
-        (b'{"strict": "yes"}', "request-invalid"),
-        (b'{"rounds": 3}', "request-invalid"),
-        (b'{"head": "0x5c"}', "request-invalid"),
-        (b'{"strict": true, "head": ' + b"[" * 5_000, "request-invalid"),
-    ],
-)
-def test_what_is_no_request_for_one_is_refused(
-    client: httpx.Client, root: str, body: bytes, name: str
-) -> None:
-    headers = {"Content-Type": "application/json"}
-    answer = client.post(f"{root}/verifications", content=body, headers=headers)
-    refused(answer, 422, name)
 
 
 def test_a_body_is_bounded_by_header_and_by_length(client: httpx.Client, root: str) -> None:
@@ -240,23 +216,6 @@ def test_only_the_newest_reports_are_kept_within_their_bound(tmp_path: Path) -> 
     for _ in range(KEPT + 1):
         ended(runs, runs.begin(task(tmp_path))[0])
     assert len(runs.of(CHAIN, ADDRESSES[0])) == KEPT
-
-
-def test_a_corrupt_payload_fails_and_names_its_owner(honest: Run, tmp_path: Path) -> None:
-    settings, owner = Settings(home=tmp_path), honest.trainers[0]
-    blobs = FolderBlobs(settings.blob_folder)
-    for digest in honest.blobs.digests():
-        blobs.put(honest.blobs.get(digest))
-    settings.chain_file.symlink_to(honest.chain._store.path)
-    path = ChainPath(honest.chain.chain_id, honest.chain.genesis_hash)
-    audited = AuditTask(settings, path, honest.ledger.address, honest.ledger.from_block)
-    assert run_audit(audited).outcome is AuditOutcome.PASSED
-    name = sha256(honest.payload(owner)).hex()
-    (settings.blob_folder / name[:2] / name).write_bytes(b"another")
-    report = run_audit(audited)
-    assert report.outcome is AuditOutcome.FAILED
-    contradictions = [step.contradiction for step in report.steps if step.contradiction]
-    assert {client for one in contradictions for client in one.clients} == {owner}
 
 
 def test_a_service_stops_cleanly_during_an_audit(home: Path) -> None:

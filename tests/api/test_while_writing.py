@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,22 +76,3 @@ def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks:
                 assert ascending == list(range(1, len(rounds) + 1)), "each round exactly once"
         assert heads == sorted(heads)
         assert newest == sorted(newest)
-
-
-def test_many_readers_get_the_same_bytes(client: httpx.Client, root: str) -> None:
-    paths = [f"{root}/rounds/{t}/votes" for t in range(1, 9)] + [f"{root}/rounds?limit=100", root]
-    expected = {path: client.get(path).content for path in paths}
-    wrong: list[str] = []
-
-    def reader(first: int) -> None:
-        for turn in range(10):
-            path = paths[(first + turn) % len(paths)]
-            if client.get(path).content != expected[path]:
-                wrong.append(path)
-
-    threads = [threading.Thread(target=reader, args=(first,)) for first in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []

@@ -166,14 +166,3 @@ def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Ru
         report = audit(run.ledger, blobs)
         found = [one for one in report.findings if one.kind == WRONG_PROPOSAL]
         assert len(found) == proven, readable(report)
-
-
-def test_an_invalid_first_model_leaves_no_displacement_to_check(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3), b"no model")
-    with run.chain:
-        run.play()
-        run.play()
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.FAILED
-    needs = {one.need for one in report.step(AuditStep.DISTANCES).missing}
-    assert needs == {DISPLACEMENT_UNKNOWN}

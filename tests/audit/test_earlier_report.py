@@ -100,18 +100,6 @@ def test_only_later_rounds_are_checked_and_the_report_says_so(grown: Grown) -> N
     assert found.finding_counts == {FALSE_SCORES.code: 1}
 
 
-def test_it_is_never_taken_for_a_whole_audit(grown: Grown) -> None:
-    found, whole = grown.since(grown.report), audit(grown.run.ledger, grown.run.blobs)
-    assert [report.as_dict()["whole"] for report in (found, whole)] == [False, True]
-    text = readable(found)
-    assert text[-1] == (
-        "PASSED: all ten steps hold for rounds 3 to 4, on an earlier audit, which this one trusts"
-    )
-    [line] = [line for line in text if "sha256 of its report" in line]
-    assert line.startswith("Rounds 1 to 2 by an earlier audit, which this one trusts: ")
-    assert "all ten steps hold for all 4 rounds" in readable(whole)[-1]
-
-
 def test_only_blobs_of_later_rounds_are_requested(grown: Grown) -> None:
     records = kinds(grown.run)[BlobKind.RECORD]
     assert grown.since(grown.report, frozenset(records[:2])).outcome is AuditOutcome.PASSED
@@ -267,11 +255,6 @@ def test_an_unusable_earlier_report_is_refused_by_value_and_rule(
 def test_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises(EarlierReportError, match="the earlier report"):
         read_report(data)
-
-
-def test_a_report_that_is_too_long_is_not_read() -> None:
-    with pytest.raises(EarlierReportError, match=f"is longer than {MAX_REPORT_BYTES} bytes"):
-        read_report(b" " * (MAX_REPORT_BYTES + 1))
 
 
 def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:

@@ -15,7 +15,7 @@ from ledger.audit.checks.certificates import (
     SILENT_PRIMARY,
     WRONG_PROPOSAL,
 )
-from ledger.audit.checks.completeness import DROPOUT, INCIDENTS_MISSING
+from ledger.audit.checks.completeness import INCIDENTS_MISSING
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
@@ -32,8 +32,6 @@ from ledger.protocol.types import (
     SignedVote,
     VoteKind,
 )
-from ledger.storage.blobs import MemoryBlobs
-from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import CLIENTS, Deviation, Run
 
@@ -389,21 +387,3 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert [finding.kind for finding in report.findings] == [INCIDENTS_MISSING]
     assert [finding.proven for finding in known.findings] == [True]
-
-
-def test_without_blobs_incidents_say_nothing(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(incidents=lambda j, r: (wrong_model(j, r),), views=(1, 0)))
-        report = audit(run.ledger, MemoryBlobs())
-    assert report.outcome is AuditOutcome.INCOMPLETE
-    assert not report.findings
-
-
-def test_a_dropout_is_no_incident(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(payloads=dev.malformed_payload))
-        report = audit(run.ledger, run.blobs)
-    [finding] = report.findings
-    assert finding.kind == DROPOUT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,14 +58,6 @@ def test_a_run_passes_through_every_head_that_it_has_had(honest: Run) -> None:
         assert data["kept_head"]["found"] is True
 
 
-def test_says_where_the_run_has_the_head(honest: Run) -> None:
-    places = {
-        audit(honest.ledger, honest.blobs, head=head).kept.sentence.rsplit(", ", 1)[-1]  # type: ignore[union-attr]
-        for _, _, head in heads_of(honest)[:4]
-    }
-    assert {"before round 1.", "after round 1.", "after a ban in round 3."} <= places
-
-
 def test_a_head_that_the_run_never_had_contradicts(honest: Run) -> None:
     for other in (Digest(bytes(32)), honest.ledger.state().seed):
         report = audit(honest.ledger, honest.blobs, head=other)
@@ -107,15 +99,6 @@ def copies(tmp_path: Path) -> Copies:
         run.play()
         head = run.ledger.state().head
     return Copies(run, tmp_path / "backup", head)
-
-
-def test_backup_of_a_home_passes_unless_its_head_was_kept(copies: Copies) -> None:
-    """Nothing in an older copy says that it is old: that is what the head is kept for."""
-    report = copies.audited(copies.backup)
-    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1), readable(report)
-    report = copies.audited(copies.backup, head=copies.head)
-    assert report.outcome is AuditOutcome.FAILED, readable(report)
-    assert "it does not reach it, as an older copy of the run does not" in str(readable(report))
 
 
 def test_an_older_chain_beside_a_newer_note_contradicts(copies: Copies) -> None:
@@ -194,20 +177,3 @@ def test_a_growing_run_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert report.deployment["head_block"] == head.number
     assert report.deployment["head"] == f"0x{ledger_head.hex()}"
-
-
-def test_every_report_says_its_block_and_prints_line_to_keep(honest: Run) -> None:
-    wrong = replace(honest.chain.head(), parent_hash=bytes(32))
-    reports = [
-        audit(honest.ledger, honest.blobs),
-        audit(
-            forged(honest.ledger, block_of=lambda b: wrong if b.number == wrong.number else b),
-            honest.blobs,
-        ),
-    ]
-    assert [report.outcome for report in reports] == [AuditOutcome.PASSED, AuditOutcome.FAILED]
-    for report in reports:
-        text = readable(report)
-        assert any(line.startswith(f"as of block   {wrong.number}, 0x") for line in text)
-        assert any(line.startswith("To keep for a later audit: --head 0x") for line in text)
-        assert not any("not final yet" in line for line in text), "it is the newest head"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.head_chain import CHAIN_UNREADABLE
 from ledger.audit.earlier_report import read_report, report_bytes
@@ -131,11 +130,3 @@ def test_follow_up_audit_misses_a_chain_that_lost_a_block(run: Run) -> None:
         outcomes.append((report.outcome, CHAIN_UNAVAILABLE in needs(report)))
     # The block of the earlier report's head is one of them.
     assert (AuditOutcome.INCOMPLETE, True) in outcomes
-
-
-def test_a_chain_without_finality_has_promised_nothing(honest: Run) -> None:
-    node = OnceAway(honest.ledger.chain, "finalized", 1)
-    silent = ChainAnchor.read(node)
-    assert (silent.final, silent.final_number) == (None, -1)
-    assert not silent.holds(node)
-    assert ChainAnchor.read(node).holds(node)

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.routes.verification_routes import AuditTask, run_audit
-from api.settings import Settings
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.history.paths import ChainPath
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
@@ -120,36 +117,6 @@ def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
         assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")
 
 
-def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path: Path) -> None:
-    home = Home(own.home)
-    manifest = read_run_manifest(home.run("run"))
-    with EmbeddedReader.open(home.chain) as chain:
-        genesis = chain.genesis_hash
-    path = ChainPath(manifest.chain_id, genesis)
-
-    def audited(*rules: Path) -> AuditReport:
-        settings = Settings(home=own.home, rules=tuple(map(str, rules)))
-        return run_audit(AuditTask(settings, path, manifest.address, manifest.block))
-
-    # A file of another run is no reason to refuse this one's audit.
-    plain = tmp_path / "plain.py"
-    plain.write_text("raise SystemExit('never run')\n", "utf-8")
-    assert audited(plain, own.rule).outcome is AuditOutcome.PASSED
-    report = audited(plain)
-    assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES}
-    missing = next(step.missing for step in report.steps if step.missing)
-    assert "name your own copy with --rules FILE" in missing[0].sentence
-
-
-def test_no_rule_is_taken_for_a_run_without_own_ones(tmp_path: Path) -> None:
-    plain = played(tmp_path)
-    sentence = "the run has no rule of its owner's own"
-    for check in (("audit",), ("verify", "round", 1)):
-        refused = refusal(*check, "--home", plain.home, "--rules", plain.rule)
-        assert sentence in " ".join(refused.split())
-
-
 @pytest.mark.usefixtures("forked_children")
 def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
     spread = played(tmp_path, "protocol.distance={rule}:far", "machine.workers=2")
@@ -162,11 +129,6 @@ def chosen(own: OwnRun) -> list[object]:
     return [json.loads(row)["accepted"] for row in rows]
 
 
-def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:
-    explained = succeeds("rounds", "explain", 1, "--home", own.home).out
-    assert "by rule.py:far to the members" in " ".join(explained.split())
-
-
 def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
     own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
     try:
@@ -175,22 +137,3 @@ def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
     finally:
         own.rule.write_text(RULE, "utf-8")
     assert "protocol.distance = 'rule.py:far': the run's code has sha256" in refused
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("return references[:, 0] - 9", "at least 0 and finite"),
-        ("return references", "must return float64 of shape (3,)"),
-        ("raise ValueError('no')", "it fails, or changes its input: ValueError: no (rule.py"),
-        ("update *= 2", "it fails, or changes its input: ValueError: output array is read-only"),
-    ],
-)
-def test_a_wrong_rule_ends_before_anything_is_written(
-    tmp_path: Path, body: str, message: str
-) -> None:
-    rule, home = tmp_path / "rule.py", tmp_path / "home"
-    rule.write_text(f"def far(update, references):\n    {body}\n", "utf-8")
-    setting = f"protocol.distance={rule}:far"
-    assert message in refusal("run", "--home", home, "--preset", "smoke", "--set", setting)
-    assert not home.exists()

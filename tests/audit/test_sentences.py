@@ -10,7 +10,7 @@ import pytest
 from ledger.audit.checks import blob_commitments, certificates, completeness, distances, ranking
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
-from ledger.audit.formatting import MAX_CHARACTERS, listed, plain, reason_text, text_of
+from ledger.audit.formatting import MAX_CHARACTERS, plain
 from ledger.audit.report import Contradiction, Fact, Finding, FindingKind, MissingInput, Need
 from ledger.protocol.types import (
     DROPOUTS,
@@ -77,13 +77,6 @@ def test_what_others_wrote_stays_text(text: str, shown: str) -> None:
     assert shown in Contradiction(CHAIN_FILE_DAMAGED, true=text).sentence
 
 
-def test_what_is_missing_is_said_with_and_without_its_reason() -> None:
-    assert MissingInput(CHAIN_UNAVAILABLE).sentence == "the chain cannot be read any further"
-    assert MissingInput(CHAIN_UNAVAILABLE, detail="the node [is] gone").sentence == (
-        "the chain cannot be read any further: the node (is) gone"
-    )
-
-
 def test_report_data_quotes_no_more_foreign_text_than_its_messages() -> None:
     long = "x" * (2 * MAX_CHARACTERS)
     for data in (
@@ -93,10 +86,3 @@ def test_report_data_quotes_no_more_foreign_text_than_its_messages() -> None:
         texts = [value for value in data.values() if isinstance(value, str)]
         assert max(map(len, texts)) < 3 * MAX_CHARACTERS
         assert long not in texts
-
-
-def test_a_long_list_is_cut() -> None:
-    assert text_of((b"\x01", 2, (3,))) == "(0x01, 2, (3))"
-    assert text_of(tuple(range(17))).endswith("14, 15, ... 17 in all)")
-    assert listed((1, 2, 3), limit=2) == "1, 2 and 1 more"
-    assert reason_text(None) == ""

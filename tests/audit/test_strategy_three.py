@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from ledger.audit.checks.distances import FALSE_SCORES, SCORES_COUNTED
-from ledger.audit.engine import AuditOptions, audit
+from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes, word_client
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
-from ledger.protocol.rules.distance import plain_distances
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
@@ -83,19 +82,6 @@ def with_model(
     assert model.tolist() != judged.model.tolist()
     opening = replace(judged.opening, model=sha256(vector_bytes(model)))
     return replace(judged, model=model, opening=opening)
-
-
-def test_an_honest_run_passes_by_plain_and_compiled_distances(run: Run) -> None:
-    run.play(Deviation(payloads=one_update_sent_by_four))
-    run.abandon()
-    run.play()
-    run.play(Deviation(payloads=one_update_sent_by_four))
-    compiled, plain = (
-        audit(run.ledger, run.blobs, AuditOptions(distances=distances))
-        for distances in (None, plain_distances)
-    )
-    assert compiled.outcome is AuditOutcome.PASSED, readable(compiled)
-    assert compiled.as_dict() == plain.as_dict()
 
 
 def test_who_leaves_out_crowding_is_named_and_left_out(run: Run) -> None:

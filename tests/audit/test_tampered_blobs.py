@@ -15,11 +15,10 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
 from ledger.protocol.types import RefusalReason
-from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
+from ledger.storage.blobs import MAX_BLOB_BYTES
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
@@ -75,20 +74,6 @@ def test_changed_blob_of_any_kind_fails_step_5_by_name(honest: Run, kind: str) -
             assert digest.hex() in contradiction.sentence
 
 
-@pytest.mark.parametrize(
-    "kind", [BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD, BlobKind.VECTOR]
-)
-def test_blob_swapped_with_another_of_its_kind_fails_step_5(honest: Run, kind: str) -> None:
-    one, other = kinds(honest)[kind][:2]
-    assert failing(with_blob(honest, one, honest.blobs.get(other))) == {5}
-
-
-def test_a_swapped_configuration_fails_step_5(honest: Run) -> None:
-    parameters = replace(honest.document.parameters, server_rate=2.0)
-    other = encode_run(replace(honest.document, parameters=parameters))
-    assert failing(with_blob(honest, honest.ledger.deployment().config, other)) == {5}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete(honest: Run, kind: str) -> None:
     for digest in kinds(honest)[kind][-MOST_TRIED:]:
@@ -124,19 +109,6 @@ def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str
     [missing] = [m for m in report.step(AuditStep.BLOBS).missing if m.need == BLOB_UNREADABLE]
     assert missing.sentence.endswith(
         f"cannot be had: 0x{digest.hex()} (the store says: (503) try later?)"
-    )
-
-
-def test_without_any_blob_an_audit_of_no_rounds_is_incomplete(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        report = audit(run.ledger, MemoryBlobs())
-        run.commit({client: run.word(client) for client in run.trainers[:2]})
-        run.abandon()
-        abandoned = audit(run.ledger, MemoryBlobs())
-    assert (report.outcome, report.rounds) == (AuditOutcome.INCOMPLETE, 0), readable(report)
-    assert (abandoned.outcome, abandoned.rounds) == (AuditOutcome.INCOMPLETE, 1), readable(
-        abandoned
     )
 
 

@@ -267,11 +267,6 @@ def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> N
         require_failure(with_log(honest, replace(log, topics=log.topics[:-1])), ANY)
 
 
-def test_a_log_reencoded_with_the_same_meaning_is_refused(honest: Run) -> None:
-    log = logs_of(honest)[-1]
-    require_failure(with_log(honest, replace(log, data=log.data + bytes(32))), CERTIFICATES)
-
-
 @pytest.mark.parametrize(
     ("name", "steps"), [("address", HEAD), ("block_number", ANY), ("block_hash", HEAD)]
 )

@@ -103,12 +103,6 @@ def test_an_honest_run_never_fails(branches: Branches, seed: int, **rates: float
     assert report.outcome is AuditOutcome.PASSED or not is_quiet, readable(report)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_an_honest_run_never_fails_though_its_node_advances(branches: Branches, seed: int) -> None:
-    report = branches.audited(branches.node(seed, moving=1.0))
-    assert report.outcome is not AuditOutcome.FAILED, readable(report)
-
-
 def flipped(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
@@ -344,21 +338,6 @@ def test_a_node_that_retracts_finality_proves_nothing(branches: Branches) -> Non
     assert branches.audited(replace(node, branch=0)).outcome is AuditOutcome.FAILED
     report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-
-
-@pytest.mark.parametrize("call", ["head", "finalized", "call", "code", "logs", "block"])
-def test_each_unserved_call_leaves_something_open(branches: Branches, call: str) -> None:
-    def fails(name: str, answer: Any) -> Any:
-        if name == call:
-            raise TimeoutError("it takes too long")
-        return answer
-
-    report = branches.audited(replace(branches.node(), lie=fails))
-    if call == "finalized":
-        assert report.outcome is AuditOutcome.PASSED, readable(report)
-        return
-    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    assert "the node says: it takes too long" in str(readable(report))
 
 
 def test_transactions_that_the_node_has_dropped_leave_creation_and_signatures_open(

@@ -119,11 +119,6 @@ def test_a_witnessed_run_passes_and_says_by_whom(honest: Run) -> None:
     assert ROUNDS_NOT_WITNESSED.code not in report.finding_counts
 
 
-def test_decided_and_abandoned_rounds_are_entries_and_bans_are_in_heads(honest: Run) -> None:
-    """The run has bans after some rounds: an entry has the head at the end of its round."""
-    assert len(leaves_of(honest)) == audit(honest.ledger, honest.blobs).rounds
-
-
 def test_an_older_copy_of_a_home_is_refused_though_nobody_kept_a_head(forks: Forks) -> None:
     assert audit(forks.backup.ledger, forks.backup.blobs).outcome is AuditOutcome.PASSED
     report = audited(forks.backup, signed_by_log(forks.one, 3))
@@ -181,12 +176,6 @@ def test_a_size_that_nobody_shows_leaves_the_audit_open(forks: Forks) -> None:
     found = replace(evidence(signed_by_log(forks.one, 3)), withheld=("W2 has cosigned 9 entries",))
     report = audit(forks.one.ledger, forks.one.blobs, checkpoints=found)
     assert (report.outcome, needs_of(report)) == (AuditOutcome.INCOMPLETE, {CHECKPOINT_WITHHELD})
-
-
-def test_an_empty_log_stands_for_an_empty_beginning(forks: Forks) -> None:
-    report = audited(forks.one, signed_by_log(forks.one, 0))
-    assert report.outcome is AuditOutcome.PASSED
-    assert report.finding_counts[ROUNDS_NOT_WITNESSED.code] == 1
 
 
 def test_an_audit_on_top_of_another_holds_all_rounds_against_the_log(forks: Forks) -> None:

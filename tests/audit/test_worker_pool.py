@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ledger.audit import worker_pool
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
+from ledger.audit.report import AuditOutcome, BlobKind
 from ledger.audit.report_text import readable
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.io.processes import ChildEndedError
@@ -132,26 +132,6 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_workers_get_further_rounds_while_they_check(
-    honest: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of two has one round waiting; only with a third under way is the first waited for."""
-    under_way: list[int] = []
-
-    @contextmanager
-    def counted(_processes: int, begin: Callable[..., None], arguments: Any) -> Iterator[PoolHere]:
-        begin(*arguments)
-        yield PoolHere(under_way)
-
-    monkeypatch.setattr(worker_pool, "worker_pool", counted)
-    monkeypatch.setattr(worker_pool, "MAX_WAITING_BATCHES", 1)
-    audit(
-        honest.ledger, honest.blobs, AuditOptions(workers=AuditWorkers(2, lambda: honest.blobs, 0))
-    )
-    assert under_way == [1, 2, 3, 3]
-
-
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("start_after_bytes", [0, 1, 3_000_001, 6_000_001, 10**9])
 def test_the_report_does_not_depend_on_when_processes_begin(
     honest: Run, start_after_bytes: int
@@ -180,14 +160,6 @@ def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
     one, several = in_two_ways(honest, ChangedBlobs(honest.blobs, wrong), start_after_bytes)
     assert text_of(one) == text_of(several)
     assert (one.outcome is AuditOutcome.PASSED) == (not wrong)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_model_reached_only_through_earlier_rounds_is_followed(honest: Run) -> None:
-    models = kinds(honest)[BlobKind.MODEL]
-    report = in_two_ways(honest, ChangedBlobs(honest.blobs, dict.fromkeys(models)))[1]
-    assert report.step(AuditStep.MODEL).outcome == "passed", readable(report)
-    assert report.step(AuditStep.BLOBS).missing_count == len(models)
 
 
 @pytest.mark.usefixtures("here")

@@ -32,7 +32,6 @@ from tests.actors.support import (
     requested,
     scored,
     seen,
-    self_ban,
     signed_vote,
     with_empty_seat,
 )
@@ -104,39 +103,7 @@ def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     assert standing.late == ()
 
 
-def test_a_commitment_has_its_block_and_is_no_longer_expected() -> None:
-    network = Network()
-    first, second = chain_of(network).participants().trainers[:2]
-    network.commit(first)
-    network.chain.mine(network.now)
-    standing = status_before_closing(chain_of(network))
-    assert of(standing, first).committed_block == network.chain.head.number
-    assert of(standing, first).awaited == ()
-    assert of(standing, second).committed_block is None
-    assert of(standing, second).awaited != ()
-
-
-def test_everybody_has_a_role_and_members_a_place() -> None:
-    chain = chain_of(Network())
-    standing = status_before_closing(chain)
-    for one in standing.clients:
-        is_member = one.client in chain.committee
-        assert one.role is (ParticipantRole.MEMBER if is_member else ParticipantRole.TRAINER)
-        assert one.place == (chain.committee.index(one.client) if is_member else None)
-
-
 # Once it is closed.
-
-
-def test_nobody_is_late_while_all_act_in_time() -> None:
-    network = Network()
-    view = network.close()
-    standing = at(network, view, 0.0)
-    assert standing.stage is RoundStage.COLLECTING
-    assert standing.closing_block == view.inputs.closing.block
-    assert (standing.phase, standing.span, standing.primary) == (None, None, None)
-    assert standing.late == ()
-    assert all(one.counts for one in standing.clients)
 
 
 def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
@@ -242,18 +209,6 @@ def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
 
 
-def test_phase_2_continues_from_when_its_certificate_was_first_seen() -> None:
-    network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
-    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
-    standing = at(network, view, 2 * SECONDS, first_seen)
-    assert standing.span is not None
-    assert (standing.span.view, standing.span.begin) == (1, view.closed_at + 2 * SECONDS)
-    assert PassedView(ELECTION, 0) in of(standing, view.primary(ELECTION, 0)).passed
-
-
 def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
     network = Network()
     network.close()
@@ -356,22 +311,6 @@ def test_a_request_without_its_evidence_makes_only_its_primary_late(
     assert list(late(at(network, view, 1.9 * SECONDS))) == [primary]
 
 
-def test_an_election_without_a_certificate_makes_only_its_primary_late() -> None:
-    network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
-    primary = view.primary(ELECTION, 0)
-    (certificate, *_) = view.certificates(AGGREGATION)
-    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
-    honest = proposal_of(acts_of(primary).propose_election(view, 0, certificate))
-    wrong = replace(honest.request.vote, result=NO_DIGEST)
-    body = replace(honest, request=signed_vote(primary, wrong))
-    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
-    assert len(view.requests(ELECTION, 0)) == 1
-    assert list(late(at(network, view, 1.9 * SECONDS, first_seen))) == [primary]
-
-
 def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
     network = Network()
     network.close()
@@ -400,16 +339,6 @@ def test_a_forged_signature_says_nothing_about_the_member() -> None:
     assert len(of(at(network, view, SECONDS), victim).votes) == 1
 
 
-def test_a_ban_in_the_rounds_course_is_told() -> None:
-    network = Network()
-    client = chain_of(network).participants().trainers[0]
-    network.chain.send(self_ban(network, client))
-    network.chain.mine(network.now)
-    standing = status_before_closing(chain_of(network))
-    assert [one.client for one in standing.clients if one.is_banned] == [client]
-    assert of(standing, client).role is ParticipantRole.TRAINER
-
-
 def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     network = Network()
     network.close()
@@ -423,19 +352,6 @@ def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     )
 
 
-def test_an_unreadable_mailbox_makes_no_primary_silent() -> None:
-    network = Network()
-    network.close()
-    view = network.opened()
-    assert view is not None
-    now = view.closed_at + 7.5 * SECONDS
-    assert any(
-        one.passed for one in status_after_closing(chain_of(network), view, NEVER, now).clients
-    )
-    unheard = status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False)
-    assert all(one.passed == () for one in unheard.clients)
-
-
 @pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
 def test_who_holds_no_payload_sees_the_same(after: float) -> None:
     network = Network()
@@ -447,14 +363,3 @@ def test_who_holds_no_payload_sees_the_same(after: float) -> None:
     after_poll = blank.with_envelopes(network.board)
     assert after_poll.evidence.payloads == {}
     assert at(network, after_poll, after * SECONDS) == at(network, view, after * SECONDS)
-
-
-def test_the_longest_late_come_first() -> None:
-    network = Network()
-    absent = chain_of(network).participants().trainers[0]
-    network.close(absent)
-    view = seen(network, ())
-    standing = at(network, view, SECONDS + 0.1)
-    first, *others = [one.client for one in standing.late]
-    assert first == absent
-    assert others == sorted(view.inputs.participants.members)

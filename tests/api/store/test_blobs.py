@@ -10,7 +10,7 @@ from api.http.byte_range import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
-from ledger.storage.http import CHECKED_FIRST_BYTES, NO_RETRY, static_server, store_server
+from ledger.storage.http import CHECKED_FIRST_BYTES, static_server
 from ledger.storage.opening import store_at
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
@@ -109,22 +109,3 @@ def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
             parse_range(header, 10)
     with pytest.raises(ValueError, match="none of these"):
         parse_range("bytes=0-", 0)
-
-
-def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "store", contract, quota_blobs=2) as store:
-        signer = uploads_of(store.domain, 3, (1,))
-        blobs = ObjectBlobs(store_server(store.url, signer, 10, NO_RETRY))
-        for number in range(4):
-            blobs.put(b"%d" % number)
-        with pytest.raises(BlobError, match=r"HTTP status 429 \(quota-exceeded\)"):
-            blobs.put(b"one too many")
-
-
-def test_a_reader_puts_nothing(store: Store) -> None:
-    with pytest.raises(BlobError, match="no client here signs uploads"):
-        store_at(store.url).put(b"x")
-    for url in ("http://u:p@host", "http://host/?key=1"):
-        with pytest.raises(BlobError, match="user, a password or a query") as caught:
-            store_at(url)
-        assert "p@" not in str(caught.value)

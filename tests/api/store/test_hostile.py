@@ -217,14 +217,6 @@ def test_ten_thousand_small_blobs_of_one_client_are_too_many(
         assert len(store.files()) == most + 2
 
 
-def test_a_wrong_repeated_upload_removes_nothing(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "store", contract, quota_bytes=1_000) as store:
-        assert store.put(bytes(900)).status_code == 201
-        header = store.signed(replace(store.upload(bytes(900)), size=1))
-        refused(sent(store, b"x", header, path_of(bytes(900))), 422, "body-wrong")
-        refused(store.put(bytes(101)), 429, "quota-exceeded")
-
-
 def test_a_quota_counts_bytes_and_a_restart_forgets_none(
     tmp_path: Path, contract: Contract
 ) -> None:
@@ -245,14 +237,6 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, contract: Contra
         assert store.files() == {sha256(DATA).hex()}
         filling.unlink()
         assert store.put(large).status_code == 201
-
-
-def test_what_a_killed_store_has_left_behind_is_gone(tmp_path: Path, contract: Contract) -> None:
-    waiting = tmp_path / "store" / "incoming"
-    waiting.mkdir(parents=True)
-    (waiting / ".writing-0123").write_bytes(b"half")
-    with stored(tmp_path / "store", contract) as store:
-        assert store.files() == set()
 
 
 def test_store_messages_contain_no_path_and_no_signature(

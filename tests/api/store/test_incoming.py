@@ -10,7 +10,6 @@ from api.store.receiver import IncomingFile
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
-from tests.io.test_home import BrokenDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,15 +46,6 @@ def test_other_bytes_get_none(tmp_path: Path) -> None:
         file.write(b"!")
     file.discard()
     assert [path.name for path in tmp_path.rglob("*")] == ["incoming"]
-
-
-def test_a_disk_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    file = IncomingFile(tmp_path, sha256(DATA), len(DATA), disk=BrokenDisk())
-    file.write(DATA)
-    with pytest.raises(OSError, match="Input/output"):
-        file.finish(tmp_path / "ab" / "abcd")
-    file.discard()
-    assert not any((tmp_path / "incoming").iterdir())
 
 
 def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:

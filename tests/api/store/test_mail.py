@@ -16,7 +16,7 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage import mailbox as pages
 from ledger.storage.folder import FolderObjects
@@ -226,12 +226,3 @@ def test_a_page_of_a_million_empty_lists_takes_no_memory() -> None:
         finally:
             tracemalloc.stop()
         assert peak < 2**20
-
-
-def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:
-    with pytest.raises(OSError, match="no client here signs"):
-        mailbox_at(store.url).put(envelope(store.domain, 1))
-    with pytest.raises(BlobError, match="URL of the blobs or mailbox"):
-        mailbox_at("http://")
-    with pytest.raises(BlobError, match="user, a password"):
-        mailbox_at("http://u:p@host")

@@ -56,15 +56,6 @@ def test_a_signature_for_one_store_is_refused_by_others(tmp_path: Path, contract
         assert other.put(DATA).status_code == 201, "nor was it charged"
 
 
-def test_mail_for_one_store_is_refused_by_every_other(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "its", contract) as its, stored(tmp_path / "other", contract) as other:
-        data = encode_envelope(envelope(its.domain, 1))
-        path = f"{board_of(envelope(its.domain, 1))}/{sha256(data).hex()}"
-        header = its.signed(its.upload(data, path=path))
-        refused(shown(other, data, header, path), 401, "upload-elsewhere")
-        assert shown(its, data, header, path).status_code == 201
-
-
 def test_what_is_signed_for_one_path_is_refused_at_another(store: Store) -> None:
     data = encode_envelope(envelope(store.domain, 1))
     path = f"{board_of(envelope(store.domain, 1))}/{sha256(data).hex()}"
@@ -125,11 +116,6 @@ def test_behind_a_proxy_the_store_has_its_configured_url(
         upload = store.upload(DATA)
         proxied = replace(upload, url=f"{outside}{path_of(DATA)}")
         assert shown(store, DATA, store.signed(proxied)).status_code == 201
-
-
-def test_a_store_that_is_given_no_url_takes_nothing(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "store", contract, public_urls=()) as store:
-        refused(store.put(DATA), 401, "upload-elsewhere")
 
 
 def test_every_spelling_of_a_store_url_is_one_store(store: Store) -> None:

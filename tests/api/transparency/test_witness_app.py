@@ -152,11 +152,3 @@ def test_a_page_whose_name_is_rebound_reaches_no_witness(witness: httpx.Client) 
     answer = witness.post("/add-checkpoint", content=body(0, 3), headers=rebound)
     refused(answer, 421, "host-not-served")
     assert witness.get(NEWEST).status_code == 404
-
-
-def test_a_name_is_allowed_by_option(tmp_path: Path) -> None:
-    folder = WitnessFolder(tmp_path, [LOG.verifier], WITNESS, lambda: NOW)
-    with served(create_witness(folder), {"w0.example"}) as url:
-        assert httpx.get(f"{url}/health", headers={"Host": "w0.example"}).status_code == 200
-        answer = httpx.get(f"{url}/health", headers={"Host": "w1.example"})
-        refused(answer, 421, "host-not-served")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
     from tests.api.live_federation import LiveFederation
 
 pytestmark = pytest.mark.xdist_group("web")
 
 SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
-HOSTILE = "<img src=x onerror=window.harmed=1>"
 NOTHING = "\u2013"
 ROLES = {"trainer": "trainer", "member": "member"}
 
@@ -143,29 +141,6 @@ def check_access(page: Page) -> None:
     if SCREENSHOTS:
         Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
         keep_pictures(page, "federation")
-
-
-def test_words_that_this_page_does_not_know_are_text(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    """No envelope holds text that is told; but a page believes no service."""
-
-    def altered(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        told["open"]["stage"] = HOSTILE
-        for one in told["open"]["clients"]:
-            one |= {"role": HOSTILE, "awaited": [{"act": HOSTILE, "due": None}]}
-            one["votes"] = [{"kind": HOSTILE, "phase": HOSTILE, "view": 0, "different": 2}]
-        route.fulfill(response=answer, body=json.dumps(told))
-
-    page.route("**/federation", altered)
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    assert page.locator("#course").inner_text() == HOSTILE
-    assert page.locator("tr[data-client]").first.inner_text().count(HOSTILE) == 4
-    assert page.locator("main img").count() == 0
-    assert page.evaluate("window.harmed") is None
 
 
 def test_missing_answers_and_a_stalled_chain_are_shown(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from api.settings import Settings
-from ledger.audit.report import AuditStep
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.storage.blobs import FolderBlobs
@@ -18,7 +17,6 @@ from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharm
 from tests.api.web.test_views import TOO_WIDE, rows
 from tests.audit.deviations import first_member, lies_count, scaled
 from tests.audit.runs import INITIAL, Deviation, Run
-from tests.cmfl.commands.conftest import cmfl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,42 +113,6 @@ def colluding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
         run.play(Deviation(vectors=scaled(1.0001), record=lies_count))
         run.play()
     return home, liar
-
-
-@pytest.mark.usefixtures("forked_children")
-def test_a_liar_fails_by_name_on_page_and_terminal(
-    browser: Browser, colluding: tuple[Path, int]
-) -> None:
-    home, liar = colluding
-    manifest = home / "deployment.json"
-    with (
-        serving(Settings(home=home, manifests=(manifest,))) as client,
-        browser.new_context(base_url=str(client.base_url)) as context,
-    ):
-        (deployment,) = client.get("/v1/status").json()["deployments"]
-        address = deployment["address"]
-        page = context.new_page()
-        show(page, f"{run_address(root_of(client, address))}/verification")
-        page.get_by_role("button", name="Verify").click()
-        page.wait_for_selector(".verdict[data-state=finished]")
-        verdict = page.locator(".verdict[data-state]")
-        assert verdict.get_attribute("data-outcome") == "failed"
-        assert verdict.get_attribute("class") == "verdict bad"
-        shown = steps(page)
-        main = page.locator("main").inner_text()
-        step = page.locator(f"[data-step='{int(AuditStep.DISTANCES)}']").inner_text()
-        reason = page.locator("#reasons li").inner_text()
-    result = cmfl("audit", "--home", home, "--address", address, "--jobs", 1, "--json")
-    assert (result.code, result.json["outcome"]) == (1, "failed")
-    assert shown == [one["outcome"] for one in result.json["steps"]]
-    assert shown[int(AuditStep.DISTANCES) - 1] == "failed"
-    contradiction = result.json["steps"][int(AuditStep.DISTANCES) - 1]["contradiction"]
-    assert (contradiction["round"], contradiction["clients"]) == (2, [liar])
-    assert "a distance is false: that to client " in contradiction["sentence"]
-    assert contradiction["sentence"] in step
-    assert reason == f"step 6, each member's distances: {contradiction['sentence']}"
-    assert f"Contradictions name 1 client: {liar}." in main
-    assert contradiction["sentence"] in cmfl("audit", "--home", home, "--address", address).out
 
 
 def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> None:

@@ -40,7 +40,7 @@ from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.passed_on import PassedOn
 from tests.audit.proofs.mutations import FUZZ, changed, paths
-from tests.audit.runs import PARAMETERS, Deviation, Run
+from tests.audit.runs import Deviation, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,16 +124,6 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
     basis = replace(bundle.basis, path=cut)
     with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
         verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
-
-
-def test_a_round_of_strategy_three_has_both_models(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3, rounds=2))
-    with run.chain:
-        run.play()
-        run.play()
-        path = tmp_path / "bundle.tar"
-        export_bundle(run.ledger, run.blobs, 2, path)
-        assert checked(path, TrustedHead(run.ledger.state().head)).outcome is AuditOutcome.PASSED
 
 
 @pytest.mark.parametrize(
@@ -258,13 +248,6 @@ def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
         read_manifest(manifest_bytes(late), honest.blobs)
 
 
-def test_a_bundle_of_protocol_version_2_is_named_in_one_sentence(honest: Run) -> None:
-    older = as_dict(make_bundle(honest.ledger, honest.blobs, 2)) | {"version": 2}
-    with pytest.raises(EncodingError) as caught:
-        read_manifest(json.dumps(older).encode(), honest.blobs)
-    assert str(caught.value) == "bundle has protocol version 2; this program needs version 3"
-
-
 def test_places_that_the_trusted_chain_does_not_have_are_named(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
@@ -369,22 +352,6 @@ def get_at(document: Any, path: Sequence[Any]) -> Any:
     for part in path:
         document = document[part]
     return document
-
-
-def test_what_is_trusted_decides_which_fields_are_unchecked(
-    exported: dict[int, Path], newest: TrustedHead, facts: dict[int, TrustedContract]
-) -> None:
-    by_contract = {one.field for one in checked(exported[3], facts[3]).unchecked}
-    assert by_contract == {"blocks.parent_hash", "transactions.input", "path.links"}
-    last = {one.field for one in checked(exported[5], facts[5]).unchecked}
-    assert last == {"blocks.parent_hash", "transactions.input"}
-    by_head = {one.field for one in checked(exported[5], newest).unchecked}
-    assert by_head > last | {"genesis_hash", "logs.log_index", "opened_block"}
-    nothing = checked(exported[3], None)
-    assert {"path.links", "configuration", "genesis_hash"} <= {
-        one.field for one in nothing.unchecked
-    }
-    assert nothing.as_dict()["unchecked"][0].keys() == {"field", "reason"}
 
 
 def said(found: RoundVerification) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.audit.proofs.comparisons import Caveat, StepName
-from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
+from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_basis, make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import (
@@ -21,9 +21,6 @@ from ledger.audit.proofs.statement import (
 )
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.rpc.rpc_reader import RpcReader
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
@@ -84,19 +81,6 @@ def test_a_used_update_has_rank_distance_and_exact_weight(honest: Run) -> None:
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
     assert said.weight == UpdateWeight(10 + second, 20 + first + second)
     assert said.as_dict()["rank"]["distance"] == float_from_bits(bits)
-
-
-def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
-    with run.chain:
-        run.play()
-        accepted = decided(run, 1).accepted
-        proof = make_proof(run.ledger, run.blobs, 1, accepted[0])
-        report = verify_proof(proof, 1, accepted[0], read_trusted_contract(run.ledger, 1))
-    assert report.outcome is AuditOutcome.PASSED
-    assert proof.statement.weight == UpdateWeight(1, len(accepted))
-    assert "shortened if it was longer" in report.sentence
-    assert set(proof.statement.as_dict()["weight"]) == {"samples", "total", "share"}
 
 
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
@@ -271,13 +255,6 @@ def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: Tru
     ]
 
 
-def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
-    client = client_with(honest, 1, role=ProvenRole.NOT_SAMPLED)
-    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, client))
-    assert proof_of(plain).statement.rank is None
-    assert plain["statement"]["weight"] is None
-
-
 @pytest.mark.parametrize(
     ("changes", "form", "limit"),
     [
@@ -329,68 +306,3 @@ def first_of(run: Run) -> list[tuple[ClientId, Digest]]:
 
 def cut(run: Run) -> Digest:
     return commitments_chain(first_of(run))
-
-
-@pytest.mark.parametrize(
-    ("number", "of", "said"),
-    [
-        (
-            1,
-            {"verdict": ClientVerdict.NOT_USED},
-            "PROVEN: in round 1 the update of client {} was not used: ranked ",
-        ),
-        (
-            1,
-            {"dropout": DropoutReason.NO_COMMITMENT},
-            "dropped out: it had not committed by the closing block.",
-        ),
-        (
-            1,
-            {"scores": ScoresTaken.REFUSED},
-            "was a member of the committee, and so did not train; its scores were refused: a ",
-        ),
-        (
-            1,
-            {"role": ProvenRole.NOT_SAMPLED},
-            "PROVEN: in round 1 client {} was not sampled: neither trainer nor member.",
-        ),
-        (
-            3,
-            {"role": ProvenRole.MEMBER},
-            "in round 3 nothing was decided, and no update used; client {} was a member of the ",
-        ),
-        (
-            4,
-            {"verdict": ClientVerdict.BANNED},
-            "in round 4 client {} took no part: it was banned before the round opened.",
-        ),
-        (
-            5,
-            {"scores": ScoresTaken.EMPTY_SEAT},
-            "its seat was empty, because it was banned when the round opened; of its own ",
-        ),
-    ],
-)
-def test_what_became_of_a_client_is_one_sentence(
-    honest: Run, facts: dict[int, TrustedContract], number: int, of: dict[str, object], said: str
-) -> None:
-    who = client_with(honest, number, **of)
-    found = verify_proof(
-        make_proof(honest.ledger, honest.blobs, number, who), number, who, facts[number]
-    )
-    assert said.format(who) in found.sentence
-    assert "\n" not in found.sentence
-
-
-def test_a_node_over_http_says_what_the_chain_file_says(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
-    with (
-        RpcServer(honest.chain) as server,
-        RpcReader(server.url, chain_id=honest.chain.chain_id) as node,
-    ):
-        ledger = CommitteeLedger(node, honest.ledger.address)
-        for number in (3, 5):
-            assert read_trusted_contract(ledger, number) == facts[number]
-        proof = make_proof(ledger, honest.blobs, 5, ClientId(0), whole=True)
-    assert proof == make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)
