@@ -25,7 +25,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from ledger.storage.blobs import FolderBlobs
-from tests.api.conftest import MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
+from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -336,3 +336,65 @@ def test_an_address_needs_one_case_or_a_correct_checksum(
     assert told["address"] == address
     wrong = address[:2] + address[2:].swapcase()
     refused(client.get(f"{deployments}/{wrong}"), 422, "request-invalid")
+
+
+# What is held against clients, with the statements it rests on.
+
+
+def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, root: str) -> None:
+    told = read(client, f"{root}/evidence", limit=100, order="oldest")
+    found: dict[str, list[tuple[int, int]]] = {"ban": [], "refused_scores": [], "incident": []}
+    for entry in told["evidence"]:
+        found[entry["kind"]].append((entry["round"], entry["client"]))
+    rounds = read(client, f"{root}/rounds", full="true", order="oldest")["rounds"]
+    assert told["scanned"] == len(rounds)
+    assert found["ban"] == [(one["round"], banned) for one in rounds for banned in one["banned"]]
+    assert found["ban"]
+    committees = [(one["round"], one["parts"]["committee"]) for one in rounds]
+    refusals = [
+        (t, m["client"]) for t, members in committees for m in members for _ in m["refused"]
+    ]
+    assert sorted(found["refused_scores"]) == sorted(refusals)
+    assert found["refused_scores"]
+    assert len(found["incident"]) == sum(len(one["parts"]["votes"]["incidents"]) for one in rounds)
+    assert found["incident"]
+
+
+def test_a_bans_two_statements_are_the_clients_own(
+    client: httpx.Client, root: str, truth: Truth
+) -> None:
+    bans = [e for e in read(client, f"{root}/evidence", limit=100)["evidence"] if e["ban"]]
+    for entry in bans:
+        ban = entry["ban"]
+        first, second = ban["statements"]
+        assert first != second
+        address = truth.client(entry["client"]).address
+        one = truth.round(entry["round"])
+        for said in (first, second):
+            about = digest(said["base"]), digest(said["set"])
+            if said["kind"] == "Scores":
+                claims = [
+                    Scores(one.round, ClientId(entry["client"]), *about, digest(said["digest"]))
+                ]
+                statements: list[Scores | Vote] = [*claims]
+            else:
+                kind = VoteKind(said["kind"])
+                statements = [
+                    Vote(kind, one.round, phase, view, *about, digest(said["result"]))
+                    for phase in Phase
+                    for view in range(6)
+                ]
+            signature = bytes.fromhex(said["signature"][2:])
+            assert any(
+                is_signed_by(address, truth.domain, statement, signature)
+                for statement in statements
+            )
+        assert ban["signed_twice"]["name"] in {"request", "reply", "scores"}
+
+
+def test_evidence_against_one_client(client: httpx.Client, root: str) -> None:
+    whole = read(client, f"{root}/evidence", limit=100)["evidence"]
+    for number in {entry["client"] for entry in whole}:
+        own = read(client, f"{root}/evidence", limit=100, client=number)["evidence"]
+        assert own == [entry for entry in whole if entry["client"] == number]
+    refused(client.get(f"{root}/evidence?client={CLIENTS}"), 404, "client-not-found")

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
+from api.app import create_app
+from api.routes.client_routes import clients_router
+from api.routes.deployment_routes import deployments_router
+from api.routes.digest_routes import digests_router
+from api.routes.evidence_routes import evidence_router
+from api.routes.proof_routes import proofs_router
+from api.routes.round_routes import rounds_router
+from api.routes.series_routes import series_router
+from api.routes.service_routes import service_router
 from api.serve import serve
 from api.settings import Settings
 from api.sockets import listening_socket
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.protocol.errors import ConfigurationError
+from ledger.history.documents import read_run
+from ledger.history.pinned_chain import HistoryService, PinnedChain
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION
-from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
+from ledger.storage.blobs import FolderBlobs
+from tests.api.conftest import (
+    CLIENTS,
+    MEMBERS,
+    ROUNDS,
+    TRAINERS,
+    deployments,
+    make_run,
+    read,
+    refused,
+    root_of,
+    serving,
+)
 from tests.chain.embedded.test_read_only import obedient
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from fastapi import APIRouter
+    from fastapi.dependencies.models import Dependant
+
+    from ledger.protocol.ledger_state import Deployment
     from tests.processes import Forks
 
 SHORT = ("protocol.rounds=1",)
@@ -291,3 +325,135 @@ def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
     finally:
         for path in paths:
             path.chmod(0o755)
+
+
+# What a deployment has fixed is told as contract and run document have it.
+
+
+@pytest.fixture(scope="module")
+def fixed(home: Path) -> Iterator[Deployment]:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        manifest = read_manifest(home / "runs" / "first" / "deployment.json")
+        yield connect(chain, manifest).deployment()
+
+
+def test_the_contracts_own_facts_are_told(
+    client: httpx.Client, root: str, fixed: Deployment
+) -> None:
+    told = read(client, root)
+    assert told["sizes"]["clients"] == CLIENTS
+    assert (told["sizes"]["trainers"], told["sizes"]["members"]) == (TRAINERS, MEMBERS)
+    contract = told["contract"]
+    assert contract == {
+        "aggregation_ppm": fixed.aggregation_ppm,
+        "form": {"code": int(fixed.form), "name": "below_two"},
+        "rounds": ROUNDS,
+        "commit_blocks": 1,
+        "deadline_blocks": 3,
+        "replies": fixed.replies,
+        "beacon": "none",
+        "registry": f"0x{fixed.registry.hex()}",
+        "initial_model": f"0x{fixed.model.hex()}",
+    }
+    assert told["sizes"]["replies"] == fixed.replies == 3
+
+
+def test_rules_are_told_by_the_names_of_the_run_document(
+    home: Path, client: httpx.Client, root: str, fixed: Deployment
+) -> None:
+    document = read_run(FolderBlobs(home / "blobs"), fixed.config)
+    assert document is not None
+    p, told = document.parameters, read(client, root)["parameters"]
+    assert told == {
+        "active_ppm": p.active_ppm,
+        "committee_ppm": p.committee_ppm,
+        "aggregation_ppm": p.aggregation_ppm,
+        "dimension": p.dimension,
+        "strategy": {"number": 3, "name": "III"},
+        "distance": "direction",
+        "quorum": "paper",
+        "server_rate": 1.0,
+        "view_seconds": 10,
+    }
+
+
+def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    address = make_run(home, "first", ("protocol.rounds=1",))
+    with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
+        before = read(client, root)
+        assert before["parameters"]["strategy"] == {"number": 1, "name": "I"}
+        digest = before["config"][2:]
+        (home / "blobs" / digest[:2] / digest).unlink()
+        after = read(client, root)
+    assert after == before | {"parameters": None}
+
+
+# A request takes one thread, its endpoint's: what an endpoint depends on waits for nothing.
+
+
+READING = (
+    clients_router,
+    deployments_router,
+    digests_router,
+    evidence_router,
+    proofs_router,
+    rounds_router,
+    series_router,
+    service_router,
+)
+
+
+def depended_on(dependant: Dependant) -> Iterator[Dependant]:
+    for inner in dependant.dependencies:
+        yield inner
+        yield from depended_on(inner)
+
+
+@pytest.mark.parametrize("router", READING)
+def test_no_dependency_takes_a_thread_of_its_own(router: APIRouter) -> None:
+    routes = [route for route in router.routes if isinstance(route, APIRoute)]
+    found = [inner.call for route in routes for inner in depended_on(route.dependant)]
+    assert found
+    assert [call for call in found if not inspect.iscoroutinefunction(call)] == []
+
+
+THREADS = 2
+
+
+class SlowHistories(HistoryService):
+    """A chain that answers nobody before it is released."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.released = threading.Event()
+        self.waiting: list[int] = []
+
+    def now(self) -> PinnedChain:
+        self.waiting.append(threading.get_ident())
+        self.released.wait(PATIENCE_SECONDS)
+        raise ChainError("released")
+
+
+def test_health_needs_no_thread(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    histories = SlowHistories(settings)
+    app = create_app(settings, lambda *_: histories)
+
+    async def asked() -> tuple[int, list[int]]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            waiting = [asyncio.create_task(client.get("/ready")) for _ in range(THREADS + 1)]
+            try:
+                while len(histories.waiting) < THREADS:
+                    await asyncio.sleep(0.01)
+                quick = await asyncio.wait_for(client.get("/health"), PATIENCE_SECONDS)
+                assert not any(task.done() for task in waiting)
+            finally:
+                histories.released.set()
+            slow = await asyncio.gather(*waiting)
+        return quick.status_code, [one.status_code for one in slow]
+
+    assert asyncio.run(asked()) == (200, [503] * (THREADS + 1))

@@ -17,7 +17,6 @@ from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
@@ -27,12 +26,11 @@ FALSE = Deviation(vectors=dev.scaled(1 + 1e-6), record=dev.lies_count)
 
 
 @pytest.fixture(params=[1, 3])
-def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=request.param))
-    with found.chain:
-        found.play()
-        found.play(DOUBTFUL)
-        yield found
+    found.play()
+    found.play(DOUBTFUL)
+    return found
 
 
 def test_the_verdict_does_not_depend_on_the_extra(

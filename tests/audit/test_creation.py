@@ -39,7 +39,7 @@ from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.revm_history import RevmHistory
-from tests.audit.runs import INITIAL, PARAMETERS, Run, document_of
+from tests.audit.runs import INITIAL, PARAMETERS, Run, contradiction_in, document_of
 from tests.support.creations import FLAGS, created_by_factory, planted
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def test_planted_storage_leaves_the_runtime_code_as_it_is() -> None:
 def test_another_creation_with_the_same_runtime_code_fails_the_audit() -> None:
     report = audited(planted_ledger())
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.fact == CODE_DIFFERS
 
 
@@ -171,6 +170,5 @@ def test_other_code_fails_step_one_of_an_audit() -> None:
     assert receipt.contract_address is not None
     report = audit(CommitteeLedger(chain, receipt.contract_address), BLOBS)
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.fact == DEPLOYMENT_UNREADABLE

@@ -21,7 +21,7 @@ from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
-from tests.audit.runs import INITIAL, PARAMETERS, document_of
+from tests.audit.runs import INITIAL, PARAMETERS, contradiction_in, document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +62,7 @@ def test_a_deployment_that_is_not_the_configuration_s_fails(
         for batch in batches:
             ledger.register_clients(batch.words, batch.rest)
         report = audit(ledger, blobs)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None, readable(report)
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert (contradiction.fact, contradiction.subject) == (DEPLOYMENT_DIFFERS, name)
 
 
@@ -78,8 +77,7 @@ def test_clients_that_the_configuration_does_not_list_fail(tmp_path: Path) -> No
         for words, rest in batches:
             ledger.register_clients(words, rest)
         report = audit(ledger, blobs)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None, readable(report)
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.subject == "registry"
 
 
@@ -89,8 +87,7 @@ def test_a_configuration_that_is_none_fails(tmp_path: Path) -> None:
     deployment, _ = deployment_for(document_of(PARAMETERS, sha256(b"a model")))
     with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
         report = audit(created(chain, replace(deployment, config=config)), blobs)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None, readable(report)
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.fact == CONFIGURATION_MALFORMED
 
 

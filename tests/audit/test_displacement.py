@@ -28,10 +28,9 @@ from ledger.protocol.types import RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.honest import wrong_proposal
-from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
+from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run, contradiction_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
@@ -43,11 +42,9 @@ SHORT = 2
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(direction, "WINDOW", SHORT)
-    found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
-    with found.chain:
-        yield found
+    return Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
 
 
 def as_in_round_one(vectors: Vectors, run: Run) -> Vectors:
@@ -86,11 +83,9 @@ def without(run: Run, digest: Digest) -> AuditReport:
 
 
 def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run) -> None:
-    run.play()
-    run.play(Deviation(payloads=first_sends_zeros))
+    run.play().play(Deviation(payloads=first_sends_zeros))
     run.abandon()
-    run.play(Deviation(vectors=as_in_round_one))
-    run.play()
+    run.play(Deviation(vectors=as_in_round_one)).play()
     compiled, plain = (
         audit(run.ledger, run.blobs, AuditOptions(distances=distances))
         for distances in (None, plain_distances)
@@ -113,8 +108,7 @@ def test_a_counted_false_distance_along_the_displacement_is_a_contradiction(run:
     run.play(Deviation(vectors=as_in_round_one, record=dev.lies_count))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    contradiction = report.step(AuditStep.DISTANCES).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DISTANCES)
     assert contradiction.fact == SCORES_COUNTED
     assert contradiction.round == 2
     assert contradiction.clients[0] == liar
@@ -122,12 +116,12 @@ def test_a_counted_false_distance_along_the_displacement_is_a_contradiction(run:
 
 
 def test_vector_of_a_member_that_sent_zeros_must_not_count(run: Run) -> None:
-    run.play()
-    run.play(Deviation(payloads=first_sends_zeros, vectors=zeros_score, record=dev.lies_count))
+    run.play().play(
+        Deviation(payloads=first_sends_zeros, vectors=zeros_score, record=dev.lies_count)
+    )
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    contradiction = report.step(AuditStep.DISTANCES).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DISTANCES)
     assert contradiction.fact == SCORES_COUNTED
     assert contradiction.true == reason_text(RefusalReason.NO_USABLE_UPDATE)
 
@@ -148,8 +142,7 @@ def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None
 
 
 def test_without_the_models_a_refused_false_distance_is_unproven(run: Run) -> None:
-    run.play()
-    run.play(Deviation(vectors=as_in_round_one))
+    run.play().play(Deviation(vectors=as_in_round_one))
     assert audit(run.ledger, run.blobs).outcome is AuditOutcome.PASSED
     report = without(run, run.document.initial_model)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
@@ -160,8 +153,7 @@ def test_without_the_models_a_refused_false_distance_is_unproven(run: Run) -> No
 
 
 def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Run) -> None:
-    run.play()
-    run.play(Deviation(views=(1, 0), incidents=wrong_proposal))
+    run.play().play(Deviation(views=(1, 0), incidents=wrong_proposal))
     for blobs, proven in ((run.blobs, True), (lacking(run, run.document.initial_model), False)):
         report = audit(run.ledger, blobs)
         found = [one for one in report.findings if one.kind == WRONG_PROPOSAL]

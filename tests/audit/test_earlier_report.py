@@ -25,7 +25,7 @@ from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
-from tests.audit.runs import Deviation, Run
+from tests.audit.runs import Deviation, Run, contradiction_in
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -72,14 +72,12 @@ def written(report: AuditReport) -> bytes:
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
-    run = Run.on_revm(tmp_path_factory.mktemp("grown"))
-    run.play()
+    run = Run.on_revm(tmp_path_factory.mktemp("grown")).play()
     older = run.branched()
     run.play()
     report = written(audit(run.ledger, run.blobs))
     old = run.branched()
-    run.play(Deviation(vectors=dev.scaled(2.0)))
-    run.play()
+    run.play(Deviation(vectors=dev.scaled(2.0))).play()
     return Grown(run, report, old, older)
 
 
@@ -173,8 +171,7 @@ def test_a_report_of_a_longer_fork_contradicts(grown: Grown, tmp_path: Path) -> 
         fork.abandon()
 
     found = grown.since(forked_report(tmp_path, go_on))
-    contradiction = found.step(AuditStep.HEAD).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(found, AuditStep.HEAD)
     assert contradiction.fact == KEPT_HEAD_ABSENT
 
 
@@ -262,8 +259,7 @@ def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:
     head = f"0x{grown.run.ledger.state().head.hex()}"
     found = grown.since(grown.edited(field("deployment", "head", to=head)))
     assert found.outcome is AuditOutcome.FAILED
-    contradiction = found.step(AuditStep.HEAD).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(found, AuditStep.HEAD)
     assert contradiction.fact == EARLIER_HEAD_DIFFERS
 
 

@@ -103,12 +103,10 @@ def test_reports_its_progress_and_the_head(honest: Run) -> None:
 
 
 def test_what_fails_and_what_is_missing_is_plain_data_too(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(judgement=dev.wrong_model))
-        record = decode_record(run.blobs.get(run.outcome().record))
-        lost = ChangedBlobs(run.blobs, {record.scores[0].scores.digest: None})
-        data = json.loads(json.dumps(audit(run.ledger, lost).as_dict()))
+    run = Run.on_revm(tmp_path).play(Deviation(judgement=dev.wrong_model))
+    record = decode_record(run.blobs.get(run.outcome().record))
+    lost = ChangedBlobs(run.blobs, {record.scores[0].scores.digest: None})
+    data = json.loads(json.dumps(audit(run.ledger, lost).as_dict()))
     failed, open_step = data["steps"][AuditStep.MODEL - 1], data["steps"][AuditStep.BLOBS - 1]
     assert failed["contradiction"]["fact"] == "model"
     assert failed["contradiction"]["recorded"].startswith("0x")
@@ -128,21 +126,18 @@ def test_what_fails_and_what_is_missing_is_plain_data_too(tmp_path: Path) -> Non
 )
 def test_an_honest_run_passes_under_every_rule(tmp_path: Path, settings: dict[str, object]) -> None:
     run = honest_run(tmp_path, Run.on_revm, **settings)
-    with run.chain:
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    report = run.passed()
     assert report.counts[ROUNDS_DECIDED] == 4
 
 
 def test_running_run_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        report = audit(run.ledger, run.blobs)
-        assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 0)
-        run.play()
-        run.commit({client: run.word(client) for client in run.trainers[:3]})
-        run.ban(run.committee[0])
-        report = audit(run.ledger, run.blobs)
+    report = audit(run.ledger, run.blobs)
+    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 0)
+    run.play()
+    run.commit({client: run.word(client) for client in run.trainers[:3]})
+    run.ban(run.committee[0])
+    report = audit(run.ledger, run.blobs)
     assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1)
     assert report.counts["open commitments"] == 3
     assert len(found(report, BAN)) == 1, "of the open round"
@@ -166,26 +161,21 @@ def test_equal_runs_have_equal_heads(honest: Run, tmp_path: Path) -> None:
 def test_a_self_ban_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
     """Nobody voids what is certified: it is ranked, accepted and elected all the same."""
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        record = run.prepare()
-        accepted, voter = run.judge(record).ranking.accepted[0], run.committee[1]
-        run.ban(accepted)
-        run.ban(voter)
-        run.conclude(record)
-        assert accepted in run.outcome(1).accepted
-        run.play()
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    record = run.prepare()
+    accepted, voter = run.judge(record).ranking.accepted[0], run.committee[1]
+    run.ban(accepted)
+    run.ban(voter)
+    run.conclude(record)
+    assert accepted in run.outcome(1).accepted
+    run.play()
+    run.passed()
     assert not {accepted, voter}.intersection(run.trainers), "banned from the next round on"
 
 
 def test_a_ban_after_the_last_round_is_still_a_finding(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, rounds=1))
-    with run.chain:
-        run.play()
-        run.ban(run.committee[0])
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, rounds=1)).play()
+    run.ban(run.committee[0])
+    report = run.passed()
     [ban] = found(report, BAN)
     assert ban.proven
     assert report.deployment["stage"] == "finished"
@@ -195,9 +185,8 @@ def test_a_ban_after_the_last_round_is_still_a_finding(tmp_path: Path) -> None:
 def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
     """Two score vectors (phase 0), two votes, and two votes for a phase that does not exist."""
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.ban(run.committee[0], phase)
-        report = audit(run.ledger, run.blobs)
+    run.ban(run.committee[0], phase)
+    report = audit(run.ledger, run.blobs)
     [ban] = found(report, BAN)
     assert (ban.proven, len(ban.evidence)) == (True, 3)
     says = {
@@ -210,29 +199,26 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
 
 def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
-        with pytest.raises(NotSentByAccountError):
-            run.play()
-        run.ledger = direct
+    direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
+    with pytest.raises(NotSentByAccountError):
         run.play()
-        report = audit(run.ledger, run.blobs)
+    run.ledger = direct
+    run.play()
+    report = audit(run.ledger, run.blobs)
     assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_a_sender_cannot_replace_the_certified_record(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        liar = min(run.committee)
-        record = run.prepare(Deviation(vectors=dev.scaled(2.0)))
-        other = run.published(dev.whitewashed(record, run))
-        judged = run.judge(record)
-        run.published(record)
-        with pytest.raises(RequestNotSignedError):
-            run.decide(judged, run.inputs.closing.base, record=other)
-        run.conclude(record)
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    liar = min(run.committee)
+    record = run.prepare(Deviation(vectors=dev.scaled(2.0)))
+    other = run.published(dev.whitewashed(record, run))
+    judged = run.judge(record)
+    run.published(record)
+    with pytest.raises(RequestNotSignedError):
+        run.decide(judged, run.inputs.closing.base, record=other)
+    run.conclude(record)
+    report = run.passed()
     [lie] = found(report, FALSE_SCORES)
     assert lie.clients == (liar,)
 
@@ -243,11 +229,9 @@ def test_low_bits_of_distances_choose_no_seed(tmp_path: Path) -> None:
     for number, factor in enumerate((1.0, 1 + 3e-10, 1 - 3e-10)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        run = Run.on_revm(folder)
-        with run.chain:
-            run.play(Deviation(vectors=dev.scaled(factor)))
-            report = audit(run.ledger, run.blobs)
-            seeds.add(run.seed)
-            records.add(run.outcome(1).record)
+        run = Run.on_revm(folder).play(Deviation(vectors=dev.scaled(factor)))
+        report = audit(run.ledger, run.blobs)
+        seeds.add(run.seed)
+        records.add(run.outcome(1).record)
         assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
     assert (len(seeds), len(records)) == (1, 3)

@@ -19,7 +19,7 @@ from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 from tests.audit.forged_chain import ForgedChain, forged
-from tests.audit.runs import Run
+from tests.audit.runs import Run, contradiction_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +61,7 @@ def test_a_run_passes_through_every_head_that_it_has_had(honest: Run) -> None:
 def test_a_head_that_the_run_never_had_contradicts(honest: Run) -> None:
     for other in (Digest(bytes(32)), honest.ledger.state().seed):
         report = audit(honest.ledger, honest.blobs, head=other)
-        contradiction = report.step(AuditStep.HEAD).contradiction
-        assert contradiction is not None, readable(report)
+        contradiction = contradiction_in(report, AuditStep.HEAD)
         assert contradiction.fact == KEPT_HEAD_ABSENT
         assert f"0x{other.hex()}" in contradiction.sentence
         assert report.kept is not None
@@ -105,8 +104,7 @@ def test_an_older_chain_beside_a_newer_note_contradicts(copies: Copies) -> None:
     home = copies.backup.parent / "home"
     shutil.copy(copies.backup / "chain.sqlite", home / "chain.sqlite")
     report = copies.audited(home)
-    contradiction = report.step(AuditStep.HEAD).contradiction
-    assert contradiction is not None, readable(report)
+    contradiction = contradiction_in(report, AuditStep.HEAD)
     assert contradiction.fact == ROLLED_BACK
     assert "the chain does not have it, it ends with block" in contradiction.sentence
 
@@ -145,8 +143,7 @@ def test_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
     assert with_note(honest, None).outcome is AuditOutcome.PASSED
     for noted in ((head.number + 1, bytes(32)), (3, bytes(32)), (head.number, bytes(32))):
         report = with_note(honest, noted)
-        contradiction = report.step(AuditStep.HEAD).contradiction
-        assert contradiction is not None, readable(report)
+        contradiction = contradiction_in(report, AuditStep.HEAD)
         assert contradiction.fact == ROLLED_BACK
 
 
@@ -162,8 +159,7 @@ def test_a_growing_run_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
     """The writer goes on between two rounds; what it writes is not in the snapshot."""
     run = Run.opened(tmp_path)
     with run.chain:
-        run.play()
-        run.play()
+        run.play().play()
         head, ledger_head = run.chain.head(), run.ledger.state().head
 
         def go_on(_done: int, _total: int) -> None:

@@ -16,10 +16,10 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from tests.audit.forged_chain import forged
 from tests.audit.passed_on import PassedOn
-from tests.audit.runs import Run
+from tests.audit.runs import Run, contradiction_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
@@ -61,11 +61,8 @@ class OnceAway(PassedOn):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = Run.on_revm(tmp_path_factory.mktemp("lost"))
-    run.play()
-    with run.chain:
-        yield run
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run.on_revm(tmp_path_factory.mktemp("lost")).play()
 
 
 def audited(run: Run, node: OnceAway, earlier: EarlierAudit | None = None) -> AuditReport:
@@ -93,8 +90,7 @@ def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> 
     damaged = ChainDamagedError("block 7 is not block 7")
     report = audited(run, OnceAway(run.chain, "finalized", 1, error=damaged))
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(AuditStep.HEAD).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.HEAD)
     assert contradiction.fact == CHAIN_UNREADABLE
     # Who does not say what is final contradicts nothing.
     away = audited(run, OnceAway(run.chain, "finalized", 1))

@@ -31,8 +31,6 @@ from ledger.protocol.types import Beacon, ClientId
 from tests.audit.runs import CLIENTS, DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision
     from ledger.history.round import HistoryRound
     from tests.audit.runs import Payloads
@@ -85,20 +83,20 @@ class Played:
         pytest.param({**robust(), "beacon": Beacon.NONE}, id="3-without-a-beacon"),
     ],
 )
-def played(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Played]:
-    run = Run.on_revm(tmp_path_factory.mktemp("run"), replace(PARAMETERS, **request.param))
-    with run.chain:
-        run.play(Deviation(payloads=pointing))
-        run.play(Deviation(payloads=pointing))
-        run.ban(run.committee[0])
-        run.abandon()
-        run.play(Deviation(payloads=pointing, withheld=lambda run: run.trainers[:1]))
-        run.play(Deviation(payloads=pointing))
-        history = FoldedHistory.of(run.ledger, run.blobs)
-        found = {number: history.round(number) for number in range(1, 6)}
-        yield Played(run, history, {n: one for n, one in found.items() if one is not None})
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    run = (
+        Run.on_revm(tmp_path_factory.mktemp("run"), replace(PARAMETERS, **request.param))
+        .play(Deviation(payloads=pointing))
+        .play(Deviation(payloads=pointing))
+    )
+    run.ban(run.committee[0])
+    run.abandon()
+    run.play(Deviation(payloads=pointing, withheld=lambda run: run.trainers[:1])).play(
+        Deviation(payloads=pointing)
+    )
+    history = FoldedHistory.of(run.ledger, run.blobs)
+    found = {number: history.round(number) for number in range(1, 6)}
+    return Played(run, history, {n: one for n, one in found.items() if one is not None})
 
 
 def test_the_audit_passes(played: Played) -> None:

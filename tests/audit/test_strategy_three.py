@@ -18,10 +18,10 @@ from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
-from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
+from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run, contradiction_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
-    with found.chain:
-        yield found
+def run(tmp_path: Path) -> Run:
+    return Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
 
 
 def one_update_sent_by_four(payloads: Payloads, run: Run) -> Payloads:
@@ -86,8 +84,7 @@ def with_model(
 
 def test_who_leaves_out_crowding_is_named_and_left_out(run: Run) -> None:
     run.play(Deviation(payloads=one_update_sent_by_four, vectors=without_crowding))
-    report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    report = run.passed()
     caught = [finding for finding in report.findings if finding.kind == FALSE_SCORES]
     assert [(finding.round, finding.proven) for finding in caught] == [(1, True)]
 
@@ -98,8 +95,7 @@ def test_a_counted_distance_without_crowding_is_a_contradiction(run: Run) -> Non
         Deviation(payloads=one_update_sent_by_four, vectors=without_crowding, record=dev.lies_count)
     )
     report = audit(run.ledger, run.blobs)
-    contradiction = report.step(AuditStep.DISTANCES).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DISTANCES)
     assert (contradiction.fact, contradiction.round) == (SCORES_COUNTED, 1)
     assert contradiction.clients[0] == liar
 
@@ -108,12 +104,10 @@ def test_a_counted_distance_without_crowding_is_a_contradiction(run: Run) -> Non
 def test_a_model_of_other_weights_is_a_contradiction(
     run: Run, departure: Callable[[Judgement, Run], Judgement]
 ) -> None:
-    run.play()
-    run.play(Deviation(judgement=departure))
+    run.play().play(Deviation(judgement=departure))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    contradiction = report.step(AuditStep.MODEL).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.MODEL)
     assert contradiction.round == 2
 
 

@@ -389,8 +389,7 @@ def rewritten(closed: ClosedRun, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("rewritten")
     run = Run.opened(folder)
     with run.chain:
-        run.play()
-        run.play()
+        run.play().play()
     for digest in run.blobs.digests():
         closed.run.blobs.put(run.blobs.get(digest))
     assert replace(run.manifest, run=closed.run.manifest.run) == closed.run.manifest

@@ -240,22 +240,21 @@ def test_who_was_drawn_is_drawn_again_also_without_call_data(tmp_path: Path) -> 
         return replace(transaction, input=b"")
 
     run = honest_run(tmp_path, Run.on_revm, strategy=3)
-    with run.chain:
-        log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
-        event = decode_log(log).event
-        assert isinstance(event, RoundDecided)
-        assert len(event.accepted) > len(event.next_committee), "there was a lot"
-        other = next(c for c in event.accepted if c not in event.next_committee)
-        drawn = {*event.next_committee[1:], other}
-        wrong = replace(event, next_committee=tuple(c for c in event.accepted if c in drawn))
-        _, data = encode_log(wrong)
-        require_failure(with_log(run, replace(log, data=data)), RANKING)
+    log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
+    event = decode_log(log).event
+    assert isinstance(event, RoundDecided)
+    assert len(event.accepted) > len(event.next_committee), "there was a lot"
+    other = next(c for c in event.accepted if c not in event.next_committee)
+    drawn = {*event.next_committee[1:], other}
+    wrong = replace(event, next_committee=tuple(c for c in event.accepted if c in drawn))
+    _, data = encode_log(wrong)
+    require_failure(with_log(run, replace(log, data=data)), RANKING)
 
-        def change(logs: list[Log]) -> list[Log]:
-            return [replace(one, data=data) if one == log else one for one in logs]
+    def change(logs: list[Log]) -> list[Log]:
+        return [replace(one, data=data) if one == log else one for one in logs]
 
-        told = forged(remembered(run.ledger), logs_of=change, transaction_of=without_input)
-        require_failure(audit(told, run.blobs), RANKING)
+    told = forged(remembered(run.ledger), logs_of=change, transaction_of=without_input)
+    require_failure(audit(told, run.blobs), RANKING)
 
 
 def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> None:

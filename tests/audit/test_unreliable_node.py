@@ -67,8 +67,9 @@ class Branches:
 
 @pytest.fixture(scope="module")
 def branches(tmp_path_factory: pytest.TempPathFactory) -> Branches:
-    run = Run.on_revm(tmp_path_factory.mktemp("branches"))
-    run.play(Deviation(payloads=two_fail, vectors=one_lies))
+    run = Run.on_revm(tmp_path_factory.mktemp("branches")).play(
+        Deviation(payloads=two_fail, vectors=one_lies)
+    )
     run.ban(run.committee[0])
     final = run.chain.head().number
     one, other = run.branched(), run.branched()

@@ -62,8 +62,7 @@ class Forks:
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Forks:
-    run = Run.on_revm(tmp_path_factory.mktemp("forks"))
-    run.play()
+    run = Run.on_revm(tmp_path_factory.mktemp("forks")).play()
     one, other, backup = run.branched(), run.branched(), run.branched()
     one.play()
     one.play()

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.byte_range import ByteRange, parse_range
+from api.sockets import listening_socket, url_of
+from api.store.receiver import IncomingFile
+from api.store.serve_store import server_for
+from api.store.store_settings import StoreSettings
+from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError
+from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.http import CHECKED_FIRST_BYTES, static_server
 from ledger.storage.opening import store_at
 from tests.api.conftest import refused
+from tests.api.served import hurried
 from tests.api.store.conftest import path_of, stored, uploads_of
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +122,113 @@ def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
             parse_range(header, 10)
     with pytest.raises(ValueError, match="none of these"):
         parse_range("bytes=0-", 0)
+
+
+# What comes piece by piece has its name once it is whole and right, and leaves nothing else.
+
+
+COMING = b"what comes"
+
+
+def incoming(folder: Path, pieces: tuple[bytes, ...], size: int = len(COMING)) -> IncomingFile:
+    file = IncomingFile(folder, sha256(COMING), size)
+    for piece in pieces:
+        file.write(piece)
+    return file
+
+
+def test_the_right_bytes_get_their_name(tmp_path: Path) -> None:
+    target = tmp_path / "ab" / "abcd"
+    file = incoming(tmp_path, (COMING[:3], b"", COMING[3:]))
+    assert not target.exists()
+    file.finish(target)
+    file.discard()
+    assert target.read_bytes() == COMING
+    assert not any((tmp_path / "incoming").iterdir())
+
+
+def test_other_bytes_get_none(tmp_path: Path) -> None:
+    target = tmp_path / "ab" / "abcd"
+    for pieces, said in (
+        ((COMING[:-1],), "1 bytes are missing"),
+        ((COMING[::-1],), "another sha256"),
+    ):
+        file = incoming(tmp_path, pieces)
+        with pytest.raises(EncodingError, match=said):
+            file.finish(target)
+        file.discard()
+    file = incoming(tmp_path, (COMING,))
+    with pytest.raises(EncodingError, match="more bytes than were announced"):
+        file.write(b"!")
+    file.discard()
+    assert [path.name for path in tmp_path.rglob("*")] == ["incoming"]
+
+
+def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:
+    # Whoever comes to a home alone removes what is unfinished in it, and what comes then is a part.
+    home, target = Home(tmp_path), tmp_path / "ab" / "abcd"
+    home.blobs.mkdir()
+    file = incoming(home.blobs, (COMING[:3],))
+    with home.writing():
+        pass
+    file.write(COMING[3:])
+    with pytest.raises(OSError, match="was removed meanwhile"):
+        file.finish(target)
+    file.discard()
+    assert not target.exists()
+    assert not any((home.blobs / "incoming").iterdir())
+
+
+# A server that ends leaves no connection open, whatever its peer does with it.
+
+
+LARGE = bytes(16_000_000)
+"""More than the operating system takes for a peer that does not read."""
+
+
+def is_paused(connection: object) -> bool:
+    """Return whether a connection waits for its peer to read."""
+    return isinstance(connection, H11Protocol) and connection.flow.write_paused
+
+
+def test_an_answer_that_nobody_reads_is_cut_off(tmp_path: Path, contract: Contract) -> None:
+    FolderBlobs(tmp_path).put(LARGE)
+    with listening_socket("127.0.0.1", 0) as listener:
+        address = listener.getsockname()
+        settings = StoreSettings(folder=tmp_path, public_urls=(url_of(listener),))
+        server = server_for(settings, contract.ledger)
+        server.config.timeout_graceful_shutdown = 0
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as peer:
+            peer.sendall(f"GET {path_of(LARGE)} HTTP/1.1\r\nHost:\r\n\r\n".encode())
+            assert peer.recv(12) == b"HTTP/1.1 200"
+            while not any(map(is_paused, server.server_state.connections)):
+                assert thread.is_alive()
+                time.sleep(0.005)
+            server.should_exit = True
+            thread.join()
+            assert not server.server_state.connections
+
+
+def test_connections_accepted_at_the_end_are_closed_too(tmp_path: Path, contract: Contract) -> None:
+    async def end_while_accepting(listener: socket.socket, iterations: int) -> None:
+        settings = StoreSettings(folder=tmp_path, public_urls=(url_of(listener),))
+        server = server_for(settings, contract.ledger)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.005)
+        peers = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        await server.shutdown()
+        for peer in peers:
+            peer.close()
+        server.should_exit = True
+        await running
+
+    for iterations in range(4):
+        with listening_socket("127.0.0.1", 0) as listener, hurried():
+            asyncio.run(end_while_accepting(listener, iterations))
+    # Once for all of them, for it takes a second: pytest fails a test whose sockets were left open.
+    gc.collect()

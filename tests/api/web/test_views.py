@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.api.conftest import read, rounds_that_are
-from tests.api.web.conftest import run_address, show
+from api.settings import Settings
+from clients.configuration.loading import load
+from clients.runs.open_run import open_run
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.storage.blobs import FolderBlobs
+from tests.api.conftest import deployments, read, rounds_that_are, serving
+from tests.api.proxying import proxied
+from tests.api.web.conftest import WAIT_MS, run_address, settled, show
 from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -231,3 +242,117 @@ def test_search_finds_rounds_clients_addresses_and_digests(
         page.wait_for_selector("h1:has-text('Search')")
         found = page.locator(".hits li a").all_inner_texts()
         assert found == hits or text.removeprefix("0x") in told["head"]
+
+
+# A page that is open while a run goes on shows what has come, and keeps its reader's place.
+
+
+@contextmanager
+def playing(home: Path) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Play a run of two rounds; tell when the first has ended, and wait for leave to go on."""
+    first, leave = threading.Event(), threading.Event()
+
+    def pause(_: object) -> None:
+        first.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    def play() -> None:
+        with (
+            EmbeddedChain.create(home / "chain.sqlite") as chain,
+            open_run(
+                home,
+                "live",
+                load("smoke", settings=("protocol.rounds=2",)),
+                chain,
+                FolderBlobs(home / "blobs"),
+            ) as run,
+        ):
+            run.go_on(pause)
+
+    home.mkdir()
+    player = threading.Thread(target=play)
+    player.start()
+    try:
+        yield first, leave
+    finally:
+        leave.set()
+        player.join()
+
+
+def test_a_page_follows_a_run_that_goes_on(browser: Browser, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with playing(home) as (first, leave), serving(Settings(home=home)) as client:
+        assert first.wait(PATIENCE_SECONDS)
+        (deployment,) = deployments(client)
+        root = str(deployment["links"]["self"])
+        with browser.new_context(base_url=str(client.base_url)) as context:
+            context.set_default_timeout(WAIT_MS)
+            page = context.new_page()
+            page.goto(f"/dashboard/{run_address(root)}")
+            settled(page)
+            assert page.locator(".badge.stage-open").count() == 1
+            page.locator("#more-updates summary").click()
+            leave.set()
+            page.wait_for_selector(".badge.stage-finished", timeout=1_000 * PATIENCE_SECONDS)
+            assert read(client, root)["state"]["stage"] == "finished"
+            rows = page.locator("#more-updates[open] tbody tr")
+            assert [row.locator("td").first.inner_text() for row in rows.all()] == [
+                "decided",
+                "decided",
+            ]
+            assert "brought up to date" in page.locator("#said").inner_text()
+
+
+# The dashboard behind a proxy that serves it below a path, and the REST reference.
+
+
+ROOT = "/audit/ledger"
+
+
+def test_every_view_works_below_a_path(browser: Browser, home: Path) -> None:
+    with serving(Settings(home=home, root_path=ROOT)) as service, proxied(service, ROOT) as url:
+        chain_link = read(service, "/v1/chains")["chains"][0]["links"]["deployments"]
+        listed = read(service, chain_link.removeprefix(ROOT))["deployments"]
+        link = listed[0]["links"]["self"]
+        _, chain, address = link.removeprefix(f"{ROOT}/v1/").replace("/deployments", "").split("/")
+        run = f"#/runs/{chain}/{address}"
+        with browser.new_context() as context:
+            context.set_default_timeout(WAIT_MS)
+            page = context.new_page()
+            asked: list[str] = []
+            faults: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("response", lambda one: faults.extend([one.url] * (one.status >= 400)))
+            page.goto(f"{url}/")
+            settled(page)
+            assert page.url == f"{url}/dashboard/"
+            views = ["", "/rounds", "/rounds/1", "/clients", "/clients/1", "/verification"]
+            compared = f"#/compare?left={link}&right={link}"
+            for view in (*(run + each for each in views), compared, "#/search?q=7"):
+                page.goto(f"{url}/dashboard/{view}")
+                settled(page)
+            page.goto(f"{url}/dashboard/{compared}")
+            settled(page)
+            assert page.locator("main table").count() > 0
+            page.goto(f"{url}/dashboard/#/")
+            settled(page)
+            page.locator(f'main a[href="{run}"]').first.click()
+            settled(page)
+            assert page.url.endswith(run)
+            page.goto(f"{url}/docs")
+            page.wait_for_selector(".opblock")
+            assert faults == []
+            assert [one for one in asked if not one.startswith((f"{url}/", "data:"))] == []
+            assert any(f"{ROOT}/v1/chains/" in one for one in asked)
+
+
+def test_the_reference_shows_every_operation(page: Page, client: httpx.Client) -> None:
+    page.goto("/docs")
+    page.wait_for_selector(".opblock")
+    document = client.get("/openapi.json").json()
+    operations = sum(len(path) for path in document["paths"].values())
+    assert page.locator(".opblock").count() == operations
+    page.get_by_text("Rounds, page by page", exact=True).click()
+    page.wait_for_selector(".opblock-body .response")
+    assert page.locator(".try-out").count() == 0

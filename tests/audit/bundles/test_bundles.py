@@ -148,17 +148,15 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
 def test_collusion_of_a_committee_is_named_as_by_the_audit(
     tmp_path: Path, deviation: Deviation, step: AuditStep, fact: Fact
 ) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(deviation)
-        path = tmp_path / "bundle.tar"
-        assert export_bundle(run.ledger, run.blobs, 1, path).outcome is AuditOutcome.FAILED
-        found = checked(path, read_trusted_contract(run.ledger, 1))
-        assert found.outcome is AuditOutcome.FAILED
-        first = found.audit[step - 1].contradiction
-        assert first is not None
-        assert first.fact is fact
-        assert not_ok(found) == []
+    run = Run.on_revm(tmp_path).play(deviation)
+    path = tmp_path / "bundle.tar"
+    assert export_bundle(run.ledger, run.blobs, 1, path).outcome is AuditOutcome.FAILED
+    found = checked(path, read_trusted_contract(run.ledger, 1))
+    assert found.outcome is AuditOutcome.FAILED
+    first = found.audit[step - 1].contradiction
+    assert first is not None
+    assert first.fact is fact
+    assert not_ok(found) == []
 
 
 def test_a_bundle_without_a_blob_is_incomplete_and_not_exported(
@@ -206,11 +204,10 @@ def test_a_blob_that_nobody_asked_for_is_named(
 
 def test_an_open_round_has_no_bundle(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        with pytest.raises(ConfigurationError, match="round 1 has not ended"):
-            make_bundle(run.ledger, run.blobs, 1)
-        with pytest.raises(ConfigurationError, match="round 2 has not opened"):
-            make_bundle(run.ledger, run.blobs, 2)
+    with pytest.raises(ConfigurationError, match="round 1 has not ended"):
+        make_bundle(run.ledger, run.blobs, 1)
+    with pytest.raises(ConfigurationError, match="round 2 has not opened"):
+        make_bundle(run.ledger, run.blobs, 2)
 
 
 def test_a_round_whose_logs_are_not_served_has_no_bundle(honest: Run) -> None:

@@ -147,21 +147,20 @@ def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(hon
 
 def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.commit({run.trainers[0]: run.word(run.trainers[0])})
-        for client in (run.trainers[0], run.trainers[1]):
-            proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
-            assert proof.statement.verdict is ClientVerdict.OPEN
-            assert proof.statement.has_committed is (client == run.trainers[0])
-            found = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
-            assert found.outcome is AuditOutcome.PASSED
-            head = TrustedHead(run.ledger.state().head)
-            assert verify_proof(proof, 1, client, head).outcome is AuditOutcome.INCOMPLETE
-        open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
-        run.play()
-        # It says what was true, and is not any more.
-        late = verify_proof(open_yet, 1, open_yet.client, read_trusted_contract(run.ledger, 1))
-        assert late.outcome is AuditOutcome.FAILED
+    run.commit({run.trainers[0]: run.word(run.trainers[0])})
+    for client in (run.trainers[0], run.trainers[1]):
+        proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
+        assert proof.statement.verdict is ClientVerdict.OPEN
+        assert proof.statement.has_committed is (client == run.trainers[0])
+        found = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+        assert found.outcome is AuditOutcome.PASSED
+        head = TrustedHead(run.ledger.state().head)
+        assert verify_proof(proof, 1, client, head).outcome is AuditOutcome.INCOMPLETE
+    open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
+    run.play()
+    # It says what was true, and is not any more.
+    late = verify_proof(open_yet, 1, open_yet.client, read_trusted_contract(run.ledger, 1))
+    assert late.outcome is AuditOutcome.FAILED
 
 
 def test_without_the_record_the_proof_says_what_it_lacks(
@@ -265,37 +264,34 @@ def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: Tru
 def test_the_cut_off_is_that_of_the_runs_strategy(
     tmp_path: Path, changes: dict[str, Any], form: AcceptanceForm, limit: str
 ) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes))
-    with run.chain:
-        run.play()
-        event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
-        edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
-        bits = {word_client(word): word >> 32 for word in event.ranking}
-        for client in bits:
-            found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
-            assert found.outcome is AuditOutcome.PASSED
-            cut_off = CutOff(form, len(event.accepted), bits[edge])
-            assert found.statement.cut_off == cut_off
-            assert limit in found.sentence
-            is_used = client in event.accepted
-            assert (found.statement.verdict is ClientVerdict.USED) is is_used
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes)).play()
+    event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
+    edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
+    bits = {word_client(word): word >> 32 for word in event.ranking}
+    for client in bits:
+        found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
+        assert found.outcome is AuditOutcome.PASSED
+        cut_off = CutOff(form, len(event.accepted), bits[edge])
+        assert found.statement.cut_off == cut_off
+        assert limit in found.sentence
+        is_used = client in event.accepted
+        assert (found.statement.verdict is ClientVerdict.USED) is is_used
 
 
 def test_a_record_of_commitments_outside_the_closing_block_is_named(tmp_path: Path) -> None:
     """The head binds what a committee colludes in; only the chain's blocks show that it did."""
     late = Deviation(base=lambda _base, run: cut(run))
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
-        run.conclude(record, late)
-        client = run.ledger.opening(1)
-        assert client is not None
-        member = client.committee[0]
-        proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
-        by_chain = verify_proof(proof, 1, member, read_trusted_contract(run.ledger, 1))
-        assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
-        by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
-        assert Caveat.CLOSING_CERTIFIED in by_head.caveats
+    record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
+    run.conclude(record, late)
+    client = run.ledger.opening(1)
+    assert client is not None
+    member = client.committee[0]
+    proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
+    by_chain = verify_proof(proof, 1, member, read_trusted_contract(run.ledger, 1))
+    assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
+    by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
+    assert Caveat.CLOSING_CERTIFIED in by_head.caveats
 
 
 def first_of(run: Run) -> list[tuple[ClientId, Digest]]:
