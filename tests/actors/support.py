@@ -216,6 +216,18 @@ class Network:
             self._opened = None if view is None else (final, view)
         return None if self._opened is None else self._opened[1]
 
+    def closed_view(self) -> RoundView:
+        """Return the closed round, which there must be."""
+        view = self.opened()
+        assert view is not None
+        return view
+
+    def open_chain(self) -> ChainView:
+        """Return the open round as the chain has it, which there must be."""
+        chain = self.chain.view()
+        assert chain is not None
+        return chain
+
     def _opened_at(self, final: SpecificationBlock) -> RoundView | None:
         chain, model = self.chain.view(), self.model(final.state)
         inputs = None if chain is None else chain.inputs()
@@ -261,8 +273,7 @@ class Network:
 
     def commit(self, *clients: int) -> None:
         """Let these clients commit their updates, as honest ones do."""
-        chain = self.chain.view()
-        assert chain is not None
+        chain = self.open_chain()
         for client in clients:
             payload = Payload.of(self.payload(chain.round, client))
             for action in Trainer(ClientId(client), signers()[client]).commit(chain, payload):
@@ -270,8 +281,7 @@ class Network:
 
     def publish(self, *clients: int) -> None:
         """Let these clients publish what they have committed."""
-        view = self.opened()
-        assert view is not None
+        view = self.closed_view()
         for client in clients:
             payload = Payload.of(self.payload(view.inputs.round, client))
             for action in Trainer(ClientId(client), signers()[client], payload).publish(view):
@@ -279,8 +289,7 @@ class Network:
 
     def close(self, *absent: int) -> RoundView:
         """Let all active clients but these commit and publish; return the closed round."""
-        chain = self.chain.view()
-        assert chain is not None
+        chain = self.open_chain()
         able = [c for c in sorted(chain.participants().expected) if c not in absent]
         self.commit(*able)
         self.chain.mine(self.now)
@@ -288,9 +297,7 @@ class Network:
             self.chain.mine_to(chain.opened_block + chain.parameters.commit_blocks, self.now)
         self.chain.mine_to(self.chain.head.number + self.chain.depth, self.now)
         self.publish(*able)
-        view = self.opened()
-        assert view is not None
-        return view
+        return self.closed_view()
 
     def record_of(self, decided: RoundDecided) -> RoundRecord:
         return decode_record(self.blobs[decided.record])
@@ -525,9 +532,7 @@ def seen(network: Network, actions: Iterable[Action]) -> RoundView:
     """Carry out actions, and return what somebody sees who gets everything."""
     for action in actions:
         network.apply(action)
-    view = network.union()
-    assert view is not None
-    return view
+    return seen(network, ())
 
 
 def scored(network: Network, *members: int) -> RoundView:

@@ -24,16 +24,7 @@ from ledger.actors.journal import (
 from ledger.protocol.documents.envelope import Body, Envelope, Proposal, PublishedPayload, Reply
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import JournalError
-from ledger.protocol.types import (
-    Address,
-    ClientId,
-    Digest,
-    Domain,
-    Phase,
-    Scores,
-    Vote,
-    VoteKind,
-)
+from ledger.protocol.types import Address, ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
 from tests.actors.support import published, signed_vote, signers
 from tests.audit.runs import SIGNERS, Run
 from tests.disks import FILLING, fill, small_disk

@@ -21,13 +21,7 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, IncidentKind, Phase
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -351,8 +345,7 @@ def test_phase_2_begins_when_the_first_certificate_is_seen() -> None:
     primary = view.primary(ELECTION, 0)
     me = next(m for m in view.inputs.participants.members if m != primary)
     lone = [e for e in network.board if not is_reply_of_phase_2(e)]
-    opened = network.opened()
-    assert opened is not None
+    opened = network.closed_view()
     partial = network.grown(opened, lone)
     someone = member(me)
     assert EnvelopeKind.REPLY in kinds(someone.step(partial, 1000.0))
@@ -484,8 +477,7 @@ def test_mail_that_reaches_one_member_only_blocks_no_round(lost: EnvelopeKind) -
     network = Network()
     network.close()
     members = list(committee_of(network).values())
-    chosen = network.opened()
-    assert chosen is not None
+    chosen = network.closed_view()
     trainer = chosen.inputs.participants.trainers[0]
     source = trainer if lost is EnvelopeKind.PAYLOAD else members[0].client
     for _ in range(60):
@@ -514,7 +506,6 @@ def test_does_not_sign_for_a_set_it_does_not_hold() -> None:
     network = Network()
     view, fewer = partly_scored(network)
     me = places_of(view)[1][0]
-    opened = network.opened()
-    assert opened is not None
+    opened = network.closed_view()
     lacking = network.grown(opened, [e for e in network.board if e.client != fewer[0]])
     assert envelopes_in(member(me).step(lacking, begin_of(view))) == []

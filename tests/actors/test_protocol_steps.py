@@ -41,7 +41,7 @@ from tests.actors.support import (
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
-    from ledger.actors.view import ChainView, RoundView
+    from ledger.actors.view import RoundView
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 
@@ -137,8 +137,7 @@ def test_a_request_for_fewer_names_the_others_as_missing() -> None:
 
 def test_a_malformed_payload_is_named_and_stored() -> None:
     network = Network()
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     client = chain.participants().trainers[2]
     network.payloads[1, client] = b"malformed"
     view = requested(network)
@@ -198,8 +197,7 @@ def test_does_not_reply_to_what_does_not_follow() -> None:
 def test_does_not_reply_without_the_evidence_of_the_record() -> None:
     network = Network()
     full = requested(network)
-    me, opened = others_of(full)[0], network.opened()
-    assert opened is not None
+    me, opened = others_of(full)[0], network.closed_view()
     without_payloads = opened.with_envelopes(network.board)
     assert acts_of(me).answer(without_payloads, proposal_in(full), Holdings()) == []
     kinds = [e for e in network.board if e.kind is not EnvelopeKind.SCORES]
@@ -271,8 +269,7 @@ def test_requests_the_election_on_a_certificate_that_it_stands_behind() -> None:
 @pytest.mark.parametrize("lack", ["the certificate", "the payloads", "the record"])
 def test_does_not_reply_in_phase_2_without(lack: str) -> None:
     network = Network()
-    full, opened = elected(network), network.opened()
-    assert opened is not None
+    full, opened = elected(network), network.closed_view()
     me, proposal = others_of(full, ELECTION)[0], proposal_in(full, ELECTION)
     board = {
         "the certificate": [e for e in network.board if e.kind is not EnvelopeKind.REPLY],
@@ -306,14 +303,8 @@ def trainer(client: int = ME, update: Payload | None = None) -> Trainer:
     return Trainer(ClientId(client), signers()[client], update)
 
 
-def chain_of(network: Network) -> ChainView:
-    chain = network.chain.view()
-    assert chain is not None
-    return chain
-
-
 def test_commits_its_payload_bound_to_itself() -> None:
-    chain = chain_of(Network())
+    chain = Network().open_chain()
     (action,) = trainer().commit(chain, PAYLOAD)
     assert isinstance(action, SendCommitment)
     commitment = action.signed.commitment
@@ -324,23 +315,23 @@ def test_commits_its_payload_bound_to_itself() -> None:
 
 def test_commits_again_until_the_commitment_is_recorded() -> None:
     network = Network()
-    actions = trainer().commit(chain_of(network), PAYLOAD)
-    assert trainer().commit(chain_of(network), PAYLOAD) == actions
+    actions = trainer().commit(network.open_chain(), PAYLOAD)
+    assert trainer().commit(network.open_chain(), PAYLOAD) == actions
     network.apply(actions[0])
     network.chain.mine(0.0)
-    assert trainer().commit(chain_of(network), PAYLOAD) == []
-    assert trainer(4).commit(chain_of(network), PAYLOAD) != []
+    assert trainer().commit(network.open_chain(), PAYLOAD) == []
+    assert trainer(4).commit(network.open_chain(), PAYLOAD) != []
 
 
 def test_does_not_commit_when_the_window_is_over() -> None:
     network = Network()
-    chain = chain_of(network)
+    chain = network.open_chain()
     network.chain.mine_to(chain.opened_block + chain.parameters.commit_blocks, 0.0)
-    assert trainer().commit(chain_of(network), PAYLOAD) == []
+    assert trainer().commit(network.open_chain(), PAYLOAD) == []
 
 
 def test_does_not_commit_when_banned_before_the_round() -> None:
-    chain = chain_of(Network())
+    chain = Network().open_chain()
     registry = list(chain.registry)
     registry[ME] = replace(registry[ME], banned_in=1)
     assert trainer().commit(replace(chain, registry=tuple(registry)), PAYLOAD) != []
@@ -361,7 +352,7 @@ def test_publishes_what_counts_until_it_is_announced() -> None:
 
 def test_publishes_nothing_that_does_not_count() -> None:
     network = Network()
-    absent = chain_of(network).participants().trainers[0]
+    absent = network.open_chain().participants().trainers[0]
     view = network.close(absent)
     present = view.inputs.participants.trainers[1]
     assert trainer(absent, Payload.of(network.payload(1, absent))).publish(view) == []

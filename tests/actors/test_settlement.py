@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.judgement_cache import JudgementCache, is_certain
-from ledger.actors.settlement import (
-    decision_of,
-    incidents_of,
-    settlement_of,
-)
+from ledger.actors.settlement import decision_of, incidents_of, settlement_of
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -111,8 +107,7 @@ def test_a_round_is_settled_by_two_certificates_of_one_record() -> None:
 def test_a_round_is_not_settled_by_who_cannot_judge_it() -> None:
     network = Network()
     elected(network)
-    opened = network.opened()
-    assert opened is not None
+    opened = network.closed_view()
     assert settlement_of(opened.with_envelopes(network.board), JudgementCache()) is None
 
 
@@ -263,8 +258,7 @@ def test_nobody_is_accused_without_the_evidence_of_the_request() -> None:
     seen(network, acts_of(second).propose(view, later, fewer))
     answered(network, later)
     view = elected(network)
-    opened = network.opened()
-    assert opened is not None
+    opened = network.closed_view()
     announced = (EnvelopeKind.PAYLOAD, missing)
     lacking = [e for e in network.board if (e.kind, e.client) != announced]
     for settling in (view, network.grown(opened, lacking)):
@@ -303,9 +297,7 @@ def network() -> Network:
 
 @pytest.fixture
 def view(network: Network) -> RoundView:
-    view = network.union()
-    assert view is not None
-    return view
+    return seen(network, ())
 
 
 def record_in(view: RoundView) -> bytes:
@@ -354,8 +346,7 @@ def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
 def test_record_with_missing_payload_is_judged_again_when_it_arrives(
     network: Network, view: RoundView
 ) -> None:
-    judge, opened = JudgementCache(), network.opened()
-    assert opened is not None
+    judge, opened = JudgementCache(), network.closed_view()
     partial = opened.with_envelopes(network.board)
     judgement, violations = judge.judge(partial, record_in(view))
     assert judgement is None

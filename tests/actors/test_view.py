@@ -38,6 +38,7 @@ from tests.actors.support import (
     elected,
     published,
     requested,
+    seen,
     signed_vote,
 )
 from tests.support.keys import DOMAIN
@@ -61,16 +62,12 @@ def network() -> Network:
 
 @pytest.fixture(scope="module")
 def full(network: Network) -> RoundView:
-    view = network.union()
-    assert view is not None
-    return view
+    return seen(network, ())
 
 
 @pytest.fixture
 def empty(network: Network) -> RoundView:
-    view = network.opened()
-    assert view is not None
-    return view
+    return network.closed_view()
 
 
 def of_kind(network: Network, kind: EnvelopeKind, phase: Phase | None = None) -> Envelope:
@@ -89,18 +86,15 @@ def of_kind(network: Network, kind: EnvelopeKind, phase: Phase | None = None) ->
 
 def test_inputs_are_open_until_the_closing_block_is_final() -> None:
     network = Network(depth=2)
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     network.commit(*chain.participants().expected)
     network.chain.mine(5.0)
     for _ in range(2):
-        chain = network.chain.view()
-        assert chain is not None
+        chain = network.open_chain()
         assert chain.inputs() is None
         assert network.opened() is None
         network.chain.mine(6.0)
-    view = network.opened()
-    assert view is not None
+    view = network.closed_view()
     assert view.closed_at == 5.0
     assert set(view.inputs.closing.commitments) == view.inputs.participants.expected
 
@@ -208,9 +202,7 @@ def two_vectors(network: Network, count: int = 2) -> list[Envelope]:
     return envelopes
 
 
-def test_of_many_vectors_for_a_set_the_two_smallest_remain(
-    network: Network, empty: RoundView
-) -> None:
+def test_of_many_vectors_for_set_two_smallest_remain(network: Network, empty: RoundView) -> None:
     envelopes = two_vectors(network, 5)
     clients = scores_of(network).signed.scores.clients
     digests = [
@@ -286,9 +278,7 @@ def test_a_request_is_seen_with_what_it_rests_on(network: Network, empty: RoundV
         assert view.requests(phase, 1) == ()
 
 
-def test_a_request_of_another_than_the_primary_is_passed_over(
-    network: Network, empty: RoundView
-) -> None:
+def test_request_of_another_than_primary_is_passed_over(network: Network, empty: RoundView) -> None:
     proposal = request_of(network)
     primary = proposal.request.member
     other = next(m for m in empty.inputs.participants.members if m != primary)

@@ -93,8 +93,7 @@ def test_1_self_ban_before_the_decision_does_not_block_it() -> None:
 
 def test_2_stray_commitment_after_the_votes_causes_no_second_vote() -> None:
     network = Network()
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     view = scored(network)
     base = view.inputs.closing.base
     members = committee_of(network)
@@ -149,8 +148,7 @@ def test_2_reorganising_the_closing_block_makes_nobody_sign_twice() -> None:
     network.chain.reorganise(1)
     network.chain.pool.reverse()  # the same commitments in another order
     network.chain.mine(network.now)
-    again = network.opened()
-    assert again is not None
+    again = network.closed_view()
     assert again.inputs.closing.base != before
     for member in members.values():
         member.deliver()
@@ -168,8 +166,7 @@ def test_2_reorganising_the_closing_block_makes_nobody_sign_twice() -> None:
 
 def liar_and(network: Network, fault: MemberFault) -> tuple[ClientId, dict[int, MemberFault]]:
     """Return a liar, and faults by seat: the liar is not the one who sends first, who has this."""
-    view = network.opened()
-    assert view is not None
+    view = network.closed_view()
     committee = view.inputs.participants.committee
     first = committee.index(view.primary(AGGREGATION, 0))
     last = committee.index(view.primary(Phase.ELECTION, 0))
@@ -209,8 +206,7 @@ def test_3_a_primary_that_hides_refused_members_gets_no_quorum() -> None:
 def test_4_a_late_commitment_is_in_no_record_or_base() -> None:
     # All others have committed in time; one more waits until the window is nearly over.
     network = Network()
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     late = chain.participants().trainers[3]
     network.commit(*(chain.participants().expected - {late}))
     network.chain.mine(network.now)
@@ -234,8 +230,7 @@ def test_4_a_late_commitment_is_in_no_record_or_base() -> None:
 
 def test_4_a_commitment_after_the_closing_block_does_not_count() -> None:
     network = Network()
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     view = network.close()
     idle = next(
         ClientId(c)
@@ -244,8 +239,7 @@ def test_4_a_commitment_after_the_closing_block_does_not_count() -> None:
     )
     network.apply(SendCommitment(signed_commitment(chain, idle, sha256(b"late"))))
     network.chain.mine(network.now)
-    again = network.opened()
-    assert again is not None
+    again = network.closed_view()
     assert idle in network.chain.state.committed
     assert again.inputs.closing == view.inputs.closing
     play(network, committee_of(network).values())

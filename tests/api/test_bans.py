@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     import httpx
 
 SETTINGS = (
-    "protocol.rounds=3",
-    "protocol.clients=14",
-    "protocol.active_rate=0.857143",
-    "protocol.committee_rate=0.416667",
-    "protocol.commit_blocks=1",
-    "malice.trainers.self-ban=2",
+    *("protocol.rounds=3", "protocol.clients=14", "protocol.active_rate=0.857143"),
+    *("protocol.committee_rate=0.416667"),
+    *("protocol.commit_blocks=1", "malice.trainers.self-ban=2"),
 )
 """Two trainers ban themselves, each in the first round that it trains in."""
 
@@ -70,7 +67,7 @@ def test_a_ban_takes_no_effect_in_its_own_round(served: tuple[httpx.Client, str]
     assert all(trained[banned]["rank"] is not None for banned in bans)
 
 
-def test_a_member_that_was_banned_before_has_an_empty_seat(
+def test_member_that_was_banned_before_has_an_empty_seat(
     served: tuple[httpx.Client, str],
 ) -> None:
     client, root = served

@@ -72,9 +72,7 @@ def test_what_the_client_has_is_not_sent_again(client: httpx.Client, root: str) 
             assert answer.status_code == 200
 
 
-def test_a_changing_answer_has_a_weak_etag_and_is_revalidated(
-    client: httpx.Client, root: str
-) -> None:
+def test_changing_answer_has_weak_etag_and_is_revalidated(client: httpx.Client, root: str) -> None:
     for path in (
         "/v1/status",
         "/v1/chains",

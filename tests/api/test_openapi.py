@@ -60,12 +60,8 @@ ANSWERS |= {"Problem": TypeAdapter(Problem), "FieldError": TypeAdapter(FieldErro
 
 
 NO_JSON = (
-    "/events",
-    "/blobs/{digest}",
-    "/{prefix}/{digest}",
-    "/bundle",
-    "/proof/{client}",
-    "/report",
+    *("/events", "/blobs/{digest}", "/{prefix}/{digest}", "/bundle"),
+    *("/proof/{client}", "/report"),
 )
 """Paths that answer with a stream or with bytes."""
 

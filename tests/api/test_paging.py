@@ -168,9 +168,7 @@ def places(client: httpx.Client, root: str, digest: str) -> list[tuple[Any, ...]
     return [(one["kind"], one["round"], one["client"]) for one in told["items"]]
 
 
-def test_the_sha256sum_of_a_file_leads_to_its_round(
-    client: httpx.Client, root: str, home: Path
-) -> None:
+def test_sha256sum_of_file_leads_to_its_round(client: httpx.Client, root: str, home: Path) -> None:
     (decided, *_) = read(client, f"{root}/rounds", status="decided", limit=1)["rounds"]
     number = decided["round"]
     told = read(client, f"{root}/rounds/{number}", full="true")

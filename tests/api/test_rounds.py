@@ -309,9 +309,7 @@ def test_weights_are_exact_and_sum_to_one(
 
 
 @pytest.mark.parametrize("part", ["", "/updates", "/scores", "/votes", "/committee"])
-def test_a_round_that_has_not_opened_is_not_found(
-    client: httpx.Client, root: str, part: str
-) -> None:
+def test_round_that_has_not_opened_is_not_found(client: httpx.Client, root: str, part: str) -> None:
     for number in (ROUNDS + 1, 2**32 - 1):
         told = refused(client.get(f"{root}/rounds/{number}{part}"), 404, "round-not-found")
         assert told["detail"] == f"round {number} has not opened; the newest is {ROUNDS}"
@@ -360,9 +358,7 @@ def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, ro
     assert found["incident"]
 
 
-def test_a_bans_two_statements_are_the_clients_own(
-    client: httpx.Client, root: str, truth: Truth
-) -> None:
+def test_bans_two_statements_are_clients_own(client: httpx.Client, root: str, truth: Truth) -> None:
     bans = [e for e in read(client, f"{root}/evidence", limit=100)["evidence"] if e["ban"]]
     for entry in bans:
         ban = entry["ban"]

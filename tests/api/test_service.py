@@ -143,9 +143,7 @@ def test_it_is_not_ready_until_there_is_a_chain(tmp_path: Path) -> None:
         lambda path: os.truncate(path, 8_192),
     ],
 )
-def test_a_damaged_chain_is_a_503_and_not_the_end(
-    copy: Path, damage: Callable[[Path], None]
-) -> None:
+def test_damaged_chain_is_a_503_and_not_the_end(copy: Path, damage: Callable[[Path], None]) -> None:
     for extra in ("chain.sqlite-wal", "chain.sqlite-shm"):
         (copy / extra).unlink(missing_ok=True)
     damage(copy / "chain.sqlite")
@@ -337,9 +335,7 @@ def fixed(home: Path) -> Iterator[Deployment]:
         yield connect(chain, manifest).deployment()
 
 
-def test_the_contracts_own_facts_are_told(
-    client: httpx.Client, root: str, fixed: Deployment
-) -> None:
+def test_contracts_own_facts_are_told(client: httpx.Client, root: str, fixed: Deployment) -> None:
     told = read(client, root)
     assert told["sizes"]["clients"] == CLIENTS
     assert (told["sizes"]["trainers"], told["sizes"]["members"]) == (TRAINERS, MEMBERS)
@@ -394,14 +390,8 @@ def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Pa
 
 
 READING = (
-    clients_router,
-    deployments_router,
-    digests_router,
-    evidence_router,
-    proofs_router,
-    rounds_router,
-    series_router,
-    service_router,
+    *(clients_router, deployments_router, digests_router, evidence_router, proofs_router),
+    *(rounds_router, series_router, service_router),
 )
 
 

@@ -60,9 +60,7 @@ def test_the_service_returns_the_report_of_the_command(
     assert client.get(f"{root}/verifications").json()["verifications"] == [verified]
 
 
-def test_an_unknown_verification_is_not_found(
-    client: httpx.Client, verified: dict[str, Any]
-) -> None:
+def test_unknown_verification_is_not_found(client: httpx.Client, verified: dict[str, Any]) -> None:
     path = verified["links"]["self"]
     other = f"{path[:-1]}{'0' if path[-1] != '0' else '1'}"
     refused(client.get(other), 404, "verification-not-found")

@@ -113,6 +113,8 @@ def of_round_1(_data: bytes, _run: Run) -> bytes:
 
 
 COMPLETE, DISTANCES, RANKING = AuditStep.COMPLETENESS, AuditStep.DISTANCES, AuditStep.RANKING
+BLOBS, SIGNED = AuditStep.BLOBS, AuditStep.CERTIFICATES
+first, last, stranger = dev.first_member, dev.last_trainer, dev.bystander
 CASES = {
     "a model that does not follow": Case(
         Deviation(judgement=dev.wrong_model), AuditStep.MODEL, MODEL_DIFFERS
@@ -134,23 +136,19 @@ CASES = {
         RefusalReason.NOT_A_VECTOR, bound(dev.garbage_scores)
     ),
     "a vector over the limit counted": Case(
-        bound(dev.too_long_counted),
-        DISTANCES,
-        VECTOR_TOO_LONG,
-        dev.first_member,
-        "over 100000 bytes",
+        bound(dev.too_long_counted), DISTANCES, VECTOR_TOO_LONG, first, "over 100000 bytes"
     ),
     "a vector over the limit refused as no vector": Case(
         Deviation(record=dev.too_long_refused),
         DISTANCES,
         VECTOR_TOO_LONG,
-        dev.first_member,
+        first,
         "over 100000 bytes",
     ),
     "scores that are not signed": Case(
-        Deviation(record=dev.unsigned_scores), DISTANCES, CLAIM_NOT_SIGNED, dev.first_member
+        Deviation(record=dev.unsigned_scores), DISTANCES, CLAIM_NOT_SIGNED, first
     ),
-    "scores of a stranger": Case(bound(dev.with_a_stranger), DISTANCES, NO_MEMBER, dev.bystander),
+    "scores of a stranger": Case(bound(dev.with_a_stranger), DISTANCES, NO_MEMBER, stranger),
     "too few scores": Case(
         Deviation(record=dev.too_few_scores), DISTANCES, TOO_FEW_SCORES, says="needs 3"
     ),
@@ -162,7 +160,7 @@ CASES = {
     "true scores refused as false": refused(RefusalReason.FALSE_DISTANCE),
     "true scores refused as one of two": refused(RefusalReason.TWO_VECTORS),
     "a trainer that the seed did not sample": Case(
-        Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, dev.bystander
+        Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, stranger
     ),
     "another updates root": Case(
         Deviation(judgement=dev.other("updates_root")), RANKING, UPDATES_ROOT_DIFFERS
@@ -174,67 +172,56 @@ CASES = {
         Deviation(judgement=dev.other("reveal")), RANKING, REVEAL_DIFFERS
     ),
     "a trainer missing from the ranking": Case(
-        Deviation(judgement=dev.without_last_trainer), RANKING, RANKED_DIFFER, dev.last_trainer
+        Deviation(judgement=dev.without_last_trainer), RANKING, RANKED_DIFFER, last
     ),
     "a payload that opens nobody's commitment": Case(
-        Deviation(words=dev.foreign_commitment),
-        AuditStep.BLOBS,
-        OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        Deviation(words=dev.foreign_commitment), BLOBS, OPENS_NO_COMMITMENT, last
     ),
     "a commitment repeated and counted": Case(
         Deviation(words=dev.copied_commitment, payloads=dev.copied_payload),
-        AuditStep.BLOBS,
+        BLOBS,
         OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        last,
     ),
     "another base": Case(
-        Deviation(base=lambda _base, _run: sha256(b"another base")),
-        AuditStep.CERTIFICATES,
-        BASE_DIFFERS,
+        Deviation(base=lambda _base, _run: sha256(b"another base")), SIGNED, BASE_DIFFERS
     ),
     "a record of another base": Case(
-        bound(dev.of_base(sha256(b"another base"))), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
+        bound(dev.of_base(sha256(b"another base"))), SIGNED, RECORD_OF_ANOTHER
     ),
     "the record of another round": Case(
-        Deviation(record_blob=of_round_1), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
+        Deviation(record_blob=of_round_1), SIGNED, RECORD_OF_ANOTHER
     ),
     "a record that is none": Case(
         Deviation(record_blob=lambda _data, _run: b"nothing"), COMPLETE, RECORD_MALFORMED
     ),
     "an empty record": Case(bound(empty), DISTANCES, TOO_FEW_SCORES, says="0 score vectors"),
     "a trainer left out: no commitment": Case(
-        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, dev.last_trainer
+        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, last
     ),
     "a trainer left out: malformed": Case(
-        dev.left_out(DropoutReason.PAYLOAD_MALFORMED), COMPLETE, UPDATE_USABLE, dev.last_trainer
+        dev.left_out(DropoutReason.PAYLOAD_MALFORMED), COMPLETE, UPDATE_USABLE, last
     ),
     "a dropout that the record keeps silent about": Case(
-        bound(dev.unnamed_dropout, payloads=dev.malformed_payload),
-        COMPLETE,
-        RECORD_CLIENTS,
-        dev.last_trainer,
+        bound(dev.unnamed_dropout, payloads=dev.malformed_payload), COMPLETE, RECORD_CLIENTS, last
     ),
     "a dropout that was not active": Case(
-        bound(dev.invented_dropout), COMPLETE, RECORD_CLIENTS, dev.bystander
+        bound(dev.invented_dropout), COMPLETE, RECORD_CLIENTS, stranger
     ),
     "a trainer without commitment called missing": Case(
-        bound(dev.missing_instead, payloads=dev.silent_trainer),
-        COMPLETE,
-        HAS_NOT_COMMITTED,
-        dev.last_trainer,
+        bound(dev.missing_instead, payloads=dev.silent_trainer), COMPLETE, HAS_NOT_COMMITTED, last
     ),
     "a trainer's malformed payload that opens nothing": Case(
         bound(dev.malformed_instead, payloads=dev.malformed_payload),
-        AuditStep.BLOBS,
+        BLOBS,
         OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        last,
     ),
     "a malformed update counted": Case(
         bound(dev.counts_the_malformed, payloads=dev.malformed_payload),
         COMPLETE,
         UPDATE_MALFORMED,
-        dev.last_trainer,
+        last,
     ),
 }
 

@@ -33,9 +33,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     return found
 
 
-def test_the_verdict_does_not_depend_on_the_extra(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verdict_does_not_depend_on_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     require_one_verdict(run, monkeypatch, AuditOutcome.PASSED)
     run.play(FALSE)
     report = require_one_verdict(run, monkeypatch, AuditOutcome.FAILED)

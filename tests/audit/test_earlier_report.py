@@ -175,9 +175,7 @@ def test_a_report_of_a_longer_fork_contradicts(grown: Grown, tmp_path: Path) -> 
     assert contradiction.fact == KEPT_HEAD_ABSENT
 
 
-def test_a_branch_with_equal_heads_in_other_blocks_contradicts(
-    grown: Grown, tmp_path: Path
-) -> None:
+def test_branch_with_equal_heads_in_other_blocks_contradicts(grown: Grown, tmp_path: Path) -> None:
     """A head does not say in which block it came about; the report's block hash does."""
 
     def go_on(fork: Run) -> None:
@@ -214,27 +212,18 @@ def more_rounds(report: dict[str, Any]) -> None:
     ("change", "rule"),
     [
         (failed, "outcome is 'failed', must be passed"),
-        (field("outcome", to="incomplete"), "outcome is 'incomplete', must be passed"),
-        (field("steps", 4, "outcome", to="failed"), "step 5, outcome is 'failed'"),
         (field("steps", 5, "outcome", to="not checkable"), "step 6, outcome is 'not checkable'"),
-        (field("steps", 5, "missing_count", to=1), "step 6, missing_count is 1, must be 0"),
         (field("steps", 5, "contradictions", to=True), "contradictions is True, must be 0"),
         (field("steps", 0, "number", to=2), "step 1, number is 2, must be 1"),
         (field("steps", to=[]), "steps must be a list of 10"),
-        (field("steps", 3, to=None), "step 4, must be a JSON object"),
         (field("version", to=2), "has version 2, and only one of version 3"),
-        (field("version", to="3"), "version is '3', must be a number"),
         (field("rounds", to=3), "rounds is 3, but 2 decided and 0 abandoned"),
         (more_rounds, "says that 3 rounds had ended by the head"),
-        (field("rounds", to=-1), "rounds is -1, must be a number of at least 0"),
         (field("deployment", "head", to="0x12"), "head is '0x12', must be text of the form"),
-        (field("deployment", "head_block", to=2**64), "must be a number"),
         (field("deployment", "address", to="0x" + "11" * 20), "is of contract 0x1111"),
         (field("deployment", "chain_id", to=1), "is of chain id 1, and what is audited has"),
         (field("deployment", "genesis_hash", to="0x" + "11" * 32), "is of genesis block 0x11"),
-        (field("deployment", to=[]), "deployment, must be a JSON object"),
         (field("kept_head", to={"found": False}), "kept_head, found is False, must be True"),
-        (field("built_on", to={"found": False}), "built_on, found is False, must be True"),
         (field("built_on", to={"found": True}), "built_on, audits is missing"),
     ],
 )

@@ -219,9 +219,7 @@ def accused_of(
 
 
 @pytest.mark.parametrize("name", PROVEN)
-def test_an_incident_that_the_accused_s_signature_proves_is_proven(
-    tmp_path: Path, name: str
-) -> None:
+def test_incident_that_the_accused_s_signature_proves_is_proven(tmp_path: Path, name: str) -> None:
     accuse, kind = PROVEN[name]
     _, accused, report = accused_of(tmp_path, accuse)
     assert report.outcome is AuditOutcome.PASSED, readable(report)

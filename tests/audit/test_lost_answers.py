@@ -53,7 +53,7 @@ class OnceAway(PassedOn):
     def true(self) -> ChainReader:
         return self._chain
 
-    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+    def passed(self, name: str, ask: Callable[[ChainReader], T], *_asked: object) -> T:
         self.calls[name] = self.calls.get(name, 0) + 1
         if self._away == (name, self.calls[name]):
             raise self._error
@@ -98,9 +98,7 @@ def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> 
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
-def test_a_node_offline_at_the_second_question_has_answered_nothing(
-    run: Run, function: str
-) -> None:
+def test_node_offline_at_the_second_question_has_answered_nothing(run: Run, function: str) -> None:
     """An empty answer is held against the code; where that is not to be had, nothing is said."""
 
     def empty(name: str, data: bytes) -> bytes:

@@ -61,17 +61,9 @@ class Verdict(Enum):
 NAMED, OPEN, REMARK, UNSEEN = Verdict
 
 KEPT_KINDS = (
-    "header",
-    "transactions",
-    "receipts",
-    "state of the head",
-    "code",
-    "block-number-to-hash",
-    "block-hash-to-score",
-    "transaction-hash-to-block",
-    "v1:canonical_head_hash",
-    "v1:header_chain_gaps",
-    "v1:chain_gaps",
+    *("header", "transactions", "receipts", "state of the head", "code"),
+    *("block-number-to-hash", "block-hash-to-score", "transaction-hash-to-block"),
+    *("v1:canonical_head_hash", "v1:header_chain_gaps", "v1:chain_gaps"),
 )
 CHANGES = ("first byte", "last byte", "removed", "another's")
 CHAIN_FILE = {(kind, change): NAMED for kind in KEPT_KINDS for change in CHANGES} | {
@@ -109,14 +101,8 @@ OTHER_ROWS = {
 }
 
 BLOB_KINDS = (
-    BlobKind.CONFIGURATION,
-    "first model",
-    BlobKind.MODEL,
-    BlobKind.RECORD,
-    BlobKind.PAYLOAD,
-    "malformed payload",
-    BlobKind.VECTOR,
-    "refused score vector",
+    *(BlobKind.CONFIGURATION, "first model", BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD),
+    *("malformed payload", BlobKind.VECTOR, "refused score vector"),
 )
 BLOB_CHANGES = ("flipped", "cut", "emptied", "another's")
 BLOBS = {(kind, change): NAMED for kind in BLOB_KINDS for change in BLOB_CHANGES} | {
@@ -314,9 +300,7 @@ def test_a_changed_row_of_the_log_table(closed: ClosedRun, tmp_path: Path, state
 
 
 @pytest.mark.parametrize("statement", OTHER_ROWS)
-def test_a_changed_row_about_the_chain_file(
-    closed: ClosedRun, tmp_path: Path, statement: str
-) -> None:
+def test_changed_row_about_chain_file(closed: ClosedRun, tmp_path: Path, statement: str) -> None:
     home = closed.changed(tmp_path / "copy", (statement, ()))
     assert closed.verdict(home) is OTHER_ROWS[statement]
 

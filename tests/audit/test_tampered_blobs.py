@@ -34,14 +34,8 @@ if TYPE_CHECKING:
 
 
 KINDS = (
-    BlobKind.CONFIGURATION,
-    "first model",
-    BlobKind.MODEL,
-    BlobKind.RECORD,
-    BlobKind.PAYLOAD,
-    "malformed payload",
-    BlobKind.VECTOR,
-    "refused score vector",
+    *(BlobKind.CONFIGURATION, "first model", BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD),
+    *("malformed payload", BlobKind.VECTOR, "refused score vector"),
 )
 
 

@@ -188,9 +188,7 @@ def audited_by_address(branches: Branches, node: UnreliableNode) -> AuditReport:
     return audit(CommitteeLedger(node, branches.one.ledger.address), branches.one.blobs)
 
 
-def test_an_unconfirmed_contract_never_fails_when_missing(
-    branches: Branches, tmp_path: Path
-) -> None:
+def test_unconfirmed_contract_never_fails_when_missing(branches: Branches, tmp_path: Path) -> None:
     """Nobody says which block created it, and on the other branch it does not exist."""
     salt = branches.one.chain.chain_id
     with EmbeddedChain.create(tmp_path / "chain.sqlite", chain_id=salt) as without:

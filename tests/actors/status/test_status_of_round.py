@@ -29,6 +29,7 @@ from tests.actors.support import (
     acts_of,
     answered,
     elected,
+    replied,
     requested,
     scored,
     seen,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from ledger.actors.actions import Action
     from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
-    from ledger.actors.view import ChainView
     from ledger.protocol.types import ClientId, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
@@ -50,18 +50,12 @@ SECONDS = float(PARAMETERS.view_seconds)
 NEVER = FirstSeen()
 
 
-def chain_of(network: Network) -> ChainView:
-    chain = network.chain.view()
-    assert chain is not None
-    return chain
-
-
 def at(
     network: Network, view: RoundView, after: float, first_seen: FirstSeen = NEVER
 ) -> OpenRoundStatus:
     """Return where a round stands so many seconds after it was closed."""
     now = view.closed_at + after
-    return status_after_closing(chain_of(network), view, first_seen.after_poll(view, now), now)
+    return status_after_closing(network.open_chain(), view, first_seen.after_poll(view, now), now)
 
 
 def of(standing: OpenRoundStatus, client: int) -> ClientRoundStatus:
@@ -89,7 +83,7 @@ def proposal_of(actions: list[Action]) -> Proposal:
 
 def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     network = Network()
-    chain = chain_of(network)
+    chain = network.open_chain()
     standing = status_before_closing(chain)
     assert standing.stage is RoundStage.COMMITTING
     assert (standing.window_block, standing.deadline_block) == (
@@ -108,7 +102,7 @@ def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
 
 def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
     network = Network()
-    absent = chain_of(network).participants().trainers[0]
+    absent = network.open_chain().participants().trainers[0]
     network.close(absent)
     view = seen(network, ())
     standing = at(network, view, 1.0)
@@ -119,7 +113,7 @@ def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
 
 def test_a_payload_is_late_once_members_score_without_it() -> None:
     network = Network()
-    active = chain_of(network).participants().active
+    active = network.open_chain().participants().active
     network.commit(*active)
     network.chain.mine(network.now)
     network.publish(*active[1:])
@@ -149,7 +143,6 @@ def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
 
 def test_a_primary_is_late_from_half_of_its_view_on() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     before, after = at(network, view, 1.5 * SECONDS), at(network, view, 1.5 * SECONDS + 0.1)
@@ -163,7 +156,6 @@ def test_a_primary_is_late_from_half_of_its_view_on() -> None:
 
 def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     standing = at(network, view, 2 * SECONDS)
     assert standing.span is not None
@@ -179,7 +171,6 @@ def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
 
 def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary, *_ = others = [
         view.primary(AGGREGATION, 0),
@@ -197,9 +188,7 @@ def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
 
 def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     standing = at(network, view, 1.2 * SECONDS)
     assert standing.stage is RoundStage.ELECTING
     assert standing.certified == (0, None)
@@ -211,9 +200,7 @@ def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
 
 def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     primary = view.primary(ELECTION, 1)
     (certificate, *_) = view.certificates(AGGREGATION)
     view = seen(network, acts_of(primary).propose_election(view, 1, certificate))
@@ -228,9 +215,7 @@ def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
 
 def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     honest = at(network, view, 1.2 * SECONDS)
     liar = view.inputs.participants.members[0]
     base = view.requests(AGGREGATION, 0)[0].vote
@@ -245,7 +230,6 @@ def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
 
 def test_a_decision_is_expected_from_one_member_after_another() -> None:
     network = Network()
-    network.close()
     view = elected(network)
     settled = view.closed_at + 2 * SECONDS
     first_seen = FirstSeen().after_poll(view, settled)
@@ -260,7 +244,6 @@ def test_a_decision_is_expected_from_one_member_after_another() -> None:
 
 def test_after_all_views_the_deadline_is_waited_for() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     standing = at(network, view, SECONDS * 2.0**33)
     assert standing.stage is RoundStage.EXHAUSTED
@@ -279,7 +262,6 @@ def test_an_empty_seat_is_waited_for_by_nobody() -> None:
 
 def test_two_votes_in_slot_are_reported_and_need_no_answer() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary = view.primary(AGGREGATION, 0)
     other = replace(view.requests(AGGREGATION, 0)[0].vote, result=NO_DIGEST)
@@ -301,7 +283,6 @@ def test_a_request_without_its_evidence_makes_only_its_primary_late(
     without: Callable[[Proposal], Proposal],
 ) -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
@@ -313,7 +294,6 @@ def test_a_request_without_its_evidence_makes_only_its_primary_late(
 
 def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
@@ -326,7 +306,6 @@ def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
 
 def test_a_forged_signature_says_nothing_about_the_member() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary = view.primary(AGGREGATION, 0)
     victim, liar = [m for m in view.inputs.participants.members if m != primary][:2]
@@ -342,12 +321,11 @@ def test_a_forged_signature_says_nothing_about_the_member() -> None:
 def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     network = Network()
     network.close()
-    view = network.opened()
-    assert view is not None
+    view = network.closed_view()
     now = view.closed_at + 1.9 * SECONDS
-    assert len(status_after_closing(chain_of(network), view, NEVER, now).late) == 12
+    assert len(status_after_closing(network.open_chain(), view, NEVER, now).late) == 12
     assert (
-        status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False).late
+        status_after_closing(network.open_chain(), view, NEVER, now, mailbox_is_readable=False).late
         == ()
     )
 
@@ -355,7 +333,6 @@ def test_an_unreadable_mailbox_makes_nobody_late() -> None:
 @pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
 def test_who_holds_no_payload_sees_the_same(after: float) -> None:
     network = Network()
-    network.close()
     view = requested(network)
     blank = RoundView(
         view.inputs, view.closed_at, Evidence(None, {}, {}, PARAMETERS.dimension), {}, {}, {}, {}

@@ -52,9 +52,7 @@ def test_what_a_client_puts_anybody_reads(store: Store) -> None:
         blobs.remove(sha256(b"hello"))
 
 
-def test_only_an_address_and_the_public_name_reach_a_store(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_only_address_and_the_public_name_reach_store(tmp_path: Path, contract: Contract) -> None:
     urls = ("https://store.example/below",)
     with stored(tmp_path / "store", contract, public_urls=urls) as store:
         path = path_of(DATA)
@@ -67,9 +65,7 @@ def test_only_an_address_and_the_public_name_reach_a_store(
             refused(store.http.get(path, headers={"Host": host}), 404, "blob-not-found")
 
 
-def test_the_same_blob_again_is_no_news_and_costs_nothing(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_same_blob_again_is_no_news_and_costs_nothing(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_blobs=1) as store:
         assert [store.put(DATA).status_code for _ in range(3)] == [201, 200, 200]
         assert store.put(DATA, client=1).status_code == 200

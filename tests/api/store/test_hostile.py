@@ -217,9 +217,7 @@ def test_ten_thousand_small_blobs_of_one_client_are_too_many(
         assert len(store.files()) == most + 2
 
 
-def test_a_quota_counts_bytes_and_a_restart_forgets_none(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_quota_counts_bytes_and_a_restart_forgets_none(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_bytes=1_000) as store:
         assert store.put(bytes(600)).status_code == 201
     with stored(tmp_path / "store", contract, quota_bytes=1_000) as store:

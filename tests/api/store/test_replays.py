@@ -107,9 +107,7 @@ def test_a_client_signs_for_its_store_whatever_the_host_header(store: Store) -> 
     refused(shown(store, DATA, header), 401, "upload-elsewhere")
 
 
-def test_behind_a_proxy_the_store_has_its_configured_url(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_behind_proxy_the_store_has_its_configured_url(tmp_path: Path, contract: Contract) -> None:
     outside = "https://store.example/cmfl"
     with stored(tmp_path / "store", contract, public_urls=(outside,)) as store:
         refused(store.put(DATA), 401, "upload-elsewhere")

@@ -109,9 +109,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
     assert in_the_middle == ({True} if name == "honest" else {True, False})
 
 
-def test_whatever_is_altered_in_an_answer_differs(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_whatever_is_altered_in_answer_differs(page: Page, client: httpx.Client, root: str) -> None:
     number = max(rounds_that_are(client, root, "decided"))
     told, before, contract = asked(client, root, number)
     paths = [

@@ -64,7 +64,7 @@ class OnlyNamedLogs(PassedOn):
     def true(self) -> ChainReader:
         return self._chain
 
-    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:  # noqa: ARG002 - interface
+    def passed(self, name: str, ask: Callable[[ChainReader], T], *_asked: object) -> T:  # noqa: ARG002 - interface
         return ask(self._chain)
 
     def logs(
@@ -256,9 +256,7 @@ def test_places_that_the_trusted_chain_does_not_have_are_named(
     assert StepName.OPENED_BLOCK in not_ok(verify_bundle(early, honest.blobs, facts[2]))
 
 
-def test_another_model_before_the_round_is_not_the_voted_one(
-    honest: Run, newest: TrustedHead
-) -> None:
+def test_another_model_before_round_is_not_the_voted_one(honest: Run, newest: TrustedHead) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2, whole=True)
     model = honest.blobs.put(np.zeros(8, dtype="<f4").tobytes())
     earlier = replace(true.earlier[0], opening=replace(true.earlier[0].opening, model=model))

@@ -213,9 +213,7 @@ def test_an_unopened_round_or_unknown_client_has_no_proof(honest: Run) -> None:
         make_proof(honest.ledger, honest.blobs, 1, ClientId(14))
 
 
-def test_nothing_is_proven_without_a_trusted_head_on_the_path(
-    honest: Run, newest: TrustedHead
-) -> None:
+def test_nothing_is_proven_without_trusted_head_on_path(honest: Run, newest: TrustedHead) -> None:
     short = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     for trusted in (None, newest):
         found = verify_proof(short, 1, ClientId(3), trusted)

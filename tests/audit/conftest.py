@@ -1,3 +1,5 @@
+"""The honest run as its proofs and bundles see it."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
