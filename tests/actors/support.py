@@ -532,7 +532,9 @@ def seen(network: Network, actions: Iterable[Action]) -> RoundView:
     """Carry out actions, and return what somebody sees who gets everything."""
     for action in actions:
         network.apply(action)
-    return seen(network, ())
+    view = network.union()
+    assert view is not None
+    return view
 
 
 def scored(network: Network, *members: int) -> RoundView:

@@ -56,17 +56,6 @@ def banned_in(client: httpx.Client, root: str) -> dict[int, int]:
     return {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
 
 
-def test_a_ban_takes_no_effect_in_its_own_round(served: tuple[httpx.Client, str]) -> None:
-    client, root = served
-    bans = banned_in(client, root)
-    assert set(bans.values()) == {1}
-    assert set(read(client, f"{root}/rounds/1")["banned"]) == set(bans)
-    assert read(client, f"{root}/rounds/1")["status"] == "decided"
-    trained = {e["client"]: e for e in read(client, f"{root}/rounds/1/updates")["updates"]}
-    assert set(bans) <= set(trained)
-    assert all(trained[banned]["rank"] is not None for banned in bans)
-
-
 def test_member_that_was_banned_before_has_an_empty_seat(
     served: tuple[httpx.Client, str],
 ) -> None:
@@ -81,17 +70,6 @@ def test_member_that_was_banned_before_has_an_empty_seat(
     parts = read(client, f"{root}/clients/{empty[0]}/rounds", order="oldest")["rounds"]
     told = [(part["round"], part["role"], part["empty_seat"], part["banned"]) for part in parts]
     assert told == [(1, "trainer", False, True), (2, "member", True, False)]
-
-
-def test_nobody_who_is_banned_is_sampled(served: tuple[httpx.Client, str]) -> None:
-    client, root = served
-    bans = banned_in(client, root)
-    for number in (2, 3):
-        told = read(client, f"{root}/rounds/{number}/updates")["updates"]
-        assert not bans.keys() & {entry["client"] for entry in told}
-        for banned in bans:
-            found = read(client, f"{root}/rounds", client=banned, role="trained")["rounds"]
-            assert [entry["round"] for entry in found] == [1]
 
 
 def test_a_banned_client_has_its_reason_at_every_door(served: tuple[httpx.Client, str]) -> None:

@@ -245,14 +245,6 @@ def test_a_refused_vector_may_hold_what_is_no_distance() -> None:
     assert to_json(told) == json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
 
 
-@pytest.mark.parametrize("data", [b"", b"\x80", b"[/red]" * 30, b"x" * 100_001])
-def test_what_is_no_vector_is_null(data: bytes) -> None:
-    blobs = MemoryBlobs()
-    told, _ = score_vector(blobs, blobs.put(data))
-    assert told is None
-    assert score_vector(MemoryBlobs(), blobs.put(data)) == (None, False)
-
-
 def test_a_decision_through_a_contract_account_shows_no_votes(
     client: httpx.Client, home: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,35 +214,6 @@ def test_time_advances_between_blocks_and_follows_a_slow_chain() -> None:
     assert [time.now(second, hours + passed) for passed in (15, 16)] == [1_010, 1_011]
 
 
-def test_the_time_does_not_go_back_along_a_chain() -> None:
-    time = ChainTime()
-    first, second = (
-        Block(number=number, hash=bytes([number]) * 32, parent_hash=bytes(32), timestamp=stamp)
-        for number, stamp in ((8, 1_000), (9, 1_001))
-    )
-    # The second came nine seconds after its time stamp; and an old node shows the first once more.
-    assert [time.now(first, 5.0), time.now(first, 10.0), time.now(second, 15.0)] == [
-        1_000,
-        1_005,
-        1_005,
-    ]
-    assert [time.now(first, 16.0), time.now(second, 17.0)] == [1_005, 1_005]
-    assert time.now(second, 22.0) == 1_006
-
-
-def test_a_future_timestamp_is_forgotten_with_its_block() -> None:
-    time = ChainTime()
-    mistaken, after = (
-        Block(number=9, hash=bytes([fork]) * 32, parent_hash=bytes(32), timestamp=stamp)
-        for fork, stamp in ((1, 10**9), (2, 990))
-    )
-    assert [time.now(mistaken, 5.0), time.now(after, 6.0), time.now(after, 17.0)] == [
-        10**9,
-        990,
-        1_001,
-    ]
-
-
 def test_excess_mail_of_one_poll_is_left_for_the_next(
     closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:

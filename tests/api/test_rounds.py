@@ -187,26 +187,6 @@ def is_signed(
     return is_signed_by(address, truth.domain, vote, bytes.fromhex(one["signature"][2:]))
 
 
-def test_what_proves_an_incident_is_signed_by_the_accused(
-    client: httpx.Client, root: str, truth: Truth, decided: list[int]
-) -> None:
-    proofs = 0
-    for number in decided:
-        for incident in read(client, f"{root}/rounds/{number}/votes")["incidents"]:
-            phase = Phase[incident["phase"].upper()]
-            for vote in incident["votes"]:
-                one = {"client": incident["member"], "signature": vote["signature"]}
-                about = vote | {"view": incident["view"]}
-                assert is_signed(truth, number, phase, VoteKind(vote["kind"]), about, one)
-                proofs += 1
-            if incident["opening"] is not None:
-                (vote,) = incident["votes"]
-                assert encoding.aggregation_result(opening(incident["opening"])) == digest(
-                    vote["result"]
-                )
-    assert proofs
-
-
 def opening(told: dict[str, Any]) -> encoding.ResultPreimage:
     return encoding.ResultPreimage(**{name: digest(text) for name, text in told.items()})
 
@@ -316,16 +296,6 @@ def test_round_that_has_not_opened_is_not_found(client: httpx.Client, root: str,
         assert told["instance"] == f"{root}/rounds/{number}{part}"
 
 
-def test_every_link_leads_somewhere(client: httpx.Client, root: str) -> None:
-    for path in (root, f"{root}/rounds/1", f"{root}/clients/0"):
-        told = read(client, path)
-        for name, link in (told.get("client") or told)["links"].items():
-            if name == "verifications":  # of the service, as of no block
-                assert client.get(link).status_code == 200
-            elif name != "events":  # which never ends
-                read(client, link)
-
-
 def test_an_address_needs_one_case_or_a_correct_checksum(
     client: httpx.Client, root: str, address: str
 ) -> None:
@@ -356,36 +326,6 @@ def test_all_that_rounds_hold_against_clients_is_listed(client: httpx.Client, ro
     assert found["refused_scores"]
     assert len(found["incident"]) == sum(len(one["parts"]["votes"]["incidents"]) for one in rounds)
     assert found["incident"]
-
-
-def test_bans_two_statements_are_clients_own(client: httpx.Client, root: str, truth: Truth) -> None:
-    bans = [e for e in read(client, f"{root}/evidence", limit=100)["evidence"] if e["ban"]]
-    for entry in bans:
-        ban = entry["ban"]
-        first, second = ban["statements"]
-        assert first != second
-        address = truth.client(entry["client"]).address
-        one = truth.round(entry["round"])
-        for said in (first, second):
-            about = digest(said["base"]), digest(said["set"])
-            if said["kind"] == "Scores":
-                claims = [
-                    Scores(one.round, ClientId(entry["client"]), *about, digest(said["digest"]))
-                ]
-                statements: list[Scores | Vote] = [*claims]
-            else:
-                kind = VoteKind(said["kind"])
-                statements = [
-                    Vote(kind, one.round, phase, view, *about, digest(said["result"]))
-                    for phase in Phase
-                    for view in range(6)
-                ]
-            signature = bytes.fromhex(said["signature"][2:])
-            assert any(
-                is_signed_by(address, truth.domain, statement, signature)
-                for statement in statements
-            )
-        assert ban["signed_twice"]["name"] in {"request", "reply", "scores"}
 
 
 def test_evidence_against_one_client(client: httpx.Client, root: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from api.routes import verification_routes
 from api.routes.verification_routes import (
-    KEPT,
     AuditTask,
     Verification,
     Verifications,
@@ -23,8 +22,6 @@ from api.routes.verification_routes import (
     run_task,
 )
 from api.settings import Settings
-from ledger.audit.earlier_report import MAX_REPORT_BYTES
-from ledger.audit.report import AuditOutcome
 from ledger.history.paths import ChainPath
 from ledger.io.processes import follow_parent
 from tests.api.conftest import deployments, refused, root_of, running, serving
@@ -135,11 +132,6 @@ def half_a_report(_task: AuditTask, out: Connection) -> None:
     out.send_bytes(b"passed")
 
 
-def large_report(_task: AuditTask, out: Connection) -> None:
-    out.send_bytes(b"passed")
-    out.send_bytes(bytes(MAX_REPORT_BYTES // 2))
-
-
 def task(folder: Path, address: str = ADDRESSES[0], **limits: Any) -> AuditTask:
     return AuditTask(Settings(home=folder, **limits), CHAIN, address, 0)
 
@@ -198,22 +190,6 @@ def test_one_audit_runs_at_a_time_and_ends_with_the_service(tmp_path: Path) -> N
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
     assert runs.of(CHAIN, ADDRESSES[0])[0].why is WhyStopped.FAULT
-
-
-@pytest.mark.usefixtures("forked_children")
-def test_only_the_newest_reports_are_kept_within_their_bound(tmp_path: Path) -> None:
-    runs = Verifications(PATIENCE_SECONDS, large_report)
-    names = []
-    for _ in range(3):
-        begun, _ = runs.begin(task(tmp_path))
-        assert ended(runs, begun).outcome is AuditOutcome.PASSED
-        names.append(begun.verification)
-    assert [one.verification for one in runs.of(CHAIN, ADDRESSES[0])] == names[:0:-1]
-    assert (len(runs.report(names[0])), len(runs.report(names[2]))) == (0, MAX_REPORT_BYTES // 2)
-    runs = Verifications(PATIENCE_SECONDS, half_a_report)
-    for _ in range(KEPT + 1):
-        ended(runs, runs.begin(task(tmp_path))[0])
-    assert len(runs.of(CHAIN, ADDRESSES[0])) == KEPT
 
 
 def test_a_service_stops_cleanly_during_an_audit(home: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+
 import pytest
 
+from ledger.audit.checks import blob_commitments, certificates, completeness, distances, ranking
 from ledger.audit.checks.all_checks import (
     CHECKS,
     run_checks,
@@ -12,6 +16,8 @@ from ledger.audit.checks.all_checks import (
     step_of_refusal,
 )
 from ledger.audit.checks.completeness import EVENT_COUNT
+from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
+from ledger.audit.formatting import MAX_CHARACTERS, plain
 from ledger.audit.observations import (
     Disagreement,
     EventCountMismatch,
@@ -21,10 +27,29 @@ from ledger.audit.observations import (
     RefusedCall,
     Unavailable,
 )
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    Fact,
+    Finding,
+    FindingKind,
+    MissingInput,
+    Need,
+)
 from ledger.protocol import errors, ledger_state
-from ledger.protocol.errors import REFUSALS
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import (
+    DROPOUTS,
+    INCIDENTS,
+    NO_DIGEST,
+    PHASES,
+    REFUSALS,
+    ClientId,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+    RefusalReason,
+)
+from ledger.protocol.validation import ViolationCode
 from tests.audit.codes import codes
 
 
@@ -44,7 +69,7 @@ def test_no_refusal_event_or_field_belongs_to_two_checks() -> None:
 
 def test_every_refusal_fails_exactly_one_step() -> None:
     steps = set()
-    for refusal in REFUSALS.values():
+    for refusal in errors.REFUSALS.values():
         [(step, contradiction)] = run_checks(RefusedCall(3, 1, b"hash", refusal()))
         assert step is step_of_refusal(refusal)
         assert isinstance(contradiction, Contradiction)
@@ -104,3 +129,57 @@ def test_another_number_of_events_fails_the_last_step() -> None:
     assert step is AuditStep.COMPLETENESS
     assert isinstance(result, Contradiction)
     assert (result.fact, result.true) == (EVENT_COUNT, "1: LedgerDeployed")
+
+
+# Words for codes: every code has some, and what others wrote stays text in them.
+
+
+NOT_ASKED = {
+    ViolationCode.PAYLOAD_HELD,
+    ViolationCode.VECTOR_LEFT_OUT,
+    ViolationCode.MODEL_UNKNOWN,
+    ViolationCode.MODEL_NOT_FINITE,
+}
+"""Violations for members that were there in time, and those that step 9 finds by itself."""
+
+
+def test_every_code_has_words() -> None:
+    assert set(DROPOUTS) == set(DropoutReason)
+    assert set(REFUSALS) == set(RefusalReason)
+    assert set(INCIDENTS) == set(IncidentKind)
+    assert set(PHASES) == set(Phase)
+    for fact in codes(Fact):
+        assert Contradiction(fact, subject="S", recorded="R", true="T").sentence
+    for need in codes(Need):
+        assert MissingInput(need, 3, (ClientId(1), ClientId(2))).sentence.startswith(
+            "round 3, clients"
+        )
+    for kind in codes(FindingKind):
+        finding = Finding(kind, 3, (), (), proven=True)
+        assert "{" not in finding.sentence
+
+
+def test_every_code_is_unique() -> None:
+    assert len(codes(Need)) == len({need.code for need in codes(Need)})
+    assert len(codes(FindingKind)) == len({kind.code for kind in codes(FindingKind)})
+    assert len(codes(Fact)) == len({fact.code for fact in codes(Fact)})
+
+
+def test_every_violation_has_its_step() -> None:
+    tables = (check.VIOLATIONS for check in (blob_commitments, certificates, completeness, ranking))
+    named = [*distances.VIOLATIONS, *distances.UNCHECKED, *chain.from_iterable(tables)]
+    assert Counter(named) == Counter(set(ViolationCode) - NOT_ASKED)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[/] all is well", "(/) all is well"),
+        ("two\nlines\x1b[2J", "two?lines?(2J"),
+        ("Größe {true}", "Gr??e {true}"),
+        ("x" * 1000, "x" * MAX_CHARACTERS),
+    ],
+)
+def test_what_others_wrote_stays_text(text: str, shown: str) -> None:
+    assert plain(text) == shown
+    assert shown in Contradiction(CHAIN_FILE_DAMAGED, true=text).sentence

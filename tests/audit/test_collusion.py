@@ -332,11 +332,6 @@ def test_equal_payloads_are_noted(tmp_path: Path) -> None:
     assert (finding.clients, len(finding.evidence)) == (pair, 1)
 
 
-def test_equal_malformed_payloads_show_no_copying(tmp_path: Path) -> None:
-    report = Run.on_revm(tmp_path).play(Deviation(payloads=dev.two_malformed_payloads)).passed()
-    assert EQUAL_PAYLOADS not in {finding.kind for finding in report.findings}
-
-
 def test_a_repeated_commitment_is_worth_nothing(tmp_path: Path) -> None:
     """The copier cannot open the word it repeats; an honest committee finds its payload missing."""
     run = Run.on_revm(tmp_path)

@@ -27,7 +27,6 @@ from ledger.chain.contract.deployment import (
     runtime_violation,
 )
 from ledger.chain.ports import (
-    ChainUnreachableError,
     ForeignCodeError,
     NotServedError,
     UncheckableCreationError,
@@ -153,15 +152,6 @@ def test_a_creation_that_the_node_does_not_serve_is_not_checkable(run: Run) -> N
     report = audit(forged(run.ledger, transaction_of=lost), run.blobs)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert CODE_UNAVAILABLE in needs(report)
-
-
-def test_a_node_that_goes_away_is_no_verdict_on_the_creation(run: Run) -> None:
-    def away(_: Transaction) -> Transaction:
-        raise ChainUnreachableError("the node is away")
-
-    ledger = forged(run.ledger, transaction_of=away)
-    with pytest.raises(ChainUnreachableError):
-        code_violation(ledger, run.ledger.deployment(), run.manifest.domain())
 
 
 def test_other_code_fails_step_one_of_an_audit() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.audit.checks.deployment_parameters import CONFIGURATION_MALFORMED, DEPLOYMENT_DIFFERS
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
@@ -116,13 +116,3 @@ def test_a_registration_not_sent_to_the_ledger_is_partly_believed(tmp_path: Path
             assert report.outcome is AuditOutcome.PASSED, readable(report)
             stages.append(report.deployment["stage"])
     assert stages == ["registering", "open"]
-
-
-def test_a_deployment_whose_clients_are_not_registered_yet_passes(tmp_path: Path) -> None:
-    blobs = MemoryBlobs()
-    document = document_of(PARAMETERS, blobs.put(vector_bytes(INITIAL)))
-    blobs.put(encode_run(document))
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        report = audit(created(chain, deployment_for(document)[0]), blobs)
-    assert {step.outcome for step in report.steps} == {StepOutcome.PASSED}, readable(report)
-    assert report.deployment["stage"] == "registering"

@@ -258,12 +258,6 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
     assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
 
 
-def test_without_the_previous_model_a_right_proposal_stays_right(tmp_path: Path) -> None:
-    _, _, report = accused_of(tmp_path, right_proposal, without_model=True)
-    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    assert not report.findings
-
-
 def test_without_the_model_before_a_wrong_root_is_still_proven(tmp_path: Path) -> None:
     _, accused, report = accused_of(tmp_path, wrong_root, without_model=True)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
@@ -307,12 +301,6 @@ def test_an_oversized_incidents_document_changes_nothing(tmp_path: Path) -> None
     run.play(Deviation(incidents_blob=lambda _data, _run: large))
     report = run.passed()
     assert [f.kind for f in report.findings] == [INCIDENTS_MISSING]
-
-
-def test_a_view_that_nobody_explains_accuses_nobody(tmp_path: Path) -> None:
-    """A primary of view 5 that sends first cannot smear those of views 0 to 4."""
-    report = Run.on_revm(tmp_path).play(Deviation(views=(5, 3))).audited()
-    assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:

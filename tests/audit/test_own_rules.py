@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
-from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,25 +114,3 @@ def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
         assert (without.code, "name your own copy with --rules FILE" in without.out) == (3, True)
         assert cmfl("verify", *check, "--rules", own.rule).code == 0
         assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")
-
-
-@pytest.mark.usefixtures("forked_children")
-def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
-    spread = played(tmp_path, "protocol.distance={rule}:far", "machine.workers=2")
-    assert spread.audited(spread.rule).outcome is AuditOutcome.PASSED
-    assert chosen(spread) == chosen(own)
-
-
-def chosen(own: OwnRun) -> list[object]:
-    rows = (own.home / "runs" / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(row)["accepted"] for row in rows]
-
-
-def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
-    own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
-    try:
-        named = settings_of(f"protocol.distance={own.rule}:far")
-        refused = refusal("run", "--home", own.home, "--resume", *named)
-    finally:
-        own.rule.write_text(RULE, "utf-8")
-    assert "protocol.distance = 'rule.py:far': the run's code has sha256" in refused

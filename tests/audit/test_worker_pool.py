@@ -7,7 +7,6 @@ import os
 import signal
 from concurrent.futures import Future
 from contextlib import contextmanager
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.audit import worker_pool
-from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, BlobKind
 from ledger.audit.report_text import readable
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
@@ -132,15 +129,6 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("start_after_bytes", [0, 1, 3_000_001, 6_000_001, 10**9])
-def test_the_report_does_not_depend_on_when_processes_begin(
-    honest: Run, start_after_bytes: int
-) -> None:
-    one, several = in_two_ways(honest, honest.blobs, start_after_bytes)
-    assert text_of(one) == text_of(several)
-
-
-@pytest.mark.usefixtures("here")
 @settings(max_examples=times(8, 400))
 @given(st.data())
 def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
@@ -160,21 +148,3 @@ def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
     one, several = in_two_ways(honest, ChangedBlobs(honest.blobs, wrong), start_after_bytes)
     assert text_of(one) == text_of(several)
     assert (one.outcome is AuditOutcome.PASSED) == (not wrong)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_payload_that_reappears_is_found_by_several_workers(honest: Run) -> None:
-    [gone] = [
-        finding.clients[0]
-        for finding in audit(honest.ledger, honest.blobs).findings
-        if finding.reason is DropoutReason.PAYLOAD_MISSING
-    ]
-    then = copy(honest)
-    then.round = 4
-    appeared = honest.blobs.put(then.payload(gone))
-    try:
-        one, several = in_two_ways(honest, honest.blobs)
-    finally:
-        honest.blobs.remove(appeared)
-    assert text_of(one) == text_of(several)
-    assert one.finding_counts[PAYLOAD_APPEARED.code] == 1

@@ -126,18 +126,6 @@ def test_members_relay_messages_of_others_on_their_own_quota(
         refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
 
 
-def test_the_quota_of_a_client_holds_across_rounds(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
-        for number in range(2):
-            answer = posted(store, envelope(store.domain, number), round_number=number)
-            assert answer.status_code == 201
-        for number in range(3):
-            answer = posted(store, envelope(store.domain, 2), round_number=number)
-            refused(answer, 429, "quota-exceeded")
-        next_round = envelope(store.domain, 2, round_number=2)
-        assert posted(store, next_round, round_number=1).status_code == 201
-
-
 def test_a_few_clients_do_not_fill_a_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:

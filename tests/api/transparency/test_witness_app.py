@@ -64,13 +64,6 @@ def test_a_checkpoint_is_cosigned_and_served(witness: httpx.Client) -> None:
     assert witness.head(NEWEST).status_code == 200
 
 
-def test_the_size_of_a_conflict_has_its_own_type(witness: httpx.Client) -> None:
-    posted(witness, body(0, 3))
-    answer = posted(witness, body(0, 5))
-    assert (answer.status_code, answer.content) == (409, b"3\n")
-    assert answer.headers["content-type"] == "text/x.tlog.size"
-
-
 @pytest.mark.parametrize(
     ("content", "status"),
     [
@@ -125,13 +118,6 @@ def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
                 b"POST /add-checkpoint HTTP/1.1\r\nHost:\r\nContent-Length: 500\r\n\r\nold"
             )
             assert b" 408 " in peer.recv(200)
-
-
-def test_a_damaged_state_is_a_fault_of_the_witness(witness: httpx.Client, tmp_path: Path) -> None:
-    posted(witness, body(0, 3))
-    (tmp_path / origin_hash(ORIGIN) / "checkpoint").write_bytes(b"damaged")
-    answer = posted(witness, body(3, 5))
-    assert (answer.status_code, answer.text) == (500, "this is a fault of the witness\n")
 
 
 def test_of_two_requests_at_once_one_continues_the_other(witness: httpx.Client) -> None:
@@ -198,9 +184,3 @@ def test_tiles_may_be_cached_for_ever_and_the_checkpoint_not(log: httpx.Client) 
 def test_nothing_else_is_served(log: httpx.Client, path: str) -> None:
     assert log.get(path).status_code == 404
     assert log.post("/checkpoint", content=b"x").status_code == 405
-
-
-def test_a_page_whose_name_is_rebound_reads_no_log(log: httpx.Client) -> None:
-    for path in ("/checkpoint", "/tile/0/000"):
-        refused(log.get(path, headers={"Host": "rebound.example"}), 421, "host-not-served")
-        assert log.get(path, headers={"Host": "localhost:8700"}).status_code == 200

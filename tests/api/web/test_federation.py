@@ -141,32 +141,3 @@ def check_access(page: Page) -> None:
     if SCREENSHOTS:
         Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
         keep_pictures(page, "federation")
-
-
-def test_missing_answers_and_a_stalled_chain_are_shown(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    page.clock.install()
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    link = page.locator("tr[data-client] a").nth(3)
-    link.evaluate("(one) => { one.seen = true; }")
-    link.focus()
-    page.clock.fast_forward(65_000)
-    page.wait_for_selector("#stale", state="detached")
-    page.wait_for_selector("#still")
-    assert "No block has come for 1 min" in page.locator("#still").inner_text()
-    assert page.locator("#stale").count() == 0
-
-    page.route("**/federation", lambda route: route.abort())
-    page.clock.run_for(20_000)
-    page.wait_for_selector("#stale")
-    assert "nothing newer for" in page.locator("#stale").inner_text()
-    before = page.locator("#course").inner_text()
-    page.clock.run_for(3_000)
-    assert page.locator("#course").inner_text() == before
-    assert page.evaluate("document.activeElement.seen") is True
-
-    page.unroute("**/federation")
-    page.clock.run_for(6_000)
-    page.wait_for_selector("#stale", state="detached")

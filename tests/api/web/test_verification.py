@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from api.settings import Settings
-from ledger.protocol.documents.run import encode_run
-from ledger.protocol.encoding import vector_bytes
-from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import root_of, serving
 from tests.api.web.conftest import run_address, settled, show
 from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharmed
 from tests.api.web.test_views import TOO_WIDE, rows
-from tests.audit.deviations import first_member, lies_count, scaled
-from tests.audit.runs import INITIAL, Deviation, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Browser, Page
 
-    from ledger.storage.blobs import MemoryBlobs
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -92,27 +86,6 @@ def test_only_a_pass_is_green_and_only_a_failure_red(
     unharmed(page)
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-
-
-@pytest.fixture(scope="module")
-def colluding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """Return a home whose second round counts a member's false scores, and that member.
-
-    All members have signed what comes of it, and the contract has taken it.
-    """
-    home = tmp_path_factory.mktemp("colluding") / "colluding"
-    home.mkdir()
-    run = Run.opened(home)
-    blobs = FolderBlobs(home / "blobs")
-    for data in (vector_bytes(INITIAL), encode_run(run.document)):
-        blobs.put(data)
-    run.blobs = cast("MemoryBlobs", blobs)
-    with run.chain:
-        run.play()
-        liar = int(first_member(run))
-        run.play(Deviation(vectors=scaled(1.0001), record=lies_count))
-        run.play()
-    return home, liar
 
 
 def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> None:

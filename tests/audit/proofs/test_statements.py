@@ -9,12 +9,11 @@ import pytest
 
 from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof_document import proof_bytes, read_proof
-from ledger.audit.proofs.proof_maker import make_basis, make_proof
+from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import (
     ClientVerdict,
     CutOff,
-    ProvenRole,
     Rank,
     ScoresTaken,
     UpdateWeight,
@@ -25,7 +24,7 @@ from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
 
@@ -118,24 +117,6 @@ def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
     assert found.caveats == (() if caveat is None else (caveat,))
 
 
-@pytest.mark.parametrize(
-    ("number", "taken", "refusal"),
-    [
-        (1, ScoresTaken.COUNTED, None),
-        (1, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
-        (4, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
-        (5, ScoresTaken.EMPTY_SEAT, None),
-    ],
-)
-def test_a_members_statement_covers_its_scores_and_no_training(
-    honest: Run, number: int, taken: ScoresTaken, refusal: RefusalReason | None
-) -> None:
-    client = client_with(honest, number, scores=taken, refusal=refusal)
-    said = make_proof(honest.ledger, honest.blobs, number, client).statement
-    assert (said.verdict, said.role) == (ClientVerdict.MEMBER, ProvenRole.MEMBER)
-    assert said.weight is None
-
-
 def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(honest: Run) -> None:
     last = word_client(decided(honest, 1).ranking[-1])
     assert client_with(honest, 1, verdict=ClientVerdict.NOT_USED) not in decided(honest, 1).accepted
@@ -223,13 +204,6 @@ def test_nothing_is_proven_without_trusted_head_on_path(honest: Run, newest: Tru
     assert verify_proof(short, 1, ClientId(3), own).outcome is AuditOutcome.PASSED
 
 
-def test_a_head_from_before_the_round_says_nothing_of_it(honest: Run) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)
-    older = TrustedHead(decided(honest, 4).head)
-    found = verify_proof(proof, 5, ClientId(0), older)
-    assert [step.name for step in found.steps if step.is_ok is None] == [StepName.HEAD]
-
-
 def test_a_block_that_may_be_taken_back_contradicts_nothing(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
@@ -241,15 +215,6 @@ def test_a_block_that_may_be_taken_back_contradicts_nothing(
     assert Caveat.NOT_FINAL in found.caveats
     behind = replace(facts[1], ended=None, ended_at=None, is_final=False)
     assert verify_proof(proof, 1, ClientId(3), behind).outcome is AuditOutcome.INCOMPLETE
-
-
-def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: TrustedHead) -> None:
-    path = make_basis(honest.ledger, honest.blobs, 1, whole=True).path
-    assert path.start == honest.ledger.deployment().config
-    assert path.heads[-1] == newest.head
-    assert [(ban.round, ban.client) for ban in path.bans()] == [
-        (ban.round, ban.client) for ban in honest.ledger.bans()
-    ]
 
 
 @pytest.mark.parametrize(
