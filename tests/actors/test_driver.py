@@ -11,7 +11,7 @@ from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, St
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import decision_of, settlement_of
-from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
+from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import DeadlineNotReachedError, JournalError
 from ledger.protocol.ledger_state import RoundAbandoned
@@ -167,14 +167,6 @@ def test_nothing_leaves_if_the_journal_cannot_be_synced(deployed: Deployed) -> N
     assert head_of(deployed) == before
 
 
-def test_a_blob_is_stored_once(deployed: Deployed) -> None:
-    driver, log = logged(deployed)
-    store = StoreBlobs((Payload.of(b"blob"),))
-    assert not driver.apply([store, store])
-    assert not driver.apply([store])
-    assert log.happened.count("stored") == 1
-
-
 def test_a_blob_removed_after_an_abandoned_round_is_stored_again(deployed: Deployed) -> None:
     payload = Payload.of(b"the same in every round")
     store = StoreBlobs(payloads={ClientId(0): payload})
@@ -183,15 +175,6 @@ def test_a_blob_removed_after_an_abandoned_round_is_stored_again(deployed: Deplo
     deployed.context.blobs.remove(payload.digest)
     deployed.driver.apply([store])
     assert deployed.context.blobs.has(payload.digest)
-
-
-def test_says_whether_an_envelope_was_new(deployed: Deployed) -> None:
-    post = PostEnvelope(envelope_for(deployed))
-    assert deployed.driver.apply([post])
-    assert not deployed.driver.apply([post])
-    assert not deployed.driver.apply([])
-    listed = deployed.context.mailbox.listed(deployed.context.domain, 1, EnvelopeKind.PAYLOAD)
-    assert list(listed) == [post.envelope]
 
 
 # Commitments.
@@ -209,9 +192,7 @@ def test_commitments_that_are_taken_already_change_nothing(deployed: Deployed) -
 
 
 @pytest.mark.parametrize("places", [(0,), (4,), (11,), (0, 5, 6)])
-def test_refused_commitments_do_not_spoil_a_batch(
-    deployed: Deployed, places: tuple[int, ...]
-) -> None:
+def test_refused_commitments_spoil_no_batch(deployed: Deployed, places: tuple[int, ...]) -> None:
     chain, before = deployed.chain_view(), head_of(deployed)
     active = chain.participants().active
     actions = deployed.commitments(*active)
@@ -223,15 +204,6 @@ def test_refused_commitments_do_not_spoil_a_batch(
     assert taken == [client for place, client in enumerate(active) if place not in places]
     # The window is four blocks: they must not be spent on finding out who it was.
     assert head_of(deployed) == before + 2
-
-
-def test_late_commitments_are_tried_once_and_not_one_by_one(deployed: Deployed) -> None:
-    chain = deployed.chain_view()
-    actions = deployed.commitments(*chain.participants().active)
-    deployed.driver.mine_to(chain.opened_block + chain.parameters.commit_blocks)
-    before = head_of(deployed)
-    assert not deployed.driver.apply(actions)
-    assert head_of(deployed) <= before + 1
 
 
 # Reports and decisions.

@@ -135,7 +135,7 @@ def test_second_process_waits_and_finds_the_statement_of_the_first(
         assert found.record(b"place", b"third") == stands
 
 
-def test_journal_locked_by_another_process_for_too_long_is_error(
+def test_journal_locked_for_too_long_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "BUSY_SECONDS", 0.05)
@@ -190,15 +190,6 @@ def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path)
                 journal.record(place, b"said")
             journal.sync()
     assert count_statements(path) == 5
-
-
-def test_another_database_is_no_journal(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    base = sqlite3.connect(path)
-    base.execute("CREATE TABLE statements (something INTEGER)")
-    base.close()
-    with opened(path) as found, pytest.raises(JournalError, match="no such column"):
-        found.record(b"place", b"first")
 
 
 def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
@@ -262,12 +253,6 @@ def test_every_part_of_a_slot_makes_another_place() -> None:
         first_certificate_key(DOMAIN, ClientId(4), 3, OTHER),
     }
     assert len(places) == 17
-
-
-def test_vote_contents_and_vector_bytes_share_one_slot() -> None:
-    for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
-        assert vote_key(DOMAIN, ClientId(4), other) == vote_key(DOMAIN, ClientId(4), VOTE)
-    assert scores_key(DOMAIN, replace(SCORES, digest=OTHER)) == scores_key(DOMAIN, SCORES)
 
 
 @pytest.fixture

@@ -167,16 +167,6 @@ def test_waiting_primary_scores_at_a_quarter_and_proposes_at_half() -> None:
     assert leader.step(view, begin + SECONDS * 0.75) == []
 
 
-def test_a_primary_without_enough_vectors_lets_its_view_pass() -> None:
-    network = Network()
-    primary, others = places_of(network.close())
-    view = scored(network, primary, others[0])
-    assert member(primary).step(view, begin_of(view) + SECONDS * 0.9) != []  # its payloads, again
-    leader = member(primary)
-    actions = leader.step(view, begin_of(view) + SECONDS * 0.9)
-    assert EnvelopeKind.REQUEST not in {e.kind for e in envelopes_in(actions)}
-
-
 # Who follows.
 
 
@@ -293,17 +283,6 @@ def test_answers_a_request_in_its_own_view_only() -> None:
 def kinds(actions: object) -> set[EnvelopeKind]:
     assert isinstance(actions, list)
     return {envelope.kind for envelope in envelopes_in(actions)}
-
-
-def test_does_not_answer_what_it_has_answered() -> None:
-    network = Network()
-    view = requested(network)
-    me = places_of(view)[1][0]
-    follower = member(me)
-    actions = follower.step(view, begin_of(view))
-    assert follower.step(view, begin_of(view)) == actions  # not seen to arrive: said again
-    view = seen(network, actions)
-    assert follower.step(view, begin_of(view)) == []
 
 
 def test_two_requests_in_one_view_get_no_reply() -> None:

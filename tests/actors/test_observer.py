@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,13 +14,7 @@ from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels, model_of_round
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.memory import memory_ledger
-from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
@@ -78,49 +72,6 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     assert chain.inputs() is not None
 
 
-def test_the_number_of_queries_per_poll_is_bounded(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    answer = RpcMethods.answer
-
-    def counted(self: RpcMethods, request: dict[str, Any]) -> dict[str, Any] | None:
-        asked.append(request["method"])
-        return answer(self, request)
-
-    monkeypatch.setattr(RpcMethods, "answer", counted)
-    ledger = deployed.context.ledger
-    assert isinstance(ledger, LedgerWriter)
-    assert isinstance(ledger.chain, EmbeddedChain)
-    with (
-        RpcServer(ledger.chain) as server,
-        RpcChain(server.url, TEST_KEYS[0], chain_id=ledger.chain.chain_id) as line,
-    ):
-        context = replace(
-            deployed.context, ledger=LedgerWriter(line, ledger.address, ledger.from_block)
-        )
-        observer = Observer(context)
-        observer.chain()
-        asked.clear()
-        observer.chain()
-        assert asked == [head := "eth_getBlockByNumber"]
-        asked.clear()
-        ledger.mine(1)
-        observer.chain()
-        assert asked == [head, "eth_call"]
-        (one, *_) = deployed.chain_view().participants().trainers
-        deployed.commit(one)
-        asked.clear()
-        found = observer.chain()
-        # One more look at the head vouches that the node has not fallen behind.
-        assert asked == [head, "eth_call", head, "eth_getLogs"]
-        assert found is not None
-        assert found == deployed.chain_view()
-        asked.clear()
-        observer.model(found.final_block)
-        assert asked == [], "which model it is, was read already"
-
-
 def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) -> None:
     view = deployed.closed()
     assert deployed.observer.look(view) is view
@@ -135,7 +86,7 @@ def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) 
     assert deployed.observer.look(announced).usable == (client,)
 
 
-def test_mail_read_before_the_mailbox_failed_is_not_lost(
+def test_mail_read_before_failure_stays(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -171,7 +122,7 @@ def test_a_damaged_or_oversized_payload_is_not_held(deployed: Deployed) -> None:
     assert set(trainers[3:]) <= set(seen.usable)
 
 
-def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
+def test_silent_store_blocks_no_other_blob(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -195,23 +146,6 @@ def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
     assert len(view.usable) == 11
     silent = set()
     assert len(deployed.observer.look(view).usable) == 12
-
-
-def test_the_envelopes_of_a_client_are_found_behind_other_mail(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = deployed.closed()
-    deployed.publish(*view.inputs.participants.active)
-    listed = deployed.context.mailbox.listed
-
-    def a_little(
-        domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
-    ) -> Sequence[Envelope]:
-        return listed(domain, number, kind, start)[:5]
-
-    monkeypatch.setattr(deployed.context.mailbox, "listed", a_little)
-    for client in view.inputs.participants.active:
-        assert len(deployed.observer.envelopes_of(view, client)) == 1
 
 
 def test_round_is_open_until_decided_and_none_after_the_last(deployed: Deployed) -> None:

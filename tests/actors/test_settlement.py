@@ -231,19 +231,6 @@ def test_a_request_for_another_committee_is_a_wrong_proposal() -> None:
     assert incident == Incident(ELECTION, 0, primary, kind, (wrong,), opening)
 
 
-def test_phase_2_request_for_an_unknown_result_had_no_quorum() -> None:
-    network = Network()
-    view = replied(network)
-    (certificate,) = view.certificates(AGGREGATION)
-    primary = view.primary(ELECTION, 0)
-    (envelope,) = envelopes_in(acts_of(primary).propose_election(view, 0, certificate))
-    assert isinstance(envelope.body, Proposal)
-    wrong = signed_vote(primary, replace(envelope.body.request.vote, result=NO_DIGEST))
-    view = post(network, primary, replace(envelope.body, request=wrong))
-    incident = incidents_in(elected(network, later_view(view, ELECTION)))[0]
-    assert incident == Incident(ELECTION, 0, primary, IncidentKind.NO_QUORUM)
-
-
 def test_nobody_is_accused_without_the_evidence_of_the_request() -> None:
     # The primary of view 0 had one payload more than the settling member ever gets.
     network = Network()
@@ -343,9 +330,7 @@ def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
     assert judge.read(view, record_in(view)) is not None
 
 
-def test_record_with_missing_payload_is_judged_again_when_it_arrives(
-    network: Network, view: RoundView
-) -> None:
+def test_record_is_judged_again_with_its_payload(network: Network, view: RoundView) -> None:
     judge, opened = JudgementCache(), network.closed_view()
     partial = opened.with_envelopes(network.board)
     judgement, violations = judge.judge(partial, record_in(view))
@@ -353,13 +338,6 @@ def test_record_with_missing_payload_is_judged_again_when_it_arrives(
     assert {doubt.code for doubt in violations} == {ViolationCode.UPDATE_MISSING}
     assert not is_certain(violations)
     assert judge.judge(view, record_in(view))[0] is not None
-
-
-def test_a_violation_is_certain_if_no_arrival_can_clear_it() -> None:
-    missing = Violation(ViolationCode.VECTOR_MISSING)
-    assert is_certain([missing, Violation(ViolationCode.CLAIM_NOT_SIGNED)])
-    assert not is_certain([missing, Violation(ViolationCode.MODEL_UNKNOWN)])
-    assert not is_certain([])
 
 
 def test_nothing_is_cached_of_a_reorganised_round(view: RoundView) -> None:

@@ -12,20 +12,12 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.actions import SendCommitment, SendDecision
+from ledger.actors.actions import SendCommitment
 from ledger.protocol.documents.incidents import decode_incidents
-from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ProtocolRefusal, RequestNotSignedError
 from ledger.protocol.ledger_state import ClientBanned
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-    RefusalReason,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, RefusalReason
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -228,24 +220,6 @@ def test_4_a_late_commitment_is_in_no_record_or_base() -> None:
     assert (dropout.client, dropout.reason) == (late, DropoutReason.NO_COMMITMENT)
 
 
-def test_4_a_commitment_after_the_closing_block_does_not_count() -> None:
-    network = Network()
-    chain = network.open_chain()
-    view = network.close()
-    idle = next(
-        ClientId(c)
-        for c in range(PARAMETERS.clients)
-        if ClientId(c) not in view.inputs.participants.active
-    )
-    network.apply(SendCommitment(signed_commitment(chain, idle, sha256(b"late"))))
-    network.chain.mine(network.now)
-    again = network.closed_view()
-    assert idle in network.chain.state.committed
-    assert again.inputs.closing == view.inputs.closing
-    play(network, committee_of(network).values())
-    decided_in(network)
-
-
 # 6: who publishes last picks the next seed.
 
 
@@ -289,23 +263,6 @@ def test_9_a_request_of_a_later_view_smears_nobody() -> None:
     assert banned(network) == set()
 
 
-def test_9_certificate_of_a_later_view_reports_earlier_views_truly() -> None:
-    # The primary of view 0 is down and comes back: it was silent, and nobody else is accused.
-    network = Network()
-    view = network.close()
-    first = view.primary(AGGREGATION, 0)
-    members = committee_of(network)
-    down = members.pop(first)
-    play(network, members.values())
-    decided = decided_in(network)
-    led = [view.primary(AGGREGATION, number) for number in range(decided.views[0])]
-    assert led
-    assert {(i.kind, i.member) for i in incidents_of(network, decided)} <= {
-        (IncidentKind.SILENT, first)
-    }
-    assert down.statements.votes == {}
-
-
 # 10: one wild reference decides every ranking of strategies 1 and 2.
 
 
@@ -326,28 +283,3 @@ def test_10_one_false_reference_decides_but_not_under_strategy_three() -> None:
     # all that counts. Strategy 3 compares with all updates, and this is one of twelve.
     assert accepted_with(1, 100.0) != accepted_with(1, -100.0)
     assert accepted_with(3, 100.0) == accepted_with(3, -100.0)
-
-
-def test_members_that_run_twice_on_one_journal_say_everything_once() -> None:
-    network = Network()
-    network.close()
-    members = list(committee_of(network).values())
-    twins = [member.twin() for member in members]
-    play(network, [*members, *twins])
-    decided_in(network)
-    assert banned(network) == set()
-    assert decode_record(network.blobs[decided_in(network).record]).refused == ()
-
-
-def test_a_decision_that_anybody_sends_twice_and_late_decides_once() -> None:
-    network = Network()
-    network.close()
-    play(network, committee_of(network).values())
-    (sent,) = [
-        t for b in network.chain.blocks for t in b.transactions if isinstance(t, SendDecision)
-    ]
-    for _ in range(2):
-        network.chain.send(sent)
-        network.chain.mine(network.now)
-    assert network.chain.state.round == 2
-    assert len(refusals(network)) == 2

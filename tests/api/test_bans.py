@@ -56,9 +56,7 @@ def banned_in(client: httpx.Client, root: str) -> dict[int, int]:
     return {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
 
 
-def test_member_that_was_banned_before_has_an_empty_seat(
-    served: tuple[httpx.Client, str],
-) -> None:
+def test_member_that_was_banned_before_has_an_empty_seat(served: tuple[httpx.Client, str]) -> None:
     client, root = served
     bans = banned_in(client, root)
     members = read(client, f"{root}/rounds/2/committee")["committee"]

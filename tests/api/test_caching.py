@@ -278,7 +278,7 @@ def test_an_ended_round_is_read_once_while_its_block_stands(forked: tuple[Path, 
         assert asked_of(node, http, path)[0].content == other.content
 
 
-def test_a_node_that_fails_is_a_problem_for_known_rounds(
+def test_node_that_fails_is_problem(
     forked: tuple[Path, Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served_over(forked) as (node, http, root):

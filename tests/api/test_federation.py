@@ -159,9 +159,7 @@ def play_and_look(live: LiveFederation, look: Look) -> None:
     TypeAdapter(FederationAnswer).validate_python(told)
 
 
-def test_the_deployment_links_to_its_federation_where_mail_is_read(
-    closed: Closed, tmp_path: Path
-) -> None:
+def test_deployment_links_to_a_watched_federation(closed: Closed, tmp_path: Path) -> None:
     with serving(closed.settings(closed.live.mailbox)) as client:
         root = root_of(client, closed.live.address)
         path = read(client, root)["links"]["federation"]
@@ -214,7 +212,7 @@ def test_time_advances_between_blocks_and_follows_a_slow_chain() -> None:
     assert [time.now(second, hours + passed) for passed in (15, 16)] == [1_010, 1_011]
 
 
-def test_excess_mail_of_one_poll_is_left_for_the_next(
+def test_excess_mail_is_left_for_later(
     closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.federation.mail.BATCH_SIZE", 5)
@@ -270,18 +268,14 @@ def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Itera
     slow.join()
 
 
-def test_a_hanging_mailbox_delays_nobody_with_earlier_results(
-    looking: Looking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_mailbox_delays_nobody(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
     first = looking.look()
     looking.now += 5
     with one_hanging_look(looking, monkeypatch):
         assert looking.look() is first
 
 
-def test_client_behind_a_slow_first_poll_is_asked_to_retry(
-    looking: Looking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_poll_asks_others_to_retry(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.federation.monitor.FIRST_SNAPSHOT_SECONDS", 0.01)
     with (
         one_hanging_look(looking, monkeypatch),

@@ -54,7 +54,7 @@ def paths(root: str) -> list[str]:
 @example(told=[Lie("ClientBanned", "topic", value=2**200)])
 @example(told=[Lie("eth_getLogs", "hide")])
 @example(told=[Lie("eth_call", "word", place=6, value=77)])
-def test_no_answer_of_a_node_is_a_service_error(
+def test_no_answer_is_service_error(
     chosen: Settings, node: LyingNode, root: str, told: list[Lie]
 ) -> None:
     node.lies = told
@@ -70,9 +70,7 @@ ANSWERED = (
 )
 
 
-def test_a_truthful_node_is_answered_for_everywhere(
-    chosen: Settings, node: LyingNode, root: str
-) -> None:
+def test_truthful_node_is_answered_for(chosen: Settings, node: LyingNode, root: str) -> None:
     node.lies = []
     with serving(chosen) as client:
         deployments(client)

@@ -68,24 +68,6 @@ def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> 
     assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
 
 
-def test_rounds_are_found_by_view_block_and_time(client: httpx.Client, root: str) -> None:
-    rounds = read(client, f"{root}/rounds", limit=100)["rounds"]
-    late = [one["round"] for one in rounds if one["views"] and max(one["views"]) >= 1]
-    assert late, "some round needed a second view"
-    assert [
-        one["round"] for one in read(client, f"{root}/rounds", view_min=1, limit=100)["rounds"]
-    ] == late
-    first, last = rounds[6]["ended"], rounds[2]["ended"]
-    for names, key in ((("since_block", "until_block"), "number"), (("since", "until"), "time")):
-        asked = dict(zip(names, (first[key], last[key]), strict=True))
-        within = [one for one in rounds if first[key] <= one["ended"][key] <= last[key]]
-        assert within == rounds[2:7] or key == "time", "rounds can share a second, not a block"
-        told = read(client, f"{root}/rounds", limit=100, **asked)
-        assert [one["round"] for one in told["rounds"]] == [one["round"] for one in within]
-    nothing = read(client, f"{root}/rounds", since_block=2**32 - 1)
-    assert (nothing["rounds"], nothing["next_cursor"]) == ([], None)
-
-
 def test_a_pages_work_is_bounded() -> None:
     assert page_width(RoundQuery("rounds"), 20, 12_288) == 20
     assert page_width(RoundQuery("rounds", status=RoundStatus.OPEN), 20, 12_288) == 200
@@ -99,9 +81,7 @@ def test_a_pages_work_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
-def test_limits_out_of_range_are_refused_not_clamped(
-    client: httpx.Client, root: str, limit: str
-) -> None:
+def test_limits_out_of_range_are_refused(client: httpx.Client, root: str, limit: str) -> None:
     for path in ("rounds", "clients", "clients/0/rounds"):
         told = refused(
             client.get(f"{root}/{path}", params={"limit": limit}), 422, "request-invalid"

@@ -126,9 +126,7 @@ OWN_HOSTS = ["", "127.0.0.1", "10.1.2.3:80", "LOCALHOST.:8000", "a.localhost", "
 FOREIGN_HOSTS = ["a", "rebound.example:1", "127.0.0.1.nip.io", "localhost.example", "xn--e1afmkfd"]
 
 
-def test_a_host_that_is_none_is_refused_on_each_route(
-    client: httpx.Client, root: str, routes: list[tuple[str, str]]
-) -> None:
+def test_no_host_is_refused(client: httpx.Client, root: str, routes: list[tuple[str, str]]) -> None:
     parts = times(5, 1)  # of the hosts: a route is asked with some, the next with others
     for number, (method, path) in enumerate(routes):
         for host in NO_HOSTS[number % parts :: parts]:
@@ -139,7 +137,7 @@ def test_a_host_that_is_none_is_refused_on_each_route(
         assert client.get(f"{root}/verifications", headers={"Host": host}).status_code == 200
 
 
-def test_a_page_whose_name_is_rebound_reads_nothing(
+def test_rebound_page_reads_nothing(
     client: httpx.Client, root: str, routes: list[tuple[str, str]]
 ) -> None:
     """Every route and file is refused under a foreign name, by every method."""
@@ -231,9 +229,7 @@ def test_a_refused_method_is_told_all_that_are_answered(client: httpx.Client, ro
         ("client=1&role=judge", "role"),
     ],
 )
-def test_each_wrong_parameter_is_named(
-    client: httpx.Client, root: str, query: str, name: str
-) -> None:
+def test_wrong_parameters_are_named(client: httpx.Client, root: str, query: str, name: str) -> None:
     told = refused(client.get(f"{root}/rounds?{query}"), 422, "request-invalid")
     assert told["errors"][0]["place"] == "query"
     assert told["errors"][0]["name"] == name
@@ -376,9 +372,7 @@ def test_metrics_are_labelled_by_endpoint_and_not_by_path(home: Path) -> None:
     assert "cmfl_request_seconds_bucket" in text
 
 
-def test_a_request_is_logged_without_its_query_and_token(
-    home: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_request_is_logged_without_its_token(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(Settings(home=home, logs_requests=True, tokens=(TOKEN,))) as client:
         client.get(f"/v1/chains?x={TOKEN}", headers={"Authorization": f"Bearer {TOKEN}"})
         client.get("/a%0aline%1b[2J")

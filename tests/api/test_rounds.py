@@ -105,7 +105,7 @@ def test_every_round_is_told_in_numbers(client: httpx.Client, root: str, truth: 
         assert told["ended"]["time"] == truth.chain.block(history.ended.block_number).timestamp
 
 
-def test_each_sampled_trainer_has_its_fate(
+def test_trainers_have_their_fate(
     client: httpx.Client, root: str, truth: Truth, decided: list[int]
 ) -> None:
     outcomes, reasons = set(), set()
@@ -136,7 +136,7 @@ def test_each_sampled_trainer_has_its_fate(
     assert reasons == {(1, "no_commitment"), (3, "payload_malformed")}
 
 
-def test_an_abandoned_round_has_commitments_and_no_ranking(
+def test_abandoned_round_has_no_ranking(
     client: httpx.Client, root: str, abandoned: list[int]
 ) -> None:
     told = read(client, f"{root}/rounds/{abandoned[0]}/updates")["updates"]
@@ -232,9 +232,7 @@ def test_a_liar_is_named_with_its_lie(client: httpx.Client, root: str, decided: 
     assert {claim["named"] for claim, _ in claims if claim["counted"]} == {None}
 
 
-def test_score_vectors_are_shown_on_request(
-    client: httpx.Client, root: str, decided: list[int]
-) -> None:
+def test_vectors_are_shown_on_request(client: httpx.Client, root: str, decided: list[int]) -> None:
     told = read(client, f"{root}/rounds/{decided[0]}/scores", include="vectors")
     for claim in told["claims"]:
         vector = claim["vector"]
@@ -247,9 +245,7 @@ def test_score_vectors_are_shown_on_request(
             assert encoding.float_bits(one["distance"]) == int(one["distance_bits"])
 
 
-def test_the_committee_is_listed_by_places_with_addresses(
-    client: httpx.Client, root: str, truth: Truth
-) -> None:
+def test_committee_is_listed_by_places(client: httpx.Client, root: str, truth: Truth) -> None:
     for number in range(1, ROUNDS + 1):
         told, history = read(client, f"{root}/rounds/{number}/committee"), truth.round(number)
         assert [member["client"] for member in told["committee"]] == list(history.committee)
@@ -265,7 +261,7 @@ def test_the_committee_is_listed_by_places_with_addresses(
             assert shown == [member["client"] for member in after]
 
 
-def test_weights_are_exact_and_sum_to_one(
+def test_weights_sum_to_one(
     client: httpx.Client, root: str, truth: Truth, decided: list[int]
 ) -> None:
     for number in decided:
@@ -296,9 +292,7 @@ def test_round_that_has_not_opened_is_not_found(client: httpx.Client, root: str,
         assert told["instance"] == f"{root}/rounds/{number}{part}"
 
 
-def test_an_address_needs_one_case_or_a_correct_checksum(
-    client: httpx.Client, root: str, address: str
-) -> None:
+def test_address_needs_a_correct_checksum(client: httpx.Client, root: str, address: str) -> None:
     deployments = root.rpartition("/")[0]
     told = read(client, f"{deployments}/{address.lower()}")
     assert told["address"] == address

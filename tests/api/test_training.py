@@ -109,9 +109,7 @@ def test_rounds_that_have_not_ended_are_refused(attested: Attested) -> None:
     refused(attested.client.get(elsewhere), 404, "deployment-not-found")
 
 
-def test_long_answers_go_on_where_they_ended(
-    attested: Attested, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_answers_go_on(attested: Attested, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attested.coverage()
     monkeypatch.setattr("api.federation.coverage.MAX_UPDATES", 1)
     part = attested.coverage(**{"from": 2})

@@ -85,7 +85,7 @@ def test_a_body_is_bounded_by_header_and_by_length(client: httpx.Client, root: s
         {"Origin": "null"},
     ],
 )
-def test_without_a_token_only_this_machine_begins_one(
+def test_only_this_machine_begins_one(
     client: httpx.Client, root: str, headers: dict[str, str]
 ) -> None:
     path = f"{root}/verifications"

@@ -26,11 +26,7 @@ from ledger.chain.contract.deployment import (
     deployment_for,
     runtime_violation,
 )
-from ledger.chain.ports import (
-    ForeignCodeError,
-    NotServedError,
-    UncheckableCreationError,
-)
+from ledger.chain.ports import ForeignCodeError, NotServedError, UncheckableCreationError
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError

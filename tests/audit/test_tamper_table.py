@@ -389,9 +389,7 @@ def test_consistent_other_home_is_named_only_with_a_kept_head(
     assert closed.verdict(closed.folder, head=closed.head) is UNSEEN
 
 
-def test_another_chain_is_named_by_note_of_the_true_one(
-    closed: ClosedRun, rewritten: Path, tmp_path: Path
-) -> None:
+def test_another_chain_is_named_by_note(closed: ClosedRun, rewritten: Path, tmp_path: Path) -> None:
     home = closed.changed(tmp_path / "copy")
     shutil.copy(rewritten / "chain.sqlite", home / "chain.sqlite")
     assert closed.verdict(home) is NAMED

@@ -403,9 +403,7 @@ def test_another_transaction_than_log_names_is_found(honest: Run, wrong: dict[st
         ("parent_hash", bytes(32), -1),
     ],
 )
-def test_another_block_than_the_log_names_is_found(
-    honest: Run, name: str, wrong: Any, place: int
-) -> None:
+def test_another_block_is_found(honest: Run, name: str, wrong: Any, place: int) -> None:
     number = logs_of(honest)[place].block_number
     changes = {name: wrong}
 

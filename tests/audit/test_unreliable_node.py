@@ -346,9 +346,7 @@ def test_a_node_that_retracts_finality_proves_nothing(branches: Branches) -> Non
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
 
 
-def test_transactions_that_the_node_has_dropped_leave_creation_and_signatures_open(
-    branches: Branches,
-) -> None:
+def test_dropped_transactions_leave_signatures_open(branches: Branches) -> None:
     report = branches.audited(branches.node(lost=1.0))
     open_steps = {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
     expected = {AuditStep.DEPLOYMENT, AuditStep.CERTIFICATES}

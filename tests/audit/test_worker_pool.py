@@ -97,7 +97,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forked_children")
-def test_real_processes_come_to_the_report_of_one_process(
+def test_real_processes_report_alike(
     honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
@@ -131,9 +131,7 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("here")
 @settings(max_examples=times(8, 400))
 @given(st.data())
-def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
-    honest: Run, data: st.DataObject
-) -> None:
+def test_report_is_equal_whatever_blobs_change(honest: Run, data: st.DataObject) -> None:
     """Gone models above all: one process knows them from the rounds before."""
     events = [r.event for r in honest.ledger.events(0, honest.chain.head().number)]
     models = [e.model for e in events if isinstance(e, RoundDecided)]

@@ -9,13 +9,7 @@ import pytest
 
 from ledger.actors.actions import PostEnvelope
 from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
-from ledger.actors.status.status_types import (
-    ActionKind,
-    ExpectedAction,
-    ParticipantRole,
-    PassedView,
-    RoundStage,
-)
+from ledger.actors.status.status_types import ActionKind, ExpectedAction, PassedView, RoundStage
 from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import sending_order
@@ -34,7 +28,6 @@ from tests.actors.support import (
     scored,
     seen,
     signed_vote,
-    with_empty_seat,
 )
 from tests.support.keys import DOMAIN
 
@@ -240,24 +233,6 @@ def test_a_decision_is_expected_from_one_member_after_another() -> None:
     assert {one.client: one.awaited[0].due for one in standing.clients if one.awaited} == due
     # Just over two turns later the first two are late.
     assert list(late(at(network, view, 2.5 * SECONDS + 0.1, first_seen))) == list(turns[:2])
-
-
-def test_after_all_views_the_deadline_is_waited_for() -> None:
-    network = Network()
-    view = scored(network)
-    standing = at(network, view, SECONDS * 2.0**33)
-    assert standing.stage is RoundStage.EXHAUSTED
-    assert (standing.span, standing.primary, standing.late) == (None, None, ())
-    assert sum(len(one.passed) for one in standing.clients) == 32
-
-
-def test_an_empty_seat_is_waited_for_by_nobody() -> None:
-    network = with_empty_seat()
-    view = scored(network)
-    standing = at(network, view, SECONDS)
-    (empty,) = [one for one in standing.clients if one.role is ParticipantRole.EMPTY_SEAT]
-    assert (empty.awaited, empty.passed, empty.is_banned) == ((), (), True)
-    assert standing.primary != empty.client
 
 
 def test_two_votes_in_slot_are_reported_and_need_no_answer() -> None:

@@ -172,9 +172,7 @@ def test_an_auditor_has_a_quota_of_each_round_that_no_end_restores(
     assert (board.listed(), board.listed(2)) == (4, 1), "what coverage reads stays"
 
 
-def test_clients_together_leave_half_of_a_board_to_auditors(
-    board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_leave_half_to_auditors(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.store.mail_routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients)
     client = signers()[2]
     assert board.send(board.attestation(client), client).status_code == 201

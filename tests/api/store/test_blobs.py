@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import socket
 import threading
 import time
@@ -24,7 +22,6 @@ from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.http import CHECKED_FIRST_BYTES, static_server
 from ledger.storage.opening import store_at
 from tests.api.conftest import refused
-from tests.api.served import hurried
 from tests.api.store.conftest import path_of, stored, uploads_of
 from tests.patience import PATIENCE_SECONDS
 
@@ -205,26 +202,3 @@ def test_an_answer_that_nobody_reads_is_cut_off(tmp_path: Path, contract: Contra
             server.should_exit = True
             thread.join()
             assert not server.server_state.connections
-
-
-def test_connections_accepted_at_the_end_are_closed_too(tmp_path: Path, contract: Contract) -> None:
-    async def end_while_accepting(listener: socket.socket, iterations: int) -> None:
-        settings = StoreSettings(folder=tmp_path, public_urls=(url_of(listener),))
-        server = server_for(settings, contract.ledger)
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:
-            await asyncio.sleep(0.005)
-        peers = [socket.create_connection(listener.getsockname()) for _ in range(3)]
-        for _ in range(iterations):
-            await asyncio.sleep(0)
-        await server.shutdown()
-        for peer in peers:
-            peer.close()
-        server.should_exit = True
-        await running
-
-    for iterations in range(4):
-        with listening_socket("127.0.0.1", 0) as listener, hurried():
-            asyncio.run(end_while_accepting(listener, iterations))
-    # Once for all of them, for it takes a second: pytest fails a test whose sockets were left open.
-    gc.collect()

@@ -95,7 +95,7 @@ def test_a_round_far_from_the_open_one_is_refused(store: Store) -> None:
         refused(store.put(DATA, round_number=far), 409, "round-not-taken")
 
 
-def test_a_banned_client_writes_nothing_after_its_round(
+def test_banned_client_writes_nothing_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.store.permissions.FRESH_SECONDS", 0.05)
@@ -237,9 +237,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, contract: Contra
         assert store.put(large).status_code == 201
 
 
-def test_store_messages_contain_no_path_and_no_signature(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_messages_contain_no_path_and_no_signature(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract) as store:
         path = store.folder / path_of(DATA)[1:]
         path.parent.mkdir()

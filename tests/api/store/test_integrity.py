@@ -71,7 +71,7 @@ def test_what_has_been_written_since_is_hashed_again(tmp_path: Path, hashed: lis
     assert integrity.is_intact(digest, size)
 
 
-def test_what_is_known_is_bounded(
+def test_memory_is_bounded(
     tmp_path: Path, hashed: list[Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.store.integrity.MAX_CACHED", 2)

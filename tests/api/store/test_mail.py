@@ -87,9 +87,7 @@ def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
 
 
-def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_store_that_begins_anew_loses_nothing(tmp_path: Path, contract: Contract) -> None:
     mail = [envelope(contract.domain, number) for number in range(6)]
     with stored(tmp_path / "store", contract) as store:
         objects = store_server(store.url, None, 30.0, NO_RETRY)
@@ -111,9 +109,7 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
         assert reader.listed(store.domain, 1, KIND)[:3] == before
 
 
-def test_members_relay_messages_of_others_on_their_own_quota(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_members_relay_mail_on_their_own_quota(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
         for number in range(2):
             assert posted(store, envelope(store.domain, number, client=3)).status_code == 201
@@ -126,7 +122,7 @@ def test_members_relay_messages_of_others_on_their_own_quota(
         refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
 
 
-def test_a_few_clients_do_not_fill_a_board(
+def test_few_fill_no_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.store.mail_routes.LEAST_ENVELOPES", 1)

@@ -114,9 +114,7 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
     assert not kept.has(OLD)
 
 
-def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_record_nothing_of_round_goes(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     untold = (NamedBlob(BlobUse.RECORD, None, sha256(b"somewhere else")),)
     monkeypatch.setattr("api.store.retention.blobs_of_round", lambda *_: untold)
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
@@ -127,9 +125,7 @@ def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
     assert kept.has(OLD), "it may be a score vector"
 
 
-def test_nothing_is_removed_where_another_contract_had_its_store(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_nothing_is_removed_of_another_contract(tmp_path: Path, contract: Contract) -> None:
     other = replace(contract.domain, salt=Digest(bytes(32)))
     Charges(charges_file(tmp_path, other)).close()
     settings = StoreSettings(folder=tmp_path, keep_rounds=1)

@@ -68,7 +68,7 @@ def expected(one: dict[str, Any], primary: int | None) -> list[str]:
     ]
 
 
-def test_the_page_follows_a_round_and_shows_what_rest_answers(
+def test_page_shows_what_rest_answers(
     page: Page, client: httpx.Client, live: LiveFederation
 ) -> None:
     actors = live.actors

@@ -60,9 +60,7 @@ def test_what_the_page_names_never_changes_and_it_names_everything_so(client: ht
     refused(client.get(f"/dashboard/{other}/js/main.js"), 404)
 
 
-def test_with_another_byte_in_a_file_all_have_other_addresses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_byte_moves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = web_files()
     shutil.copytree(WEB, tmp_path / "web")
     with (tmp_path / "web" / "js" / "dom.js").open("a") as file:

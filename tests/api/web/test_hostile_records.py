@@ -43,9 +43,7 @@ def unharmed(page: Page) -> None:
     assert page.evaluate(width) <= 0
 
 
-def test_sentences_of_a_round_are_shown_as_they_are(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_sentences_are_shown_as_they_are(page: Page, client: httpx.Client, root: str) -> None:
     told = read(client, f"{root}/rounds/2/explanation")
     answering(page, "**/rounds/2/explanation", told | {"sentences": HOSTILE})
     show(page, f"{run_address(root)}/rounds/2")
@@ -58,7 +56,7 @@ def test_sentences_of_a_round_are_shown_as_they_are(
 
 
 @pytest.mark.parametrize("name", ["".join(HOSTILE[:5]), HOSTILE[5]], ids=["hostile", "long"])
-def test_a_runs_name_is_text_on_every_page(
+def test_run_name_is_text_everywhere(
     page: Page, client: httpx.Client, root: str, name: str
 ) -> None:
     deployment, status = read(client, root), read(client, "/v1/status")

@@ -57,9 +57,7 @@ def asked(client: httpx.Client, root: str, number: int) -> list[Any]:
     return [told, before or deployment["config"], deployment["contract"]]
 
 
-def test_every_recomputed_value_of_a_real_run_matches(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_every_recomputed_value_matches(page: Page, client: httpx.Client, root: str) -> None:
     show(page, "#/words")
     seen: set[str] = set()
     for number in range(1, ROUNDS + 1):

@@ -30,7 +30,7 @@ def steps(page: Page) -> list[str | None]:
     return [row.get_attribute("data-outcome") for row in page.locator("[data-step]").all()]
 
 
-def test_the_page_shows_the_verdict_and_the_liar(
+def test_page_shows_liar(
     page: Page, client: httpx.Client, root: str, verified: dict[str, Any]
 ) -> None:
     report = client.get(verified["links"]["report"]).json()
@@ -110,9 +110,7 @@ def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> N
         assert page.evaluate("document.cookie + JSON.stringify(localStorage)") == "{}"
 
 
-def test_file_is_compared_with_its_name_before_it_is_kept(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_file_is_compared_with_its_name(page: Page, client: httpx.Client, root: str) -> None:
     model = (
         client.get(f"{root}/rounds/9").json()["model"] or client.get(root).json()["state"]["model"]
     )

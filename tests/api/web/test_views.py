@@ -79,7 +79,7 @@ def rows(page: Page, caption: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("verified")
 @pytest.mark.parametrize("name", list(PAGES)[:: -times(4, 1)])
-def test_a_page_can_be_seen_heard_and_held(
+def test_page_is_accessible(
     page: Page, client: httpx.Client, root: str, decided: int, name: str
 ) -> None:
     rounds = {"decided": decided, "abandoned": rounds_that_are(client, root, "abandoned")[0]}
@@ -154,7 +154,7 @@ def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> 
     page.wait_for_selector("h1:has-text('Round ')")
 
 
-def test_a_round_tells_ranking_cut_off_and_votes(
+def test_round_tells_ranking_and_votes(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     show(page, f"{run_address(root)}/rounds/{decided}")
@@ -181,7 +181,7 @@ def test_a_round_tells_ranking_cut_off_and_votes(
     assert page.locator("svg.heat[role=img] rect").count() == sum(len(ranked) for _ in scores)
 
 
-def test_a_proof_answers_whether_an_update_was_used(
+def test_proof_tells_whether_used(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     told = read(client, f"{root}/rounds/{decided}/aggregation")
@@ -223,7 +223,7 @@ COUNTS = (
 )
 
 
-def test_search_finds_rounds_clients_addresses_and_digests(
+def test_search_finds_what_there_is(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     one = read(client, f"{root}/clients/3")["client"]

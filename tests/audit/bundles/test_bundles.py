@@ -92,7 +92,7 @@ def test_every_round_passes_against_the_head_and_the_contract(
             assert found.sentence == f"PASSED: round {number} was checked whole, and is true"
 
 
-def test_the_rounds_of_a_run_find_what_its_audit_finds(
+def test_rounds_find_what_audits_find(
     honest: Run, exported: dict[int, Path], newest: TrustedHead
 ) -> None:
     """But for what is said of the whole run, or of what came after a round."""
@@ -111,9 +111,7 @@ def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -
     assert not_ok(other) == [StepName.HEAD]
 
 
-def test_a_short_bundle_reaches_back_to_the_models_it_needs(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_short_bundle_reaches_its_models(honest: Run, facts: dict[int, TrustedContract]) -> None:
     # Round 3 was abandoned: round 4 began with the model of round 2.
     bundle = make_bundle(honest.ledger, honest.blobs, 4)
     assert [link.round for link in bundle.basis.path.links] == [2, 3, 3, 4, 4]
@@ -187,7 +185,7 @@ def test_a_bundle_without_a_blob_is_incomplete_and_not_exported(
         assert not path.exists()
 
 
-def test_a_blob_that_nobody_asked_for_is_named(
+def test_needless_blob_is_named(
     exported: dict[int, Path], newest: TrustedHead, tmp_path: Path
 ) -> None:
     blobs = MemoryBlobs()
@@ -245,9 +243,7 @@ def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
         read_manifest(manifest_bytes(late), honest.blobs)
 
 
-def test_places_that_the_trusted_chain_does_not_have_are_named(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_places_elsewhere_are_named(honest: Run, facts: dict[int, TrustedContract]) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     last = true.logs[-1]
     moved = replace(true, logs=(*true.logs[:-1], replace(last, log_index=last.log_index + 1)))

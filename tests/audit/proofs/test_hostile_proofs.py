@@ -104,9 +104,7 @@ def test_every_field_in_turn_is_refused_or_contradicted(
         assert found is None or found.outcome is not AuditOutcome.PASSED, path
 
 
-def test_a_proof_of_another_round_or_client_answers_no_question(
-    honest: Run, newest: TrustedHead
-) -> None:
+def test_proof_of_another_round_answers_no_question(honest: Run, newest: TrustedHead) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
     for asked in ((2, 3), (1, 4)):
         found = verify_proof(proof, asked[0], ClientId(asked[1]), newest)
@@ -285,7 +283,7 @@ def document(honest: Run) -> dict[str, Any]:
         ("record", "0x" + "00" * 1_000_001, "record: is not 0x and hex digits of at most 10"),
     ],
 )
-def test_a_field_that_cannot_be_is_refused_by_name(
+def test_impossible_field_is_refused(
     document: dict[str, Any], name: str, value: object, why: str
 ) -> None:
     with pytest.raises(EncodingError, match=why):
@@ -323,7 +321,7 @@ def test_a_decision_that_no_contract_can_have_taken_is_refused(
         ("has_committed", 1, "statement.has_committed: Input should be a valid boolean"),
     ],
 )
-def test_a_statement_that_contradicts_itself_is_refused(
+def test_inconsistent_statement_is_refused(
     document: dict[str, Any], name: str, value: object, why: str
 ) -> None:
     with pytest.raises(EncodingError, match=why):

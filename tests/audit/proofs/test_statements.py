@@ -11,13 +11,7 @@ from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.statement import (
-    ClientVerdict,
-    CutOff,
-    Rank,
-    ScoresTaken,
-    UpdateWeight,
-)
+from ledger.audit.proofs.statement import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.record import encode_record
@@ -60,9 +54,7 @@ def test_every_client_is_proven_by_the_head_and_the_contract(
                 assert found.statement == proof.statement
 
 
-def test_a_short_proof_has_the_length_of_two_rounds(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_short_proof_spans_two_rounds(honest: Run, facts: dict[int, TrustedContract]) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0))
     rounds = [link.round for link in proof.path.links]
     assert rounds == [4, 4, 5]
@@ -80,18 +72,6 @@ def test_a_used_update_has_rank_distance_and_exact_weight(honest: Run) -> None:
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
     assert said.weight == UpdateWeight(10 + second, 20 + first + second)
     assert said.as_dict()["rank"]["distance"] == float_from_bits(bits)
-
-
-def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
-    client = decided(honest, 1).accepted[0]
-    proof = make_proof(honest.ledger, honest.blobs, 1, client, whole=True)
-    found = verify_proof(proof, 1, client, newest)
-    assert found.caveats == (
-        Caveat.PLACES_UNPROVEN,
-        Caveat.DISTANCES_CERTIFIED,
-        Caveat.MODEL_CERTIFIED,
-    )
-    assert all(entry["sentence"] for entry in found.as_dict()["caveats"])
 
 
 @pytest.mark.parametrize(
@@ -144,9 +124,7 @@ def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
     assert late.outcome is AuditOutcome.FAILED
 
 
-def test_without_the_record_the_proof_says_what_it_lacks(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_without_record_proof_says_so(honest: Run, facts: dict[int, TrustedContract]) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
     scores = {
@@ -165,9 +143,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
         make_proof(honest.ledger, MemoryBlobs(), 1, ClientId(0))
 
 
-def test_another_record_than_the_voted_one_is_named(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_another_record_is_named(honest: Run, facts: dict[int, TrustedContract]) -> None:
     client = client_with(honest, 1, dropout=DropoutReason.PAYLOAD_MALFORMED)
     true = make_proof(honest.ledger, honest.blobs, 1, client)
     record = true.recorded
@@ -204,9 +180,7 @@ def test_nothing_is_proven_without_trusted_head_on_path(honest: Run, newest: Tru
     assert verify_proof(short, 1, ClientId(3), own).outcome is AuditOutcome.PASSED
 
 
-def test_a_block_that_may_be_taken_back_contradicts_nothing(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_open_block_contradicts_nothing(honest: Run, facts: dict[int, TrustedContract]) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     other = replace(facts[1], ended=decided(honest, 2).head)
     assert verify_proof(proof, 1, ClientId(3), other).outcome is AuditOutcome.FAILED
@@ -224,7 +198,7 @@ def test_a_block_that_may_be_taken_back_contradicts_nothing(
         ({"strategy": 3}, AcceptanceForm.BELOW_TWO, "at a distance below 2 were accepted"),
     ],
 )
-def test_the_cut_off_is_that_of_the_runs_strategy(
+def test_cut_off_is_of_strategy(
     tmp_path: Path, changes: dict[str, Any], form: AcceptanceForm, limit: str
 ) -> None:
     run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes)).play()
