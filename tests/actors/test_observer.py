@@ -36,29 +36,6 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Domain
 
 
-def test_sees_the_open_round_as_the_contract_has_it(deployed: Deployed) -> None:
-    chain = deployed.chain_view()
-    state = deployed.context.ledger.state()
-    opening = deployed.context.ledger.opening(1)
-    assert opening is not None
-    assert (chain.round, chain.seed, chain.opened_block) == (1, state.seed, state.opened_block)
-    assert chain.committee == opening.committee
-    assert chain.registry == deployed.context.ledger.registry()
-    assert chain.commitments == ()
-    assert chain.inputs() is None
-
-
-def test_sees_commitments_and_bans_when_they_are_mined(deployed: Deployed) -> None:
-    (one, other, *_) = deployed.chain_view().participants().trainers
-    deployed.commit(one, other)
-    deployed.ban(other)
-    chain = deployed.chain_view()
-    assert [mined.client for mined in chain.commitments] == [one, other]
-    assert chain.final_block == deployed.context.ledger.newest_block().number
-    assert chain.registry[other].banned_in == 1
-    assert chain.registry[one].banned_in == 0
-
-
 def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:
     deployed.commit(*deployed.chain_view().participants().active)
     context = replace(deployed.context, finality_blocks=1)

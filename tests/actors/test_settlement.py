@@ -18,7 +18,6 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import NO_DIGEST, ClientId, IncidentKind, Phase, VoteKind
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.actors.support import (
@@ -38,13 +37,7 @@ from tests.actors.support import (
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ledger.actors.view import RoundView
-    from ledger.protocol.rules.distance import DistanceRule, Travel
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 
@@ -291,33 +284,6 @@ def record_in(view: RoundView) -> bytes:
     (proposal,) = view.proposals[Phase.AGGREGATION, 0]
     assert proposal.record is not None
     return proposal.record
-
-
-class CountedDistances:
-    """Plain distances, and how often they were computed."""
-
-    count = 0
-
-    def __call__(
-        self,
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
-    ) -> NDArray[np.float64]:
-        self.count += 1
-        return plain_distances(rule, travel, updates, members)
-
-
-def test_computes_the_distances_of_one_set_once(network: Network, view: RoundView) -> None:
-    distances = CountedDistances()
-    judge = JudgementCache(distances)
-    judge.judge(view, record_in(view))
-    for member in view.inputs.participants.members:
-        assert judge.score(view, view.usable, member) is not None
-    assert distances.count == 1
-    judge.score(view, view.usable[:-1], view.usable[0])
-    assert distances.count == 1 + (view.usable[0] in view.inputs.participants.members)
 
 
 def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:

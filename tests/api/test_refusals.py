@@ -30,25 +30,8 @@ if TYPE_CHECKING:
 ESCAPED = re.compile(r"(%[0-9a-f]{2})+")
 NASTY = [
     *("0", "1", "2", "9", "10", "4294967295", "4294967296", "-1", "1.5", "1e3", "01", "+1", "٣"),
-    *(
-        "",
-        " ",
-        "%00",
-        "%2e%2e",
-        "%ff",
-        "%ed%a0%80",
-        "%c0%af",
-        "%2f",
-        "%0d%0a",
-        "..",
-        "a" * 300,
-        "9" * 300,
-        "nan",
-        "Infinity",
-        "null",
-        "é",
-        "\\",
-    ),
+    *("", " ", "%00", "%2e%2e", "%ff", "%ed%a0%80", "%c0%af", "%2f", "%0d%0a", "..", "a" * 300),
+    *("9" * 300, "nan", "Infinity", "null", "é", "\\"),
     *("newest", "oldest", "decided", "open", "trained", "accepted", "vectors", "AQAAAAJ", "*"),
 ]
 PARTS = ["updates", "scores", "votes", "committee", "aggregation", "rounds", "clients", "proof"]

@@ -232,19 +232,6 @@ def test_a_liar_is_named_with_its_lie(client: httpx.Client, root: str, decided: 
     assert {claim["named"] for claim, _ in claims if claim["counted"]} == {None}
 
 
-def test_vectors_are_shown_on_request(client: httpx.Client, root: str, decided: list[int]) -> None:
-    told = read(client, f"{root}/rounds/{decided[0]}/scores", include="vectors")
-    for claim in told["claims"]:
-        vector = claim["vector"]
-        assert (vector["round"], vector["member"]) == (str(decided[0]), claim["member"])
-        assert vector["base"] == told["base"]
-        distances = vector["trainers"] + vector["members"]
-        scored = {one["client"] for one in distances} | {claim["member"]}
-        assert sorted(scored) == told["clients"]
-        for one in distances:
-            assert encoding.float_bits(one["distance"]) == int(one["distance_bits"])
-
-
 def test_committee_is_listed_by_places(client: httpx.Client, root: str, truth: Truth) -> None:
     for number in range(1, ROUNDS + 1):
         told, history = read(client, f"{root}/rounds/{number}/committee"), truth.round(number)

@@ -22,10 +22,6 @@ from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, FindingKind, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
@@ -141,15 +137,6 @@ def test_running_run_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> No
     assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1)
     assert report.counts["open commitments"] == 3
     assert len(found(report, BAN)) == 1, "of the open round"
-
-
-def test_audits_over_json_rpc(honest: Run) -> None:
-    with (
-        RpcServer(honest.chain) as server,
-        RpcChain(server.url, TEST_KEYS[1], chain_id=honest.chain.chain_id) as node,
-    ):
-        report = audit(connect(node, honest.manifest), honest.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
 
 
 def test_equal_runs_have_equal_heads(honest: Run, tmp_path: Path) -> None:

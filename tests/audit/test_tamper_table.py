@@ -18,8 +18,9 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
+from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, BlobKind
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -31,7 +32,7 @@ from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
-from tests.audit.runs import Run
+from tests.audit.runs import Run, contradiction_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -325,7 +326,13 @@ def test_a_changed_blob(closed: ClosedRun, ledger: CommitteeLedger, kind: str, c
             "another's": true.get(closed.blobs[other][-1]),
         }
         store = ChangedBlobs(true, {digest: wrong.get(change)})
-        assert _verdict(audit(ledger, store)) is BLOBS[kind, change], kind
+        report = audit(ledger, store)
+        assert _verdict(report) is BLOBS[kind, change], kind
+        if BLOBS[kind, change] is NAMED:
+            failed = [step.number for step in report.steps if step.contradiction is not None]
+            contradiction = contradiction_in(report, AuditStep.BLOBS)
+            assert (failed, contradiction.fact) == ([AuditStep.BLOBS], BLOB_DAMAGED)
+            assert digest.hex() in contradiction.sentence
 
 
 @pytest.mark.parametrize("name", MANIFEST)

@@ -17,7 +17,7 @@ from api.store.serve_store import server_for
 from api.store.store_settings import StoreSettings
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
+from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.http import CHECKED_FIRST_BYTES, static_server
 from ledger.storage.opening import store_at
@@ -128,33 +128,6 @@ def incoming(folder: Path, pieces: tuple[bytes, ...], size: int = len(COMING)) -
     for piece in pieces:
         file.write(piece)
     return file
-
-
-def test_the_right_bytes_get_their_name(tmp_path: Path) -> None:
-    target = tmp_path / "ab" / "abcd"
-    file = incoming(tmp_path, (COMING[:3], b"", COMING[3:]))
-    assert not target.exists()
-    file.finish(target)
-    file.discard()
-    assert target.read_bytes() == COMING
-    assert not any((tmp_path / "incoming").iterdir())
-
-
-def test_other_bytes_get_none(tmp_path: Path) -> None:
-    target = tmp_path / "ab" / "abcd"
-    for pieces, said in (
-        ((COMING[:-1],), "1 bytes are missing"),
-        ((COMING[::-1],), "another sha256"),
-    ):
-        file = incoming(tmp_path, pieces)
-        with pytest.raises(EncodingError, match=said):
-            file.finish(target)
-        file.discard()
-    file = incoming(tmp_path, (COMING,))
-    with pytest.raises(EncodingError, match="more bytes than were announced"):
-        file.write(b"!")
-    file.discard()
-    assert [path.name for path in tmp_path.rglob("*")] == ["incoming"]
 
 
 def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +11,7 @@ from ledger.protocol.types import Phase
 from tests.api.conftest import read, root_of, serving
 from tests.api.live_federation import SECONDS, live_federation
 from tests.api.web.conftest import run_address, show
-from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, figure, keep_pictures, rows
+from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, figure, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("web")
 
-SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
 NOTHING = "\u2013"
 ROLES = {"trainer": "trainer", "member": "member"}
 
@@ -131,13 +128,10 @@ def check_place(page: Page) -> None:
 
 
 def check_access(page: Page) -> None:
-    """Hold the page to what every page is held to; keep pictures where they are wanted."""
+    """Hold the page to what every page is held to."""
     page.evaluate(AXE.read_text())
     assert page.evaluate(VIOLATIONS) == []
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(VIOLATIONS, "color-contrast") == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-    if SCREENSHOTS:
-        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
-        keep_pictures(page, "federation")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("web")
 
 AXE = Path(__file__).parent / "vendor/axe-core/axe.min.js"
-SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
 PAGES = {
     "deployments": "#/",
     "run": "{run}",
@@ -93,22 +91,6 @@ def test_page_is_accessible(
     assert page.evaluate(VIOLATIONS, "color-contrast") == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-    if SCREENSHOTS:
-        keep_pictures(page, name)
-
-
-def keep_pictures(page: Page, name: str) -> None:
-    """Write the page as it is seen in light, in the dark and on a phone."""
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
-    for look, width, scheme in (
-        ("phone", 390, "light"),
-        ("dark", 1_280, "dark"),
-        ("light", 1_280, "light"),
-    ):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.wait_for_timeout(200)
-        page.screenshot(path=Path(str(SCREENSHOTS)) / f"{name}-{look}.png", full_page=True)
 
 
 def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, root: str) -> None:
@@ -345,14 +327,3 @@ def test_every_view_works_below_a_path(browser: Browser, home: Path) -> None:
             assert faults == []
             assert [one for one in asked if not one.startswith((f"{url}/", "data:"))] == []
             assert any(f"{ROOT}/v1/chains/" in one for one in asked)
-
-
-def test_the_reference_shows_every_operation(page: Page, client: httpx.Client) -> None:
-    page.goto("/docs")
-    page.wait_for_selector(".opblock")
-    document = client.get("/openapi.json").json()
-    operations = sum(len(path) for path in document["paths"].values())
-    assert page.locator(".opblock").count() == operations
-    page.get_by_text("Rounds, page by page", exact=True).click()
-    page.wait_for_selector(".opblock-body .response")
-    assert page.locator(".try-out").count() == 0

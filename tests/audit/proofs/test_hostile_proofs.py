@@ -83,27 +83,6 @@ def _verified(
     return found
 
 
-def test_every_field_in_turn_is_refused_or_contradicted(
-    documents: list[tuple[int, ClientId, dict[str, Any]]], newest: TrustedHead
-) -> None:
-    """But for the places, which no head proves, and the signature, without which it says less."""
-    free = {"committed_at", "ended_at", "signature", "genesis_hash", "payload", "siblings"}
-    rng = random.Random(9)
-    number, client, document = documents[0]
-    for path in paths(document):
-        if path[0] in free:
-            continue
-        other = changed(document, path, rng)
-        if other == document:
-            continue
-        found = _verified(other, number, client, newest)
-        if found is not None and path == ("path", "links"):
-            # Links behind the trusted head are not read, and change nothing.
-            assert found.statement.as_dict() == document["statement"]
-            continue
-        assert found is None or found.outcome is not AuditOutcome.PASSED, path
-
-
 def test_proof_of_another_round_answers_no_question(honest: Run, newest: TrustedHead) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
     for asked in ((2, 3), (1, 4)):
@@ -348,14 +327,6 @@ def test_a_distance_that_differs_from_its_bits_is_refused(document: dict[str, An
         ({"kind": ["banned"]}, "links.0: Input tag"),
         ([], "links.0: Input should be a valid dictionary"),
         ({"kind": "banned", "round": 1}, "links.0.banned: fields .* are missing or unknown"),
-        (
-            {"kind": "banned", "round": 2**64, "client": 1},
-            "links.0.banned.round: Input should be less than",
-        ),
-        (
-            {"kind": "banned", "round": 1, "client": 2**32},
-            "links.0.banned.client: Input should be less than",
-        ),
     ],
 )
 def test_what_is_no_link_of_heads_is_refused(link: object, why: str) -> None:
