@@ -371,9 +371,7 @@ def depended_on(dependant: Dependant) -> Iterator[Dependant]:
 
 
 def test_no_dependency_takes_a_thread_of_its_own(tmp_path: Path) -> None:
-    routes = [
-        one for one in create_app(Settings(home=tmp_path)).routes if isinstance(one, APIRoute)
-    ]
+    routes = create_app(Settings(home=tmp_path)).routes
     reading = [one for one in routes if isinstance(one, APIRoute) and one.methods == {"GET"}]
     found = [inner.call for route in reading for inner in depended_on(route.dependant)]
     assert found

@@ -338,8 +338,8 @@ def test_every_signature_of_a_decision_counts(honest: Run) -> None:
                 require_refused(at, changed, CERTIFICATES | RANKING)
         for place, (one, two) in enumerate(replies):
             for reply in ((flipped(one), two), (one, flipped(two))):
-                changed = [*replies[:place], reply, *replies[place + 1 :]]
-                require_refused(at + 1, changed, CERTIFICATES)
+                others = [*replies[:place], reply, *replies[place + 1 :]]
+                require_refused(at + 1, others, CERTIFICATES)
 
 
 def flipped(word: bytes) -> bytes:
