@@ -20,12 +20,7 @@ from ledger.protocol.errors import (
     SignatureError,
 )
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Beacon,
-    ClientId,
-    SignedCommitment,
-)
+from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, SignedCommitment
 from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
 from tests.support.rounds import OpenRound
 

@@ -69,9 +69,7 @@ def primary(twins: Twins, view: int) -> int:
     return primary_seat(state.seed, Phase.AGGREGATION, view, len(state.committee))
 
 
-def _committing(
-    *changes: Callable[[Twins], SignedCommitment],
-) -> Callable[[Twins], Outcome]:
+def _committing(*changes: Callable[[Twins], SignedCommitment]) -> Callable[[Twins], Outcome]:
     return lambda twins: twins.commit(twins.state.round, [change(twins) for change in changes])
 
 

@@ -38,10 +38,7 @@ def planting_creation(
     sender, nonce = to_canonical(chain.sender), chain.next_nonce()
     own, theirs = (
         domain_of(deployment, chain.chain_id, Address(address), Digest(bytes(32)))
-        for address in (
-            contract_created_by(sender, nonce),
-            to_canonical(honest.contract_address),
-        )
+        for address in (contract_created_by(sender, nonce), to_canonical(honest.contract_address))
     )
     runtime = chain.code(honest.contract_address)
     assert runtime.count(domain_separator(theirs)) == 1

@@ -120,10 +120,7 @@ def request(
 
 
 def certificate(
-    twins: Twins,
-    vote: Vote,
-    *,
-    repliers: Sequence[int] | None = None,
+    twins: Twins, vote: Vote, *, repliers: Sequence[int] | None = None
 ) -> ledger_state.SubmittedCertificate:
     """Return a certificate: the primary's request and the replies of members at these places.
 
@@ -164,10 +161,7 @@ def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposa
 
 
 def equivocation(
-    twins: Twins,
-    client: ClientId,
-    kind: StatementKind = StatementKind.REQUEST,
-    **fields: object,
+    twins: Twins, client: ClientId, kind: StatementKind = StatementKind.REQUEST, **fields: object
 ) -> EquivocationReport:
     """Return the proof that a client signed two different statements for one place.
 

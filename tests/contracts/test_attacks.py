@@ -72,9 +72,7 @@ def test_a_client_banned_in_the_round_still_commits_in_it(chain: ChainWriter) ->
     assert taken(support.commit_all(twins, [client])) == (client,)
 
 
-def test_a_late_trainer_cannot_commit_once_a_decision_is_pending(
-    chain: ChainWriter,
-) -> None:
+def test_a_late_trainer_cannot_commit_once_a_decision_is_pending(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     late, *others = support.trainers_of(twins.state)
     support.commit_all(twins, others)
@@ -101,9 +99,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: Embe
     assert mined[thief] != encoding.commitment_of(thief, payload)
 
 
-def test_a_commitment_sent_ahead_does_not_spoil_its_batch(
-    chain: ChainWriter,
-) -> None:
+def test_a_commitment_sent_ahead_does_not_spoil_its_batch(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     clients = support.active_of(twins.state)
     support.commit_all(twins, [clients[3]])

@@ -14,13 +14,7 @@ from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_bat
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.protocol.types import (
-    NO_DIGEST,
-    AcceptanceForm,
-    ClientId,
-    Phase,
-    SignedCommitment,
-)
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment
 from tests.contracts import faults, support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers

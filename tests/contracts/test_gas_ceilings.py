@@ -120,9 +120,7 @@ def certified_by_all(twins: Twins, trainers: Iterable[ClientId]) -> Proposal:
 
 
 @pytest.mark.slow
-def test_no_call_exceeds_its_ceiling_at_the_largest_sizes(
-    embedded_chain: EmbeddedChain,
-) -> None:
+def test_no_call_exceeds_its_ceiling_at_the_largest_sizes(embedded_chain: EmbeddedChain) -> None:
     found = dearest_calls(embedded_chain, times(MAX_MEMBERS + MAX_TRAINERS + 4, MAX_CLIENTS))
     assert set(found) == set(CEILINGS)
     assert {name: gas for name, gas in found.items() if gas > CEILINGS[name]} == {}

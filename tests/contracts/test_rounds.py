@@ -138,9 +138,7 @@ def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beaco
     twins.compare_clients()
 
 
-def test_equal_runs_have_equal_heads_unless_beacons_differ(
-    chain: ChainWriter,
-) -> None:
+def test_equal_runs_have_equal_heads_unless_beacons_differ(chain: ChainWriter) -> None:
     def run(beacon: Beacon) -> ledger_state.LedgerState:
         twins = Twins.opened(chain, Shape(beacon=beacon))
         support.commit_all(twins, support.trainers_of(twins.state))
@@ -175,9 +173,7 @@ def test_commitments_come_in_any_number_of_transactions(chain: ChainWriter) -> N
     assert together.state.commitments == apart.state.commitments
 
 
-def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(
-    chain: ChainWriter,
-) -> None:
+def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(members=4))
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers[:5])
@@ -204,9 +200,7 @@ def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     assert twins.state.committed == {first}
 
 
-def test_a_short_ranking_is_valid_right_after_the_window(
-    chain: ChainWriter,
-) -> None:
+def test_a_short_ranking_is_valid_right_after_the_window(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
     opened = twins.state.opened_block
     support.commit_all(twins, support.trainers_of(twins.state)[:5])

@@ -13,12 +13,7 @@ from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
 from ledger.protocol.rules.direction import direction_distances
-from ledger.protocol.rules.distance import (
-    DIRECTION,
-    RELATIVE_TOLERANCE,
-    SQUARED,
-    plain_distances,
-)
+from ledger.protocol.rules.distance import DIRECTION, RELATIVE_TOLERANCE, SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:

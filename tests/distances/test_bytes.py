@@ -81,9 +81,7 @@ def _at_byte(vector: np.ndarray, offset: int) -> np.ndarray:
 
 
 @RULES
-def test_matrix_rows_and_strided_arrays_are_updates_too(
-    rule: DistanceRule,
-) -> None:
+def test_matrix_rows_and_strided_arrays_are_updates_too(rule: DistanceRule) -> None:
     wide = draws(3, 6, 4_000)
     members = [ClientId(20)]
     found = fast(rule, None, round_of(wide[:, ::2]), members)

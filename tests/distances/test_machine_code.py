@@ -48,9 +48,7 @@ def test_without_the_extra_distances_are_plain(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("_compiles_again")
-def test_with_another_llvmlite_distances_are_plain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_with_another_llvmlite_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llvmlite.__version__", "0.43.0")
     require_plain("llvmlite is 0.43.0, not 0.50.x")
 

@@ -142,8 +142,7 @@ def test_a_record_that_appears_later_is_found() -> None:
 CHAIN = generated(rounds=30)
 HISTORY = folded(CHAIN, DeploymentFold(), CHAIN.head().number)
 spans = st.builds(
-    lambda bounds: Span(*bounds),
-    st.tuples(*(st.none() | st.integers(0, CHAIN.head().number),) * 2),
+    lambda bounds: Span(*bounds), st.tuples(*(st.none() | st.integers(0, CHAIN.head().number),) * 2)
 )
 queries = st.builds(
     RoundQuery,

@@ -85,10 +85,7 @@ def test_a_month_of_folders_takes_no_memory(
 
 @pytest.mark.parametrize(("code", "goes"), [(errno.EINVAL, True), (errno.EIO, False)])
 def test_only_a_file_system_that_cannot_sync_folders_is_excused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-    goes: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, goes: bool
 ) -> None:
     def fail(_descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
@@ -185,10 +182,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with (
-        pytest.raises(OSError, match="File exists") as caught,
-        Home(tmp_path / "file").writing(),
-    ):
+    with pytest.raises(OSError, match="File exists") as caught, Home(tmp_path / "file").writing():
         pass
     assert str(caught.value.filename).startswith(str(tmp_path / "file"))
 

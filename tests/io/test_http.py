@@ -177,9 +177,7 @@ def test_a_server_silent_in_the_handshake_is_abandoned(
         assert ended.wait(PATIENCE_SECONDS), "nothing is left open"
 
 
-def test_a_hanging_host_name_lookup_is_abandoned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hanging_host_name_lookup_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = threading.Event()
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(
@@ -245,10 +243,7 @@ def test_an_answer_that_could_swell_in_unpacking_is_refused(encoding: str) -> No
     ],
 )
 def test_an_answer_cut_off_or_not_http_is_a_failure(sent: bytes) -> None:
-    with (
-        listening(answering(sent)) as url,
-        pytest.raises(HttpFailureError, match="unreachable"),
-    ):
+    with listening(answering(sent)) as url, pytest.raises(HttpFailureError, match="unreachable"):
         get(url)
 
 
@@ -400,9 +395,7 @@ def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
     assert not told.stderr
 
 
-def test_path_query_and_credentials_appear_in_no_message(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_path_query_and_credentials_appear_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     asked: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.io.user_code import (
-    code_reference,
-    named_code,
-    package_of,
-    portable_source,
-    user_code,
-)
+from ledger.io.user_code import code_reference, named_code, package_of, portable_source, user_code
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

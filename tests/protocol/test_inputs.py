@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.inputs import (
-    Evidence,
-    Participants,
-    needs_displacement,
-    participants_of,
-)
+from ledger.protocol.inputs import Evidence, Participants, needs_displacement, participants_of
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import Q8
 from ledger.protocol.types import ClientId

@@ -75,9 +75,7 @@ def test_an_unavailable_named_backend_is_a_configuration_error(how: str, named: 
     assert f"ETH_HASH_BACKEND, '{named}'" in last
 
 
-def test_a_named_backend_is_loaded_at_once_and_overrides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_named_backend_is_loaded_at_once_and_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ETH_HASH_BACKEND", "pycryptodome")
     named = Keccak256(AutoBackend())
     prefer_pysha3(named)

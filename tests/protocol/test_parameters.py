@@ -141,11 +141,7 @@ def test_the_server_rate_is_a_positive_number(rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "known"),
-    [
-        ("strategy", 4, "1, 2, 3"),
-        ("payload", "x" * 900, "float32, q8"),
-    ],
+    ("name", "value", "known"), [("strategy", 4, "1, 2, 3"), ("payload", "x" * 900, "float32, q8")]
 )
 def test_a_rule_that_is_not_listed_is_refused(name: str, value: object, known: str) -> None:
     with pytest.raises(ParametersError, match=f"{name} = .* is none of {known}") as caught:

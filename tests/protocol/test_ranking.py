@@ -42,9 +42,7 @@ def test_the_papers_score_is_the_inverse_distance() -> None:
 
 
 @given(trainers=rankings)
-def test_a_ranking_is_sorted_by_distance_then_client(
-    trainers: dict[ClientId, float],
-) -> None:
+def test_a_ranking_is_sorted_by_distance_then_client(trainers: dict[ClientId, float]) -> None:
     ranking = rank(trainers.items())
     assert list(ranking) == sorted(set(ranking))
     assert ranking == rank(reversed(trainers.items()))

@@ -106,11 +106,7 @@ def banned(state: LedgerState, *clients: int, banned_in: int) -> LedgerState:
 
 
 def certificate(
-    state: LedgerState,
-    phase: Phase,
-    set_digest: Digest,
-    decision: SubmittedDecision,
-    view: int = 0,
+    state: LedgerState, phase: Phase, set_digest: Digest, decision: SubmittedDecision, view: int = 0
 ) -> SubmittedCertificate:
     """Return the certificate that all members sign."""
     open_round = OpenRound.of(state, signers())
@@ -276,10 +272,7 @@ def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
     three, four = signed(3).commitment, signed(4).commitment
     signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
     cases: list[tuple[type[errors.ProtocolRefusal], SignedCommitment]] = [
-        (
-            errors.UnknownClientError,
-            SignedCommitment(unknown, signature),
-        ),
+        (errors.UnknownClientError, SignedCommitment(unknown, signature)),
         (errors.SignatureNotCanonicalError, SignedCommitment(three, mirrored(signature))),
         (errors.CommitmentNotSignedError, signed(3, key=4)),
         (errors.CommitmentNotSignedError, signed(3, round_number=2)),
@@ -401,10 +394,7 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     ],
 )
 def test_both_sets_are_derived_by_form(
-    strategy: int,
-    nearest: float,
-    accepted: tuple[ClientId, ...],
-    candidates: tuple[ClientId, ...],
+    strategy: int, nearest: float, accepted: tuple[ClientId, ...], candidates: tuple[ClientId, ...]
 ) -> None:
     # The trainers at distances from `nearest` on, 0.5 apart if it is below 1, else 1 apart.
     state = committed(parameters=replace(PENCIL, strategy=strategy))

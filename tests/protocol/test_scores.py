@@ -137,9 +137,7 @@ def test_three_is_also_a_member_with_zeros_under_direction() -> None:
         {"members": ids(), "member_distances": np.ones(0)},
     ],
 )
-def test_four_is_a_vector_of_clients_not_claimed(
-    change: dict[str, object],
-) -> None:
+def test_four_is_a_vector_of_clients_not_claimed(change: dict[str, object]) -> None:
     vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
     assert fault(ROUND, vector) == ScoreFault(RefusalReason.OTHER_CLIENTS)
 
@@ -170,11 +168,7 @@ def test_six_is_a_false_distance_and_names_its_client() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(
     ("margins", "counted", "refused"),
-    [
-        (REFUSAL_MARGINS, 0.99, 1.01),
-        (PRIMARY_MARGINS, 1.49, 1.51),
-        (COUNTING_MARGINS, 1.99, 2.01),
-    ],
+    [(REFUSAL_MARGINS, 0.99, 1.01), (PRIMARY_MARGINS, 1.49, 1.51), (COUNTING_MARGINS, 1.99, 2.01)],
 )
 def test_the_line_is_at_one_one_half_or_two_margins(
     sign: int, margins: float, counted: float, refused: float

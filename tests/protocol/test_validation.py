@@ -246,9 +246,7 @@ LIES: dict[RefusalReason, Callable[[ScoreVector], ScoreVector | bytes]] = {
 
 
 @pytest.mark.parametrize("reason", LIES, ids=lambda reason: reason.name.lower())
-def test_an_invalid_vector_is_refused_for_its_reason(
-    reason: RefusalReason,
-) -> None:
+def test_an_invalid_vector_is_refused_for_its_reason(reason: RefusalReason) -> None:
     told = told_with(LIES[reason])
     named = 3 if reason is RefusalReason.FALSE_DISTANCE else 0
     assert told.compose() == refusing(told, reason, named)

@@ -33,10 +33,7 @@ def served_s3() -> Iterator[str]:
         url = f"http://{host}:{port}"
         found = {"endpoint_url": url, "key": "PUBLIC-TEST-KEY", "secret": "PUBLIC-TEST-SECRET"}
         environment = {"NO_PROXY": "127.0.0.1", "AWS_DEFAULT_REGION": "us-east-1"}
-        with (
-            patch.dict(fsspec.config.conf, {"s3": found}),
-            patch.dict(os.environ, environment),
-        ):
+        with patch.dict(fsspec.config.conf, {"s3": found}), patch.dict(os.environ, environment):
             yield url
     finally:
         server.stop()

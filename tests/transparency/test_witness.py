@@ -27,15 +27,7 @@ from ledger.transparency.witness import (
     parse_request,
 )
 from ledger.transparency.witness_folder import MAX_EVIDENCE, WitnessFolder
-from tests.transparency.support import (
-    LOG,
-    NOW,
-    ORIGIN,
-    OTHER_LOG,
-    WITNESSES,
-    checkpoint,
-    leaves,
-)
+from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint, leaves
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -168,8 +168,7 @@ def test_an_unknown_kind_of_statement_is_no_call() -> None:
 
 
 @pytest.mark.parametrize(
-    "signature",
-    [bytes(64), bytes(64) + b"\x1d", bytes(32) + b"\x80" + bytes(31) + b"\x1b"],
+    "signature", [bytes(64), bytes(64) + b"\x1d", bytes(32) + b"\x80" + bytes(31) + b"\x1b"]
 )
 def test_a_signature_that_has_no_compact_form_is_refused(signature: bytes) -> None:
     with pytest.raises(SignatureError):

@@ -53,9 +53,7 @@ def test_a_round_opens_where_the_one_before_ended(chain: EmbeddedChain) -> None:
     assert twins.ledger.opening(4) is None
 
 
-def test_commitments_are_listed_in_chain_order_with_their_blocks(
-    chain: EmbeddedChain,
-) -> None:
+def test_commitments_are_listed_in_chain_order_with_their_blocks(chain: EmbeddedChain) -> None:
     twins = Twins.opened(chain, SHAPE)
     first, second, third = support.trainers_of(twins.state)[:3]
     expected: list[MinedCommitment] = []

@@ -27,13 +27,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import (
-    AcceptanceForm,
-    Address,
-    Beacon,
-    ClientId,
-    RegisteredClient,
-)
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
 from tests.contracts.twins import digest_of
 
 if TYPE_CHECKING:

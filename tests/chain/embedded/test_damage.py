@@ -346,10 +346,7 @@ class TestForgeries:
         change(
             path,
             *[("INSERT INTO kv VALUES (?, ?)", (key, value)) for key, value in nodes.items()],
-            (
-                "UPDATE logs SET data = ? WHERE id = ?",
-                (b"\x09" * 32, log_table.row_id(BLOCKS, 0)),
-            ),
+            ("UPDATE logs SET data = ? WHERE id = ?", (b"\x09" * 32, log_table.row_id(BLOCKS, 0))),
         )
         rebuild(path, BLOCKS, lambda header: header.copy(receipt_root=root))
         verify(path)

@@ -91,9 +91,7 @@ def test_the_gap_of_a_dropped_transaction_is_filled_first(node: PoolNode) -> Non
         assert [received(one).status for one in (next_one, *later)] == [1, 1, 1]
 
 
-def test_transactions_of_a_killed_process_are_taken_over_when_blocking(
-    node: PoolNode,
-) -> None:
+def test_transactions_of_a_killed_process_are_taken_over_when_blocking(node: PoolNode) -> None:
     now = [0.0]
     with sender(node.url) as killed:
         killed.submit(SOMEBODY, b"", GAS)

@@ -119,9 +119,7 @@ def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> 
         assert chain.nonce(chain.sender, pending=False) == 1
 
 
-def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
-    tmp_path: Path,
-) -> None:
+def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(tmp_path: Path) -> None:
     ahead = [0.0]
     for chain in anvil(tmp_path, settings=SETTINGS, clock=lambda: time.monotonic() + ahead[0]):
         assert isinstance(chain, RpcChain)
@@ -137,9 +135,7 @@ def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
         assert chain.nonce(chain.sender, pending=False) == 2
 
 
-def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
-    tmp_path: Path,
-) -> None:
+def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(tmp_path: Path) -> None:
     ahead = [0.0]
     settings = RpcSettings(
         poll_seconds=0.05,

@@ -165,13 +165,7 @@ class TestUnreachableNodes:
 
     @pytest.mark.parametrize(
         ("asked_for", "waited"),
-        [
-            ("2", [2.0, 2.0]),
-            ("0", [0.1, 0.3]),
-            ("soon", [0.1, 0.3]),
-            ("119", [119.0]),
-            ("121", []),
-        ],
+        [("2", [2.0, 2.0]), ("0", [0.1, 0.3]), ("soon", [0.1, 0.3]), ("119", [119.0]), ("121", [])],
     )
     def test_a_node_is_left_alone_as_long_as_it_asks(
         self, asked_for: str, waited: list[float]
@@ -322,10 +316,7 @@ class TestMalformedAnswers:
 
     @pytest.mark.parametrize("code", [None, 3, "0x1", "0xgg", "12"])
     def test_malformed_bytes_are_refused(self, code: object) -> None:
-        with (
-            ScriptedNode(eth_getCode=code, eth_call=code) as node,
-            reader(node) as chain,
-        ):
+        with ScriptedNode(eth_getCode=code, eth_call=code) as node, reader(node) as chain:
             with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_getCode: not "):
                 chain.code(SOMEBODY)
             with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_call: not "):
@@ -572,9 +563,7 @@ class TestSending:
         ):
             sender.send(SOMEBODY, b"", 50_000)
 
-    def test_finality_is_head_minus_confirmations_without_a_finalized_tag(
-        self,
-    ) -> None:
+    def test_finality_is_head_minus_confirmations_without_a_finalized_tag(self) -> None:
         def block(tag: str, _: bool) -> object:
             if tag == "finalized":
                 return Fault(-32602, "unknown tag")

@@ -48,10 +48,7 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
 
 
 def sender(
-    url: str,
-    key: bytes = TEST_KEYS[2],
-    clock: Callable[[], float] = time.monotonic,
-    **changes: Any,
+    url: str, key: bytes = TEST_KEYS[2], clock: Callable[[], float] = time.monotonic, **changes: Any
 ) -> RpcChain:
     settings: dict[str, Any] = {
         "request_timeout_seconds": PATIENCE_SECONDS,

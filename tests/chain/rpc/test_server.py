@@ -71,10 +71,7 @@ def test_methods_off_the_list_do_not_exist(server: RpcServer, method: str) -> No
 def test_a_reader_is_served_without_the_methods_that_write(
     chain: EmbeddedChain, tmp_path: Path
 ) -> None:
-    with (
-        EmbeddedReader.open(tmp_path / "chain.sqlite") as reader,
-        RpcServer(reader) as server,
-    ):
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader, RpcServer(reader) as server:
         assert ask(server, "eth_blockNumber")["result"] == "0x0"
         for method in ("evm_mine", "eth_sendRawTransaction"):
             assert ask(server, method)["error"]["code"] == -32601

@@ -218,10 +218,7 @@ def test_one_that_reverts_takes_no_other_with_it(
     assert {one.block_number for one in receipts if one} == {2}
     logs = answer(chain, pool, "eth_getLogs", {"fromBlock": "0x0", "address": probe})
     places = [(one["transactionIndex"], one["logIndex"], one["topics"][2]) for one in logs]
-    assert places == [
-        ("0x0", "0x0", wire.to_hex(word(1))),
-        ("0x2", "0x1", wire.to_hex(word(3))),
-    ]
+    assert places == [("0x0", "0x0", wire.to_hex(word(1))), ("0x2", "0x1", wire.to_hex(word(3)))]
     assert [log.topics[2] for log in chain.logs(probe, [TOPIC], 0, 2)] == [word(1), word(3)]
     chain.verify(execute=True)
 

@@ -184,12 +184,7 @@ ENVELOPES = {
     "attestation": envelope(
         4,
         Attestation(
-            Address(bytes(20)),
-            filled(1),
-            ReplayVerdict.SAME,
-            ENVIRONMENT,
-            filled(2),
-            SIGNATURE,
+            Address(bytes(20)), filled(1), ReplayVerdict.SAME, ENVIRONMENT, filled(2), SIGNATURE
         ),
     ),
 }
