@@ -160,8 +160,3 @@ def test_every_question_about_every_round_has_the_same_answer(
                 for one in (chain, memory)
             )
             assert next(ends) == next(ends)
-
-
-def test_both_end_with_the_same_model(pair: tuple[Deployed, Deployed]) -> None:
-    first, second = pair
-    assert first.observer.model().tobytes() == second.observer.model().tobytes()

@@ -9,17 +9,15 @@ import pytest
 from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
-from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.encoding import commitment_of, set_digest, sha256
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.errors import (
     ChainError,
     CommitmentNotSignedError,
     ConfigurationError,
     DeadlineNotReachedError,
-    RegistryMismatchError,
     SignatureError,
 )
-from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, SignedCommitment
 from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
 from tests.support.rounds import OpenRound
@@ -33,41 +31,12 @@ def commitment(ledger: MemoryLedger, client: int, key: int | None = None) -> Sig
     return OpenRound(ledger.domain, signers()).commitment(client, word, key=key)
 
 
-def test_a_run_is_deployed_in_block_1_and_registered_next() -> None:
-    ledger = memory_ledger(DOCUMENT)
-    assert ledger.from_block == 1
-    assert ledger.newest_block().number == 2
-    deployed, opened = ledger.state(1), ledger.state()
-    assert (deployed.stage, deployed.round, deployed.registered) == (LedgerStage.REGISTERING, 0, 0)
-    assert deployed.committee == NO_DIGEST
-    assert deployed.head == sha256(encode_run(DOCUMENT))
-    assert (opened.stage, opened.round, opened.registered) == (LedgerStage.OPEN, 1, 14)
-    opening = ledger.opening(1)
-    assert opening is not None
-    assert (opening.opened_block, opening.seed) == (2, opened.seed)
-    assert opened.committee == set_digest(opening.committee)
-    assert ledger.registry() == DOCUMENT.registry
-
-
-def test_more_than_256_clients_are_registered_in_several_blocks() -> None:
-    parameters = replace(PARAMETERS, clients=300, active_ppm=40_000)
-    registry = registry_of(parameters)
-    ledger = memory_ledger(replace(DOCUMENT, parameters=parameters, registry=registry))
-    assert ledger.newest_block().number == 3
-    assert (ledger.state(2).registered, ledger.state().registered) == (256, 300)
-    assert ledger.registry() == registry
-
-
 def test_clients_sign_for_the_first_contract_of_a_fresh_chain() -> None:
     # The sender's first transaction has nonce 0.
     first = contract_created_by(to_canonical(address_of(TEST_KEYS[0])), 0)
     domain = memory_ledger(DOCUMENT).domain
     assert (domain.chain_id, domain.contract) == (DEFAULT_CHAIN_ID, first)
     assert memory_ledger(DOCUMENT, chain_id=7).domain.chain_id == 7
-
-
-def test_is_no_record_that_anybody_could_audit() -> None:
-    assert not memory_ledger(DOCUMENT).is_recorded
 
 
 def test_blocks_are_linked_and_reproducible() -> None:
@@ -86,11 +55,6 @@ def test_blocks_are_linked_and_reproducible() -> None:
 def test_a_block_that_there_is_not_is_refused(number: int) -> None:
     with pytest.raises(ChainError, match=f"there is no block {number}: the newest is 2"):
         memory_ledger(DOCUMENT).block(number)
-
-
-def test_before_its_deployment_there_is_no_state() -> None:
-    with pytest.raises(ChainError, match="no committee ledger in block 0"):
-        memory_ledger(DOCUMENT).state(0)
 
 
 def test_a_refused_transaction_takes_a_block_and_changes_nothing() -> None:
@@ -124,24 +88,6 @@ def test_asking_what_would_be_accepted_costs_no_block_or_commitment() -> None:
     assert not ledger.would_accept(2, [commitment(ledger, 0)])
     assert ledger.newest_block().number == 2
     assert ledger.commitments(1) == ()
-
-
-def test_a_round_is_abandoned_at_its_deadline_and_no_earlier() -> None:
-    ledger = memory_ledger(DOCUMENT)
-    ledger.mine(PARAMETERS.deadline_blocks - 2)
-    with pytest.raises(DeadlineNotReachedError):  # in block 61, of a round that opened in block 2
-        ledger.abandon_round(1)
-    ledger.abandon_round(1)
-    assert ledger.newest_block().number == 2 + PARAMETERS.deadline_blocks
-    assert ledger.state().round == 2
-    assert [recorded.block_number for recorded in ledger.outcomes(5)] == [62]
-
-
-def test_clients_that_the_document_does_not_name_are_refused() -> None:
-    ledger = MemoryLedger(memory_ledger(DOCUMENT).deployment(), memory_ledger(DOCUMENT).domain)
-    with pytest.raises(RegistryMismatchError):
-        ledger.register_clients([1], NO_DIGEST)
-    assert ledger.newest_block().number == 2
 
 
 def test_seeds_from_block_hashes_are_refused() -> None:

@@ -65,13 +65,6 @@ def test_members_that_ban_themselves_do_not_void_their_votes(chain: ChainWriter)
     assert all(twins.state.registry[m].banned_in == 1 for m in found.decision.committee)
 
 
-def test_a_client_banned_in_the_round_still_commits_in_it(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    client = support.trainers_of(twins.state)[0]
-    twins.report(support.equivocation(twins, client))
-    assert taken(support.commit_all(twins, [client])) == (client,)
-
-
 def test_a_late_trainer_cannot_commit_once_a_decision_is_pending(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     late, *others = support.trainers_of(twins.state)
@@ -116,16 +109,6 @@ def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: ChainWriter
     spoilt = replace(again, signature=support.high_s(again.signature))
     fresh = support.commitment(twins, second)
     assert taken(twins.commit(1, [spoilt, fresh, spoilt, fresh])) == (second,)
-
-
-def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    client = support.trainers_of(twins.state)[0]
-    first = support.commitment(twins, client)
-    other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
-    word = first.commitment.commitment
-    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
-    assert twins.commit(1, [first, other]) == (event,)
 
 
 def test_the_largest_batch_may_start_with_one_sent_ahead(chain: ChainWriter) -> None:
@@ -200,17 +183,6 @@ def test_of_score_vectors_nobody_looks_at_phase_and_view(chain: ChainWriter, pha
     data = abi.call_data("report_equivocation", client, kind, number, phase, 2**32 - 1, *rest)
     twins.chain.send(twins.ledger.address, data, 300_000)
     assert twins.ledger.client(ClientId(0)).banned_in == 1
-
-
-def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> None:
-    twins = playing(chain)
-    client = twins.state.committee[0]
-    first, second = (
-        support.statement(twins, client, StatementKind.REQUEST, 1, result=result)
-        for result in (support.payload_of(1, client), support.payload_of(2, client))
-    )
-    report = ledger_state.EquivocationReport(client, first, second)
-    assert isinstance(twins.report(report), tuple)
 
 
 @pytest.mark.parametrize("kind", StatementKind)
@@ -290,3 +262,13 @@ def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> N
         batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
         with pytest.raises(errors.DelegatedAccountError):
             twins.ledger.commit_updates(1, batch)
+
+
+def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    client = support.trainers_of(twins.state)[0]
+    first = support.commitment(twins, client)
+    other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
+    word = first.commitment.commitment
+    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
+    assert twins.commit(1, [first, other]) == (event,)

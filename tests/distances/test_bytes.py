@@ -47,14 +47,6 @@ def test_a_pair_alone_has_its_bytes_in_company(dimension: int, code: str) -> Non
             assert alone.tobytes() == together[row, column].tobytes()
 
 
-@RULES
-def test_a_member_alone_computes_its_row_of_all_members(rule: DistanceRule) -> None:
-    updates = round_of(draws(7, 14, 3_001))
-    together = fast(rule, None, updates, list(updates))
-    for row, member in enumerate(updates):
-        assert fast(rule, None, updates, [member]).tobytes() == together[row].tobytes()
-
-
 @settings(max_examples=times(15, 1_000))
 @given(data=st.data())
 def test_any_subset_in_any_order_and_anywhere_in_memory(data: st.DataObject) -> None:

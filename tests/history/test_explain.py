@@ -157,14 +157,6 @@ def rule(settings: dict[str, Any], **changes: Any) -> str:
     return next(line for line in explain_round(one, DOCUMENTS, document) if "ranked by" in line)
 
 
-def test_says_what_the_rule_of_the_cut_off_was() -> None:
-    last_two = (ClientId(4), ClientId(1))
-    farthest = rule({"strategy": 2}, accepted=last_two)
-    assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
-    assert "the mean of their squared distances to the members" in farthest
-    assert rule({}).endswith("the 2 nearest were accepted, up to distance 1.")
-
-
 def test_says_what_strategy_three_compared_and_accepted() -> None:
     later, first = rule({"strategy": 3}), rule({"strategy": 3}, round=1)
     common = "direction to the round's other updates, "
@@ -188,24 +180,10 @@ def test_says_how_a_committee_was_drawn() -> None:
     assert election(3) == who + "the 1 accepted and the 1 next to them: 3, 0, 4, 1."
 
 
-def test_leaves_out_what_only_the_configuration_says() -> None:
-    lines = explain_round(HISTORY, DOCUMENTS, None)
-    assert "4 trainers were ranked by their distances to the members; 2 were accepted." in lines
-    assert not any("are needed" in line for line in lines)
-
-
 def test_says_so_if_the_record_is_missing() -> None:
     lines = explain_round(HISTORY, Documents(names_incidents=True), None)
     assert sum("record is missing" in line for line in lines) == 1
     assert not any("Whoever sent" in line for line in lines)
-
-
-def test_names_members_whose_scores_are_not_recorded() -> None:
-    record = replace(RECORD, refused=(RefusedScores(signed(6), RefusalReason.TWO_VECTORS),) * 2)
-    lines = explain_round(HISTORY, replace(DOCUMENTS, record=record), None)
-    assert "No scores are recorded of 7." in lines
-    twice = "The scores of member 6 were left out: it signed two different vectors."
-    assert lines.count(twice) == 1
 
 
 def test_explains_rounds_without_a_decision() -> None:
@@ -215,13 +193,6 @@ def test_explains_rounds_without_a_decision() -> None:
     assert lines[-1].endswith("drew a new committee: 1, 2, 3.")
     waiting = explain_round(ended_with(None), NO_DOCUMENTS, None)
     assert waiting[0] == "Round 2 is open, with 5 trainers and 4 members."
-
-
-def test_says_who_committed_too_late() -> None:
-    lines = explain_round(ended_with(None, 8), NO_DOCUMENTS, None)
-    assert "7 of 8 of them committed to an update." in lines
-    assert "8 committed after the closing block, to no effect." in lines
-    assert not any("No commitment came" in line for line in lines)
 
 
 def test_explains_every_round_of_a_run(honest: Run) -> None:

@@ -91,14 +91,6 @@ def test_answers_after_a_reorganisation_are_those_of_a_fresh_fold(seed: int) -> 
         chain = fork
 
 
-def test_a_shorter_chain_is_folded_again() -> None:
-    chain, fold = generated(), DeploymentFold()
-    folded(chain, fold, chain.head().number)
-    shorter = chain.fork(chain.head().number - 7, 1)
-    told = answers(folded(shorter, fold, shorter.head().number))
-    assert told == answers(folded(shorter, DeploymentFold(), shorter.head().number))
-
-
 def test_a_ban_after_the_last_round_is_one_of_that_round() -> None:
     chain = GeneratedChain(ChainSizes(rounds=2))
     chain.published = MemoryBlobs()

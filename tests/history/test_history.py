@@ -16,7 +16,7 @@ from ledger.history.participation import (
 from ledger.history.serialise.parts import commitments
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
-from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import PARAMETERS, Deviation, Run
@@ -51,12 +51,6 @@ def test_tells_a_decided_round(honest: Run) -> None:
     assert documents.payloads[malformed.client] == malformed.payload
     for client, payload in documents.payloads.items():
         assert one.commitments[client] == commitment_of(client, payload)
-
-
-def test_tells_what_went_wrong_while_voting(honest: Run) -> None:
-    _, documents = round_of(honest, 2)
-    assert [one.kind for one in documents.reported_incidents] == [IncidentKind.WRONG_PROPOSAL]
-    assert round_of(honest, 1)[1].incidents is None, "there was none"
 
 
 def test_tells_an_abandoned_round_and_its_bans(honest: Run) -> None:
@@ -101,11 +95,6 @@ def test_every_commitment_is_listed_and_the_base_is_cut(honest: Run) -> None:
     assert not {client for client, _ in words[-2:]} & one.counted
 
 
-def test_there_is_no_round_after_the_last(honest: Run) -> None:
-    assert history_of(honest).round(6) is None
-    assert history_of(honest).newest() == 5
-
-
 def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     event = honest.outcome(2)
     gone = ChangedBlobs(honest.blobs, {event.record: None, event.incidents: b"nothing"})
@@ -116,14 +105,6 @@ def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     assert not documents.has_incidents
     assert read_run(MemoryBlobs(), event.record) is None
     assert read_run(honest.blobs, honest.ledger.deployment().config) == honest.document
-
-
-def test_a_record_of_another_round_is_none(honest: Run) -> None:
-    one, _ = round_of(honest, 1)
-    other = honest.blobs.get(honest.outcome(2).record)
-    assert one.decided is not None
-    swapped = ChangedBlobs(honest.blobs, {one.decided.record: other})
-    assert read_documents(swapped, one).record is None
 
 
 def test_incidents_of_other_inputs_are_none(tmp_path: Path) -> None:

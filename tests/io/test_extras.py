@@ -106,17 +106,6 @@ def test_a_checkout_is_installed_again_with_the_extra(
     assert words == ["pip", "install", *options, f"{checkout}[plots]"]
 
 
-def test_a_wheel_is_installed_again_while_it_is_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wheel: Path
-) -> None:
-    copy = tmp_path / wheel.name
-    copy.write_bytes(wheel.read_bytes())
-    site = installed(tmp_path / "own", copy)
-    assert command_beside(monkeypatch, site, "plots") == ["pip", "install", f"{copy}[plots]"]
-    copy.unlink()
-    assert command_beside(monkeypatch, site, "plots")[2:] == requirements_of("plots")
-
-
 def test_other_installations_get_the_missing_packages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wheel: Path
 ) -> None:

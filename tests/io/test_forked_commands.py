@@ -50,14 +50,6 @@ def test_the_output_of_a_command_is_returned(runner: CommandRunner) -> None:
     assert runner.run("say", ["say", "c"]) == "c", "only the output of this one"
 
 
-def test_each_process_has_variables_of_its_own(runner: CommandRunner) -> None:
-    variables = {"CMFL_TOLD": "something"}
-    output = runner.run("with", ["variable", "CMFL_TOLD"], environment=variables)
-    assert output == "something"
-    with pytest.raises(CommandError, match="KeyError"):
-        runner.run("without", ["variable", "CMFL_TOLD"])
-
-
 def test_a_failed_command_is_named_with_its_logs_end(runner: CommandRunner) -> None:
     with pytest.raises(CommandError, match="refused ended with code 3"):
         runner.run("refused", ["code", 3])
@@ -83,37 +75,6 @@ def test_a_frozen_process_continues_once_thawed(runner: CommandRunner, tmp_path:
     process.kill()
     assert process.code() == -signal.SIGKILL
     assert not process.signal(signal.SIGTERM), "no other process gets its signals"
-
-
-def test_a_frozen_process_can_be_ended(runner: CommandRunner, tmp_path: Path) -> None:
-    process = runner.start("count", ["count", tmp_path / "count"])
-    process.freeze()
-    assert process.end() == -signal.SIGTERM
-
-
-def test_a_process_that_has_just_ended_gets_no_signal(
-    runner: CommandRunner, tmp_path: Path
-) -> None:
-    for n in range(5):
-        process = runner.start(f"count{n}", ["count", tmp_path / "count"])
-        os.kill(process.pid, signal.SIGKILL)
-        while process.signal(signal.SIGCONT):
-            pass
-        assert not process.signal(signal.SIGTERM)
-
-
-def test_a_command_has_a_session_of_its_own(runner: CommandRunner, tmp_path: Path) -> None:
-    process = runner.start("count", ["count", tmp_path / "count"])
-    assert os.getsid(process.pid) == process.pid
-    process.kill()
-
-
-def test_a_command_can_be_interrupted(runner: CommandRunner, tmp_path: Path) -> None:
-    process = runner.start("interrupted", ["count", tmp_path / "count"])
-    wait_until(lambda: count(tmp_path / "count") > 0)
-    process.signal(signal.SIGINT)
-    assert process.wait(PATIENCE_SECONDS) == 70
-    assert "KeyboardInterrupt" in process.log_tail()
 
 
 def test_programs_run_too(runner: CommandRunner) -> None:

@@ -39,15 +39,6 @@ def test_a_file_is_written_into_folders_that_are_made(tmp_path: Path, durable: b
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_others_may_read_a_file_as_the_users_mask_says(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        DISK.write_whole(tmp_path / "file", b"")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
-
-
 def test_a_file_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
@@ -180,33 +171,10 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="File exists") as caught, Home(tmp_path / "file").writing():
-        pass
-    assert str(caught.value.filename).startswith(str(tmp_path / "file"))
-
-
 # Names.
-
-
-@pytest.mark.parametrize("name", ["run", "I-clean.seed_1", "0"])
-def test_a_plain_name_is_a_runs(name: str, tmp_path: Path) -> None:
-    assert Home(tmp_path).run(name).name == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", ".hidden", "a" * 65, "ä"])
 def test_what_is_no_plain_name_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="letters, digits"):
         Home(tmp_path).run(name)
-
-
-def test_metrics_that_are_kept_aside_never_replace_others(tmp_path: Path) -> None:
-    paths = Home(tmp_path).run("run")
-    paths.path.mkdir(parents=True)
-    names = []
-    for _ in range(3):
-        path = paths.metrics_before_rollback()
-        path.touch()
-        names.append(path.name)
-    assert names == [f"metrics.before-rollback-{number}.jsonl" for number in (1, 2, 3)]

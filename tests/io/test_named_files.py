@@ -12,20 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger.io.named_files import is_standard_output, write_named, writing_named
+from ledger.io.named_files import write_named, writing_named
 from tests.disks import small_disk
 
 # Each test makes a device of its own: a mistake must not replace one of the system's.
-
-
-def test_a_new_file_is_written_whole_with_the_usual_mode(tmp_path: Path) -> None:
-    path = tmp_path / "new"
-    write_named(path, b"data")
-    mask = os.umask(0)
-    os.umask(mask)
-    assert path.read_bytes() == b"data"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_existing_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -94,12 +84,6 @@ def test_standard_output_is_written_into_whatever_it_is(tmp_path: Path, name: st
         subprocess.run(command, stdout=appended, check=True)
     assert out.read_bytes() == b"earlier,data"
     assert link.is_symlink()
-
-
-def test_an_ordinary_file_is_no_standard_output(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    assert not is_standard_output(tmp_path / "link")
-    assert not is_standard_output(Path("1"))
 
 
 def test_what_cannot_be_written_is_named_and_nothing_is_left(tmp_path: Path) -> None:

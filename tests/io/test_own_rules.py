@@ -59,11 +59,6 @@ def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
         own_rule("distance", f"{written(tmp_path, name='my rule.py')}:far")
 
 
-def test_a_sound_rule_passes_its_trial(tmp_path: Path) -> None:
-    try_rules(parameters(written(tmp_path)))
-    try_rules(PLAIN)
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -112,9 +107,3 @@ def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None
         picked = replace(PLAIN, distance=str(name))
         with pytest.raises(ConfigurationError, match="is no function that is defined there"):
             use_rules(picked, (str(path),))
-
-
-@pytest.mark.parametrize("label", ["a\x1b[2J.py:far", "a\nb.py:far", "<b>.py:far", "é.py:far"])
-def test_a_rule_of_a_document_has_a_printable_name(label: str) -> None:
-    assert OwnRuleName.of(f"rule-1.py:far@sha256:{'0' * 64}") is not None
-    assert OwnRuleName.of(f"{label}@sha256:{'0' * 64}") is None

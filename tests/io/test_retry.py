@@ -52,13 +52,6 @@ def test_no_attempt_begins_after_the_deadline(
     assert clock.attempted_at == attempted_at
 
 
-def test_a_lasting_error_is_not_retried() -> None:
-    clock = Clock()
-    with pytest.raises(ValueError, match="not now"):
-        clock.policy().call(lambda: clock.fail(0), lambda error: isinstance(error, KeyError))
-    assert clock.attempted_at == [0]
-
-
 def test_an_error_may_ask_for_a_longer_pause() -> None:
     clock = Clock()
     with pytest.raises(ValueError, match="not now"):

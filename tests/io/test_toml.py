@@ -10,11 +10,6 @@ from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 
-def test_tables_and_values_are_those_of_tomllib() -> None:
-    assert parse_toml("a.b = 1\n[c]\nd = 'x.y'\n") == {"a": {"b": 1}, "c": {"d": "x.y"}}
-    assert parse_toml("\ufeffa = 1\n") == {"a": 1}, "an editor's byte-order mark"
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import linecache
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.io.user_code import code_reference, named_code, package_of, portable_source, user_code
+from ledger.io.user_code import code_reference, package_of, user_code
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -84,12 +83,6 @@ def test_what_a_script_defines_is_written_with_what_it_uses(
     assert "SystemExit" not in file.read_text("utf-8")
 
 
-def test_a_class_of_a_script_is_written_too(tmp_path: Path, script: dict[str, Any]) -> None:
-    text = portable_source(script["Held"])
-    assert "@staticmethod\nclass Held" in text  # as the text has it, its decorators too
-    assert "def helper" in text
-
-
 def test_arguments_hide_what_the_script_has_and_functions_may_call_each_other(
     tmp_path: Path, script: dict[str, Any]
 ) -> None:
@@ -118,18 +111,6 @@ def _closure() -> Any:
     return inner
 
 
-def helper_of_this_file() -> int:
-    """Stand at the top of a module with a file."""
-    return 3
-
-
-def test_what_a_module_has_is_named_by_its_file(tmp_path: Path) -> None:
-    reference = code_reference(helper_of_this_file, tmp_path)
-    assert reference == f"{__file__}:helper_of_this_file"
-    assert code_reference(pytest.raises, tmp_path) != ""
-    assert not [*tmp_path.iterdir()]
-
-
 def test_a_package_is_bound_by_its_version() -> None:
     code = user_code("here", "numpy.linalg:norm")
     assert code.recorded()["package"].startswith("numpy==")
@@ -155,15 +136,6 @@ def test_a_package_installed_later_is_known(
 def test_a_malformed_reference_is_refused(reference: str) -> None:
     with pytest.raises(ConfigurationError, match=r"must be file\.py:function or"):
         user_code("here", reference)
-
-
-def test_installed_packages_offer_code_by_plain_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = EntryPoints([EntryPoint("norm", "numpy.linalg:norm", "cmfl.distances")])
-    monkeypatch.setattr("importlib.metadata.entry_points", points.select)
-    code = named_code("here", "cmfl.distances", "norm")
-    assert code is not None
-    assert code.label == "numpy.linalg:norm"
-    assert named_code("here", "cmfl.distances", "other") is None
 
 
 def test_a_module_that_fails_when_it_is_asked_is_refused(tmp_path: Path) -> None:

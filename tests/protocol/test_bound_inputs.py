@@ -57,11 +57,6 @@ def test_different_frozen_states_have_different_digests(
     assert (digests[0] == digests[1]) == (state(one) == state(other))
 
 
-def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
-    digest = bound_inputs.source_of_package("vision", "0.20.1", "vision.models.Net")
-    assert digest == sha256(b"vision==0.20.1:vision.models.Net").digest()
-
-
 def test_samples_are_hashed_behind_their_salt() -> None:
     x = NamedArray("x", "uint8", (2, 1), b"\x05\x06")
     y = NamedArray("y", "int64", (2,), np.array([0, 1], dtype="<i8").tobytes())

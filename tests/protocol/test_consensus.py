@@ -8,23 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.consensus import QuorumCertificate, majority, primary_seat, replies_needed
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.consensus import QuorumCertificate, primary_seat, replies_needed
 from ledger.protocol.types import NO_DIGEST, Digest, Phase, Quorum, SignedVote, Vote, VoteKind
 from tests.protocol.support import BASE, SEED, digests
 from tests.support.keys import ids
 
 committees = st.integers(3, 160)
-
-
-@pytest.mark.parametrize(
-    ("members", "paper", "bft"),
-    # A Byzantine quorum is ceil((C + f + 1) / 2) with the request: 2 of 3, 3 of 4, 5 of 7.
-    [(3, 2, 1), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (12, 7, 7), (160, 81, 106)],
-)
-def test_how_many_replies_decide(members: int, paper: int, bft: int) -> None:
-    assert replies_needed(members, Quorum.PAPER) == majority(members) == paper
-    assert replies_needed(members, Quorum.BFT) == bft
 
 
 @given(members=committees)
@@ -45,16 +34,6 @@ def test_the_others_can_reach_a_quorum_and_two_quorums_meet(quorum: Quorum, memb
     replies = replies_needed(members, quorum)
     assert members // 2 <= replies <= members - 1
     assert 2 * (replies + 1) > members
-
-
-def test_primaries_follow_from_seed_phase_and_view() -> None:
-    # keccak256(32 zero bytes ‖ phase ‖ u32 view) mod 5, view after view.
-    first = [primary_seat(SEED, Phase.AGGREGATION, view, 5) for view in range(8)]
-    second = [primary_seat(SEED, Phase.ELECTION, view, 5) for view in range(8)]
-    assert first == [2, 4, 2, 3, 1, 3, 3, 2]
-    assert second == [3, 3, 2, 4, 1, 3, 0, 2]
-    digest = keccak256(bytes(32) + b"\2" + b"\0\0\0\6")
-    assert int.from_bytes(digest) % 5 == second[6]
 
 
 @given(seed=digests, phase=st.sampled_from(Phase), members=st.integers(3, 20))

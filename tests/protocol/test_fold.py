@@ -27,7 +27,6 @@ from ledger.protocol.ledger_state import (
     EquivocationReport,
     LedgerDeployed,
     LedgerOpened,
-    LedgerStage,
     LedgerState,
     RoundAbandoned,
     RoundDecided,
@@ -181,14 +180,6 @@ def whole_play() -> Play:
     play.abandon()
     play.ban(4)
     return play
-
-
-def test_every_event_is_folded_in_a_whole_play() -> None:
-    play = whole_play()
-    assert play.state.stage is LedgerStage.FINISHED
-    assert len({type(event) for event in play.events}) == 7
-    assert play.view.deployments == 1
-    assert play.view.registry[3].banned_in == 2
 
 
 @pytest.mark.parametrize("place", range(11))

@@ -83,13 +83,6 @@ def test_more_payloads_leave_existing_updates_unchanged() -> None:
     assert evidence.payloads.keys() == evidence.updates.keys() == {1, 2, 3}
 
 
-def test_fewer_payloads_leave_the_updates_that_remain_as_they_are() -> None:
-    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
-    fewer = evidence.without({ClientId(2), ClientId(9)})
-    assert fewer.updates[ClientId(1)] is evidence.updates[ClientId(1)]
-    assert fewer.payloads.keys() == fewer.updates.keys() == {1, 3}
-
-
 def test_an_update_lies_where_its_payload_does() -> None:
     row = f32(1.0, 2.0)
     payload = Payload.of(row.data)
@@ -133,12 +126,6 @@ def test_a_travel_is_as_long_as_the_model() -> None:
     assert Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0, 2.0)).dimension == 2
     with pytest.raises(ValueError, match="a displacement of 1 numbers, and d = 2"):
         Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0))
-
-
-def test_evidence_keeps_its_travel_whatever_is_published() -> None:
-    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {}, displacement=f32(1.0, 2.0))
-    for other in (evidence.with_vectors({}), evidence.with_payloads({}), evidence.without(ids(1))):
-        assert other.displacement is evidence.displacement
 
 
 def test_only_strategy_three_needs_the_displacement_and_not_in_round_one() -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from eth_hash.auto import keccak as shared
 from eth_hash.backends.auto import AutoBackend
 from eth_hash.main import Keccak256
 
@@ -40,10 +39,6 @@ def backend_of(how: str, named: str = "") -> list[str]:
     return process.stdout.split()
 
 
-def test_is_the_object_that_all_ethereum_libraries_share() -> None:
-    assert keccak is shared
-
-
 @pytest.mark.parametrize("data", [b"", b"\x00", bytes(135), bytes(136), bytes(137)])
 def test_hashes_as_the_other_backend_does(data: bytes) -> None:
     from eth_hash.backends.pycryptodome import backend
@@ -53,19 +48,6 @@ def test_hashes_as_the_other_backend_does(data: bytes) -> None:
 
 def test_takes_pysha3_where_it_is_there() -> None:
     assert backend_of("there") == ["eth_hash.backends.pysha3", EMPTY, EMPTY]
-
-
-def test_does_without_it() -> None:
-    _, *digests = backend_of("missing")
-    assert digests == [EMPTY, EMPTY]
-
-
-def test_leaves_a_backend_alone_that_was_named() -> None:
-    _, *digests = backend_of("missing", named="pycryptodome")
-    assert digests == [EMPTY, EMPTY]
-    module, *digests = backend_of("there", named="pycryptodome")
-    assert module != "eth_hash.backends.pysha3"
-    assert digests == [EMPTY, EMPTY]
 
 
 @pytest.mark.parametrize(("how", "named"), [("there", "nonsense"), ("missing", "pysha3")])

@@ -11,29 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol.encoding import keccak256, word_client, word_distance
-from ledger.protocol.errors import EncodingError
 from ledger.protocol.ranking import candidates, elect, mean_distances, rank, score
 from ledger.protocol.types import ClientId, Digest
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
 
-FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
 SEED = Digest(b"\x4d" * 32)
 rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
 
 moderate = st.floats(0, 1e6).map(abs)
-
-
-def test_the_nearest_comes_first_and_ties_go_by_client() -> None:
-    assert [word_client(word) for word in FIVE] == [2, 9, 0, 4, 7]
-    assert [word_distance(word) for word in FIVE] == [1.0, 1.0, 2.0, 3.0, 4.0]
-
-
-@pytest.mark.parametrize("distance", [-1.0, -0.0, float("inf"), float("nan")])
-def test_what_is_no_distance_is_not_ranked(distance: float) -> None:
-    assert rank([(ClientId(1), 0.0)]) == (1,)
-    with pytest.raises(EncodingError):
-        rank([(ClientId(1), distance)])
 
 
 def test_the_papers_score_is_the_inverse_distance() -> None:
@@ -101,14 +87,6 @@ def test_the_accepted_are_drawn_among_with_their_neighbours_if_they_are_too_few(
     assert candidates(ranking(7), ids(*accepted), 3, by_lot=True) == ids(*stand)
 
 
-def test_a_lot_by_pencil() -> None:
-    words = [keccak256(SEED + b"elected" + bytes([0, 0, 0, place])) for place in range(5)]
-    drawn = [int.from_bytes(word) % (5 - place) for place, word in enumerate(words)]
-    assert drawn == [3, 3, 0, 1, 0]
-    # Places still empty: 2, 2, 2, 1, 1. Of these numbers only 0 < 2; the last candidate is left.
-    assert elect(ids(10, 11, 12, 13, 14), 2, SEED) == ids(12, 14)
-
-
 @given(
     stand=st.lists(client_ids, min_size=1, max_size=40, unique=True),
     members=st.integers(1, 40),
@@ -129,13 +107,6 @@ def test_every_pair_is_drawn_equally_often() -> None:
     assert len(pairs) == 6
     # 6,000 draws of one in six: 1,000 with a deviation of 29; the seeds are fixed.
     assert max(abs(count - 1_000) for count in pairs.values()) < 90
-
-
-def test_the_papers_ranking_is_that_of_mean_distances() -> None:
-    # Members give the distances 1, 2 and 3: P = C / sum of D = 3 / 6.
-    combined = mean_distances(np.array([[1.0], [2.0], [3.0]]))
-    assert combined.tolist() == [2.0]
-    assert score(combined[0]) == 3 / (1 + 2 + 3)
 
 
 def test_without_a_member_there_is_no_mean() -> None:

@@ -175,14 +175,6 @@ def test_a_first_committee_that_cannot_be_drawn_finishes_the_ledger() -> None:
         rounds.commit_updates(state, 1, [signed(0)], IN_TIME)
 
 
-def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
-    state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
-    assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
-    _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
-    assert isinstance(event, ledger_state.RoundAbandoned)
-    assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
-
-
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
@@ -204,36 +196,11 @@ def test_a_registry_that_is_none_is_refused(
         rounds.register_clients(state, words, NO_DIGEST, OPENED)
 
 
-def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
-    second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
-    for first, refusal in ((WORDS[:4], None), (WORDS[:5], errors.ClientsNotAscendingError)):
-        words = second[: 9 - len(first)]
-        rest = encoding.registry_digest(words, NO_DIGEST)
-        state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))
-        state, _ = rounds.register_clients(state, first, rest, OPENED)
-        if refusal is None:
-            rounds.register_clients(state, words, NO_DIGEST, OPENED)
-            continue
-        with pytest.raises(refusal):
-            rounds.register_clients(state, words, NO_DIGEST, OPENED)
-
-
 def test_other_clients_than_those_fixed_are_refused() -> None:
     with pytest.raises(errors.RegistryMismatchError):
         rounds.register_clients(fresh(), [*WORDS[:8], WORDS[8] + 1], NO_DIGEST, OPENED)
     with pytest.raises(errors.RegistryMismatchError):
         rounds.register_clients(fresh(), WORDS, Digest(b"\1" * 32), OPENED)
-
-
-def test_commitments_are_taken_in_order() -> None:
-    entries = [signed(5), signed(3)]
-    state, events = rounds.commit_updates(opened(), 1, entries, IN_TIME)
-    words = tuple(entry.commitment.commitment for entry in entries)
-    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), words),)
-    assert state.committed == {5, 3}
-    assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), words, strict=True))
-    more, _ = rounds.commit_updates(state, 1, [signed(4)], IN_TIME)
-    assert more.committed == {3, 4, 5}
 
 
 def test_commitments_are_taken_up_to_the_windows_last_block() -> None:
@@ -355,19 +322,6 @@ def test_the_seed_depends_on_the_reveal_and_the_beacon_alone() -> None:
     pair = certificates(beacon, decision, trainers[:3], trainers[1:4])
     after, _ = decided(beacon, decision, pair)
     assert after.seed == encoding.next_seed(beacon.seed, DECISION.reveal, IN_TIME.parent_hash)
-
-
-def test_every_part_of_a_decision_is_in_the_head() -> None:
-    state = committed()
-    fields = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
-    others: list[Any] = [{field: NO_DIGEST} for field in fields]
-    heads = [decided(state, replace(DECISION, **other))[0].head for other in ({}, *others)]
-    # The base itself is not: the commitments digest of the transaction's own block stands for it.
-    assert heads[1] == heads[0]
-    assert len(set(heads)) == len(heads) - 1
-    view = certificate(state, Phase.ELECTION, encoding.set_digest(ELECTED), DECISION, view=5)
-    pair = (certificates(state)[0], view)
-    assert decided(state, pair=pair)[0].head not in heads
 
 
 def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
@@ -581,28 +535,12 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     assert after.opened_block == 17
 
 
-def test_a_draw_passes_over_everybody_with_any_ban() -> None:
-    state = committed()
-    fair = rounds.abandon_round(state, 1, DEADLINE)[0].committee
-    for banned_in in (1, 7):
-        less = banned(state, fair[1], banned_in=banned_in)
-        again = rounds.abandon_round(less, 1, DEADLINE)[0].committee
-        assert fair[1] not in again
-        assert again[:2] == (fair[0], fair[2])
-
-
 def test_without_enough_clients_left_the_ledger_ends() -> None:
     state = banned(opened(), *range(2, 9), banned_in=1)
     after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
     assert set(event.next_committee) == {0, 1}
     assert after.stage is LedgerStage.FINISHED
-
-
-def test_the_last_round_can_be_abandoned_too() -> None:
-    state = opened(replace(PENCIL, rounds=1))
-    after, _ = rounds.abandon_round(state, 1, DEADLINE)
-    assert (after.stage, after.round) == (LedgerStage.FINISHED, 1)
 
 
 def votes(client: int, kind: StatementKind = StatementKind.REPLY) -> list[SignedStatement]:
@@ -640,21 +578,6 @@ def test_two_different_statements_ban_their_signer(kind: StatementKind) -> None:
     assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]
     with pytest.raises(errors.ClientBannedError):
         rounds.report_equivocation(state, accusation, IN_TIME)
-
-
-def test_a_trainer_that_bans_itself_voids_nothing() -> None:
-    state, _ = rounds.report_equivocation(committed(), report(TRAINERS[0]), IN_TIME)
-    after, (event,) = decided(state)
-    assert isinstance(event, ledger_state.RoundDecided)
-    assert TRAINERS[0] in event.accepted
-    assert after.registry[TRAINERS[0]].is_banned_in(after.round)
-
-
-def test_an_elected_client_can_be_banned_and_leaves_vacancy() -> None:
-    state, _ = rounds.report_equivocation(committed(), report(ELECTED[0]), IN_TIME)
-    after, _ = decided(state)
-    assert after.committee == ELECTED
-    assert after.registry[ELECTED[0]].is_banned_in(2)
 
 
 def test_an_accusation_without_proof_is_refused() -> None:
@@ -707,3 +630,38 @@ def test_no_transaction_is_taken_from_a_contract_or_a_delegated_account(
         rounds.abandon_round(opened(), 1, replace(DEADLINE, **sent))
     with pytest.raises(refusal):
         rounds.report_equivocation(opened(), report(0), relayed)
+
+
+def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
+    state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
+    assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
+    _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
+    assert isinstance(event, ledger_state.RoundAbandoned)
+    assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
+
+
+def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
+    second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
+    for first, refusal in ((WORDS[:4], None), (WORDS[:5], errors.ClientsNotAscendingError)):
+        words = second[: 9 - len(first)]
+        rest = encoding.registry_digest(words, NO_DIGEST)
+        state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))
+        state, _ = rounds.register_clients(state, first, rest, OPENED)
+        if refusal is None:
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
+            continue
+        with pytest.raises(refusal):
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
+
+
+def test_every_part_of_a_decision_is_in_the_head() -> None:
+    state = committed()
+    fields = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
+    others: list[Any] = [{field: NO_DIGEST} for field in fields]
+    heads = [decided(state, replace(DECISION, **other))[0].head for other in ({}, *others)]
+    # The base itself is not: the commitments digest of the transaction's own block stands for it.
+    assert heads[1] == heads[0]
+    assert len(set(heads)) == len(heads) - 1
+    view = certificate(state, Phase.ELECTION, encoding.set_digest(ELECTED), DECISION, view=5)
+    pair = (certificates(state)[0], view)
+    assert decided(state, pair=pair)[0].head not in heads

@@ -11,34 +11,8 @@ from ledger.protocol import sampling
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import ClientId, Digest
 from tests.protocol.support import SEED, digests
-from tests.support.keys import ids
 
 # SHAKE-256(32 zero bytes ‖ "sample"): the keys of clients 0 to 5 begin e9, 11, d1, 54, 7d, ae.
-
-
-def test_the_smallest_keys_train_in_ascending_client_order() -> None:
-    assert sampling.sample_trainers(SEED, 6, (), 3) == ids(1, 3, 4)
-
-
-def test_members_and_the_banned_are_passed_over() -> None:
-    assert sampling.sample_trainers(SEED, 6, ids(1, 4), 3) == ids(2, 3, 5)
-
-
-def test_all_train_where_fewer_than_the_sample_remain() -> None:
-    assert sampling.sample_trainers(SEED, 6, ids(1, 4), 5) == ids(0, 2, 3, 5)
-    assert sampling.sample_trainers(SEED, 6, ids(*range(6)), 5) == ()
-
-
-def test_a_committee_is_drawn_by_hash_without_repetition() -> None:
-    # keccak256(zeros ‖ u32 j) mod 5 for j = 0 .. 7 is 0, 0, 4, 4, 2, 0, 2, 4.
-    draws = [int.from_bytes(keccak256(SEED + j.to_bytes(4))) % 5 for j in range(8)]
-    assert draws == [0, 0, 4, 4, 2, 0, 2, 4]
-    assert sampling.drawn_committee(SEED, 5, 3, ()) == ids(0, 4, 2)
-    assert sampling.drawn_committee(SEED, 5, 2, ids(4)) == ids(0, 2)
-
-
-def test_a_committee_that_cannot_be_filled_stays_short() -> None:
-    assert set(sampling.drawn_committee(SEED, 4, 3, ids(1, 2))) == set(ids(0, 3))
 
 
 def test_after_4096_draws_nobody_is_drawn_any_more() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.protocol.types import Address, Phase, RegisteredClient, Slot, Vote, VoteKind
+from ledger.protocol.types import Address, Phase, RegisteredClient, Vote, VoteKind
 from tests.protocol.support import BASE, SEED
 
 CLIENT = RegisteredClient(Address(bytes(20)), 1)
@@ -17,11 +17,6 @@ def test_a_ban_counts_from_the_round_after_it() -> None:
     banned = replace(CLIENT, banned_in=3)
     assert [banned.is_banned_in(number) for number in (1, 2, 3, 4, 5)] == [False] * 3 + [True] * 2
     assert not any(CLIENT.is_banned_in(number) for number in (0, 1, 9))
-
-
-def test_a_votes_slot_is_all_but_its_content() -> None:
-    assert VOTE.slot == Slot(VoteKind.REPLY, 3, Phase.ELECTION, 2, BASE)
-    assert replace(VOTE, set_digest=BASE, result=BASE).slot == VOTE.slot
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from ledger.storage import folder as folder_module
 from ledger.storage import objects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
-from tests.disks import fill, small_disk
 from tests.faults import times
 from tests.support.keys import DOMAIN
 
@@ -74,18 +73,6 @@ def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
 def file_of(folder: Path, sent: Envelope) -> Path:
     board = (sent.domain, sent.round, sent.kind)
     return folder / board_folder(board) / sha256(encode_envelope(sent)).hex()
-
-
-def test_memory_lists_in_the_order_of_arrival() -> None:
-    mailbox, reply = MemoryMailbox(), _reply()
-    sent = [envelope(number) for number in (3, 1, 2)]
-    for each in (*sent, reply):
-        assert mailbox.put(each)
-        assert not mailbox.put(each)
-    assert not mailbox.is_shared
-    assert listed(mailbox) == sent
-    assert listed(mailbox, 2) == sent[2:]
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == [reply]
 
 
 def test_memory_forgets_the_rounds_of_one_contract() -> None:
@@ -187,17 +174,6 @@ def test_foreign_files_are_passed_over_and_not_read_again(
     assert names <= {"cd" * 32, "ef" * 32}, "only those that cannot be read"
 
 
-def test_a_file_that_is_being_copied_is_listed_once_whole(tmp_path: Path) -> None:
-    mailbox, sent = mailbox_in(tmp_path), envelope(1)
-    path, data = file_of(tmp_path, sent), encode_envelope(sent)
-    path.parent.mkdir(parents=True)
-    for size in (0, 5, len(data) - 1):
-        path.write_bytes(data[:size])
-        assert listed(mailbox) == []
-    path.write_bytes(data)
-    assert listed(mailbox) == [sent]
-
-
 def test_a_file_that_keeps_changing_is_read_few_times(tmp_path: Path) -> None:
     mailbox, sent = mailbox_in(tmp_path), envelope(1)
     path = file_of(tmp_path, sent)
@@ -226,19 +202,6 @@ def test_each_scan_is_bounded_and_the_next_goes_on(
     monkeypatch.undo()
     monkeypatch.setattr(objects, "MAX_FOLDER_BYTES", 4 * size)
     assert len(listed(mailbox_in(tmp_path))) == 4
-
-
-def test_a_full_disk_takes_no_half_envelope(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 1 << 20) as disk:
-        mailbox, filling = mailbox_in(disk / "mail"), fill(disk, 0)
-        with pytest.raises(OSError, match="No space left") as caught:
-            mailbox.put(envelope(1))
-        assert caught.value.errno == errno.ENOSPC
-        assert listed(mailbox) == []
-        filling.unlink()
-        assert mailbox.put(envelope(1))
-        path = file_of(disk / "mail", envelope(1))
-        assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_envelope_that_is_too_large_is_not_put(tmp_path: Path) -> None:

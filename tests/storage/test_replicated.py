@@ -143,18 +143,6 @@ def test_a_slow_store_blocks_no_blob() -> None:
     assert ObjectBlobs(first).has(sha256(b"more"))
 
 
-def test_a_slow_store_is_asked_where_the_others_fail() -> None:
-    clock = Clock()
-    first, second = UnreliableObjects(clock), UnreliableObjects()
-    both = ObjectBlobs(ReplicatedObjects([first, second], clock))
-    digest = both.put(b"hello")
-    for first_is_away in (True, False, True, False):
-        first.is_away, second.is_away = first_is_away, not first_is_away
-        assert both.get(digest) == b"hello"
-    other = both.put(b"other")
-    assert ObjectBlobs(first).has(other)
-
-
 def test_a_blob_that_is_durable_nowhere_is_an_error(
     stores: tuple[UnreliableObjects, UnreliableObjects],
 ) -> None:
@@ -185,21 +173,6 @@ def test_a_damaged_blob_is_read_elsewhere(tmp_path: Path) -> None:
     damaged[1].write_bytes(b"hullo")
     with pytest.raises(BlobUnreachableError, match="damaged"):
         reader_at(text).get(HELLO)
-
-
-def test_mail_goes_to_every_store_and_is_listed_once(
-    stores: tuple[UnreliableObjects, UnreliableObjects],
-) -> None:
-    first, second = (ObjectMailbox(store) for store in stores)
-    both = ObjectMailbox(ReplicatedObjects(stores))
-    assert both.put(envelope(1))
-    assert not both.put(envelope(1))
-    assert listed(first) == listed(second) == [envelope(1)]
-    second.put(envelope(2))
-    assert listed(both) == [envelope(1), envelope(2)]
-    first.put(envelope(2))
-    first.put(envelope(3))
-    assert listed(both, 2) == [envelope(3)]
 
 
 def test_mail_of_a_store_that_was_away_is_not_lost(
@@ -293,11 +266,4 @@ def test_many_bytes_may_take_their_time() -> None:
     breaker.record(0, 0.0, LEAST_BYTES_PER_SECOND - 1)
     assert breaker.order() == [(1, False), (0, True)]
     breaker.record(0, now)
-    assert breaker.order() == [(0, False), (1, False)]
-
-
-def test_no_store_is_skipped_where_all_are_slow() -> None:
-    breaker = CircuitBreaker(2, lambda: 10.0)
-    for index in range(2):
-        breaker.record(index, 0.0)
     assert breaker.order() == [(0, False), (1, False)]

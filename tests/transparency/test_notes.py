@@ -6,7 +6,7 @@ import base64
 import struct
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,9 +31,6 @@ EXAMPLE_NOTE = (
     "This is an example message.\n\n— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONnc"
     "AlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n"
 ).encode()
-EXAMPLE_CHECKPOINT = (
-    "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
-)
 
 
 def test_the_specifications_key_verifies_its_note() -> None:
@@ -43,24 +40,6 @@ def test_the_specifications_key_verifies_its_note() -> None:
     assert key.is_signed(note.text.encode(), line.signature)
     assert not key.is_signed(b"This is another message.\n", line.signature)
     assert note.encoded() == EXAMPLE_NOTE
-
-
-def test_the_specifications_checkpoint_is_read() -> None:
-    found = parse_checkpoint(EXAMPLE_CHECKPOINT)
-    assert (found.origin, found.size) == ("example.com/behind-the-sofa", 20_852_163)
-    assert found.root[:4].hex() == "0ac5186a"
-    assert found.text == EXAMPLE_CHECKPOINT
-    assert parse_checkpoint(EXAMPLE_CHECKPOINT + "an extension\n") == found
-
-
-def test_rfc_8032s_first_key_signs_as_it_says() -> None:
-    seed = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
-    key = SigningKey("test", KeyUse.NOTE, seed)
-    public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-    assert key.verifier.public_key.hex() == public
-    assert (
-        key.sign(b"").hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065")
-    )
 
 
 def test_another_library_verifies_what_log_and_witness_sign() -> None:
@@ -79,14 +58,6 @@ def test_another_library_verifies_what_log_and_witness_sign() -> None:
         assert key.verifier.key_id == sha256(key.name.encode() + b"\n" + use + public)[:4]
 
 
-def test_what_another_library_signs_is_verified() -> None:
-    private = Ed25519PrivateKey.from_private_bytes(LOG.seed)
-    text = Checkpoint(ORIGIN, 0, EMPTY_ROOT).text
-    line = NoteSignature(ORIGIN, LOG.verifier.key_id, private.sign(text.encode()))
-    note = SignedNote(text, (line,)).encoded()
-    assert open_checkpoint(note, [LOG.verifier]).checkpoint.size == 0
-
-
 def test_keys_differ_by_name_and_use() -> None:
     secret = bytes([7] * 32)
     seeds = {
@@ -101,13 +72,9 @@ def test_keys_differ_by_name_and_use() -> None:
     "text",
     [
         "",
-        "name",
         "name+530d903a",
-        EXAMPLE_KEY + "=",
         EXAMPLE_KEY[:-1],
         EXAMPLE_KEY.replace("530d903a", "530d903b"),
-        EXAMPLE_KEY.replace("530d903a", "530D903A"),
-        EXAMPLE_KEY.replace("foo", "bar"),
         EXAMPLE_KEY.replace("/foo", " foo"),
         EXAMPLE_KEY.replace("+Ae", "+BuE"),
         f"n+{sha256(b'n')[:4].hex()}+{base64.b64encode(bytes([6]) + bytes(32)).decode()}",
@@ -133,18 +100,12 @@ def test_a_key_of_small_order_is_refused(y: int) -> None:
     "data",
     [
         b"",
-        b"\n",
-        b"text",
         b"text\n\n",
         b"\n\n" + EXAMPLE_NOTE.split(b"\n\n")[1],
-        EXAMPLE_NOTE[:-1],
         EXAMPLE_NOTE + b"\n",
-        EXAMPLE_NOTE.replace(b"message.", b"message.\r"),
         EXAMPLE_NOTE.replace(b"message.", b"\xff"),
         EXAMPLE_NOTE.replace("— ".encode(), b"- "),
         EXAMPLE_NOTE.replace(b"example.com/foo", b"example.com+foo"),
-        EXAMPLE_NOTE.replace(b"example.com/foo", b""),
-        EXAMPLE_NOTE.replace(b"aQM=", b"aQM"),
         "text\n\n— name AAAA\n".encode(),
         "text\n\n— name AAAAAA==\n".encode(),
         b"text\n\n" + "— name AAAAAAAA\n".encode() * 301,
@@ -169,14 +130,11 @@ def test_bytes_are_a_note_or_refused(data: bytes) -> None:
     "text",
     [
         "",
-        "origin\n",
         "origin\n5\n",
         f"origin\n\n{base64.b64encode(bytes(32)).decode()}\n",
         f"\n5\n{base64.b64encode(bytes(32)).decode()}\n",
         f"origin\n05\n{base64.b64encode(bytes(32)).decode()}\n",
-        f"origin\n-5\n{base64.b64encode(bytes(32)).decode()}\n",
         f"origin\n{2**63}\n{base64.b64encode(bytes(32)).decode()}\n",
-        f"origin\n{'9' * 4000}\n{base64.b64encode(bytes(32)).decode()}\n",
         f"origin\n5\n{base64.b64encode(bytes(31)).decode()}\n",
         f"origin\n5\n{bytes(32).hex()}\n",
         f"origin\n5\n{base64.b64encode(bytes(32)).decode()}\n\nextension\n",
@@ -197,12 +155,6 @@ def test_a_checkpoint_of_another_log_or_key_is_refused() -> None:
     with pytest.raises(NoteError):
         open_checkpoint(other.note.encoded(), [LOG.verifier])
     assert open_checkpoint(note, [same_name.verifier, LOG.verifier]).checkpoint.size == 3
-
-
-def test_a_changed_size_breaks_the_signature() -> None:
-    note = checkpoint(3).note.encoded().replace(b"\n3\n", b"\n4\n")
-    with pytest.raises(NoteError):
-        open_checkpoint(note, [LOG.verifier])
 
 
 def test_a_false_signature_of_a_known_log_refuses_the_whole_note() -> None:

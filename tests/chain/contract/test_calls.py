@@ -11,7 +11,7 @@ from ledger.chain.contract import abi, calls
 from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.ports import Log
 from ledger.protocol import ledger_state
-from ledger.protocol.errors import ChainError, SignatureError
+from ledger.protocol.errors import ChainError
 from ledger.protocol.types import (
     ClientId,
     Commitment,
@@ -165,16 +165,3 @@ def test_an_unknown_kind_of_statement_is_no_call() -> None:
     data = abi.call_data("report_equivocation", 1, 4, 1, 1, 0, digest(1), statement, statement)
     with pytest.raises(ChainError, match="4 is not a kind of statement"):
         calls.decode_call(data)
-
-
-@pytest.mark.parametrize(
-    "signature", [bytes(64), bytes(64) + b"\x1d", bytes(32) + b"\x80" + bytes(31) + b"\x1b"]
-)
-def test_a_signature_that_has_no_compact_form_is_refused(signature: bytes) -> None:
-    with pytest.raises(SignatureError):
-        calls.compact(signature)
-
-
-@pytest.mark.parametrize("number", [4, 5, 255])
-def test_a_compact_signature_expands_to_what_it_was(number: int) -> None:
-    assert calls.expanded(*calls.compact(signature(number))) == signature(number)

@@ -13,10 +13,8 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.fold import RoundStart
-from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import submitted_certificate
-from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
+from ledger.protocol.types import Phase, SignedVote, VoteKind
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
 
@@ -31,55 +29,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedChain]:
     path = tmp_path_factory.mktemp("ledger") / "chain.sqlite"
     with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
         yield chain
-
-
-def test_a_round_opens_where_the_one_before_ended(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    support.commit_all(twins, support.active_of(twins.state))
-    first = twins.ledger.opening(1)
-    twins.decide(faults.honest(twins))
-    decided = chain.head().number
-    twins.wait()
-    twins.abandon(2)
-    assert first is not None
-    assert first.opened_block < decided
-    state = twins.ledger.state(decided)
-    second = twins.ledger.opening(2)
-    assert second is not None
-    assert (second.seed, second.opened_block) == (state.seed, decided)
-    third = RoundStart(3, twins.state.committee, twins.state.seed, chain.head().number)
-    assert twins.ledger.opening(3) == third
-    assert twins.ledger.opening(3, decided) is None
-    assert twins.ledger.opening(4) is None
-
-
-def test_commitments_are_listed_in_chain_order_with_their_blocks(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    first, second, third = support.trainers_of(twins.state)[:3]
-    expected: list[MinedCommitment] = []
-    for batch in ([third], [first, third, second]):
-        support.commit_all(twins, batch)
-        for client in batch:
-            word = support.commitment(twins, client).commitment.commitment
-            if client not in {mined.client for mined in expected}:
-                expected.append(MinedCommitment(chain.head().number, client, word))
-    assert twins.ledger.commitments(1) == tuple(expected)
-    assert twins.ledger.commitments(1, chain.head().number - 1) == tuple(expected[:1])
-    assert twins.ledger.commitments(2) == ()
-
-
-def test_bans_are_listed_in_the_order_of_the_chain(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    assert twins.ledger.bans() == ()
-    found: list[ledger_state.Event] = []
-    for client in map(ClientId, (7, 2)):
-        outcome = twins.report(support.equivocation(twins, client))
-        assert isinstance(outcome, tuple)
-        found += outcome
-    assert twins.ledger.bans() == tuple(found)
-    assert twins.ledger.bans(chain.head().number - 1) == tuple(found[:1])
-    assert twins.ledger.client(ClientId(7)).banned_in == 1
-    assert all(client.banned_in == 0 for client in twins.ledger.registry())
 
 
 def test_a_decision_can_be_read_back_from_its_transaction(chain: EmbeddedChain) -> None:

@@ -21,9 +21,8 @@ from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
-from ledger.protocol.fold import LedgerView, registry_with_bans
-from ledger.protocol.ledger_state import LedgerStage
-from tests.actors.branching import SHORT, BranchingLedger
+from ledger.protocol.fold import LedgerView
+from tests.actors.branching import SHORT
 from tests.actors.support import LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Run
@@ -41,15 +40,6 @@ T = TypeVar("T")
 
 def events_of(run: Run) -> list[RecordedEvent]:
     return run.ledger.recorded_in(run.ledger.from_block, run.chain.head().number)
-
-
-def test_the_events_up_to_each_block_fold_into_its_state(honest: Run) -> None:
-    ledger, view = honest.ledger, LedgerView.at_deployment(honest.ledger.deployment())
-    for number in range(ledger.from_block, honest.chain.head().number + 1):
-        view = view_after(view, ledger.recorded_in(number, number))
-        assert storage_difference(view, ledger.state(number)) is None
-    assert ledger.state().stage is LedgerStage.FINISHED
-    assert view.registry == registry_with_bans(ledger.registry(), ledger.bans())
 
 
 def test_no_single_event_can_be_left_out_or_come_twice(honest: Run) -> None:
@@ -78,18 +68,6 @@ def test_a_registration_in_batches_is_counted_batch_by_batch() -> None:
         assert storage_difference(view, ledger.state()) is not None
         view = view_after(view, ledger.recorded_in(newest, newest))
         assert storage_difference(view, ledger.state()) is None
-
-
-def test_a_ledger_that_ends_for_lack_of_clients_folds_too() -> None:
-    ledger = BranchingLedger.begin()
-    for client in range(10):
-        ledger.ban(client)
-    ledger.end_round()
-    ledger.ban(11)
-    view = LedgerView.at_deployment(ledger.deployment())
-    view = view_after(view, ledger.recorded_in(0, ledger.newest_block().number))
-    assert ledger.state().stage is LedgerStage.FINISHED
-    assert storage_difference(view, ledger.state()) is None
 
 
 @dataclass

@@ -58,12 +58,6 @@ SMALL = replace(
 )
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
-
-
 def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_path: Path) -> None:
     manifest = deploy(chain, DOCUMENT, RunPaths(tmp_path))
     ledger = connect(chain, manifest)
@@ -240,10 +234,6 @@ def swap(one: Path, other: Path) -> None:
     other.write_bytes(first)
 
 
-def test_the_manifest_of_a_run_is_that_of_its_folder(two: tuple[RunPaths, RunPaths]) -> None:
-    assert [read_run_manifest(paths).run for paths in two] == ["clean", "attacked"]
-
-
 def test_swapped_manifests_are_refused(two: tuple[RunPaths, RunPaths]) -> None:
     swap(two[0].manifest, two[1].manifest)
     for paths, other in (two, two[::-1]):
@@ -295,14 +285,6 @@ def test_only_settings_of_the_machine_may_differ(
     else:
         with pytest.raises(ChainError, match="is of another configuration"):
             read_run_manifest(paths)
-
-
-def test_the_path_of_a_data_file_is_no_setting(tmp_path: Path) -> None:
-    paths, digests = RunPaths(tmp_path), set()
-    for place in ("here", "there"):
-        paths.configuration.write_text(f"[data]\nname = 'file'\npath = '{place}'\n")
-        digests.add(settings_digest(paths))
-    assert len(digests) == 1
 
 
 @pytest.mark.parametrize(

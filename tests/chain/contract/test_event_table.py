@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import IDLE_BLOCKS, CompleteLog, EventTable
+from ledger.chain.contract.complete_log import CompleteLog, EventTable
 from ledger.chain.ports import IncompleteLogsError, Log
 from tests.audit.forged_chain import ForgedChain
 
@@ -77,18 +77,6 @@ def test_a_restart_reads_new_blocks_only(chain: GeneratedChain, table: Path) -> 
     assert read(chain, table)[1] == []
 
 
-def test_a_running_reader_adds_each_block_once(chain: GeneratedChain, table: Path) -> None:
-    log, node = CompleteLog(EventTable(table)), Node(chain)
-    for _ in range(3):
-        chain.play(1)
-        log.up_to(ledger_at(node))
-        assert len(rows(table)) == len(all_logs(chain)) + 1
-    for _ in range(IDLE_BLOCKS):
-        chain.mine()
-    log.up_to(ledger_at(node))
-    assert read(chain, table)[1] == []
-
-
 @pytest.mark.parametrize("depth", [1, 7, 1_000])
 def test_a_reorganisation_cuts_the_table_back(
     chain: GeneratedChain, table: Path, depth: int
@@ -149,15 +137,6 @@ def test_a_false_row_is_found_and_replaced(
     assert rows(table) == before
 
 
-def test_another_chains_rows_are_left_alone(chain: GeneratedChain, table: Path) -> None:
-    other = GeneratedChain(ChainSizes(), seed=3)
-    other.register()
-    other.play(2)
-    assert read(other, table) == (all_logs(other), [(1, other.head().number)])
-    assert len(rows(table)) == len(all_logs(chain)) + len(all_logs(other)) + 2
-    assert read(chain, table)[1] == []
-
-
 def test_rows_under_another_contracts_name_are_not_believed(
     chain: GeneratedChain, table: Path
 ) -> None:
@@ -191,12 +170,6 @@ def test_a_file_of_something_else_is_neither_used_nor_changed(
             chain.play(1)
     assert [str(table) in record.message for record in caplog.records] == [True]
     assert table.read_bytes() == before
-
-
-def test_without_a_folder_nothing_is_written(chain: GeneratedChain, tmp_path: Path) -> None:
-    path = tmp_path / "home" / "event_log.sqlite"
-    assert read(chain, path)[0] == all_logs(chain)
-    assert not path.parent.exists()
 
 
 def test_two_readers_share_a_file(chain: GeneratedChain, table: Path) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.embedded.deferred_imports import DEFERRED, DeferredPrecompile
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -85,21 +84,3 @@ def test_deferred_contracts_come_to_what_py_evm_comes_to(tmp_path: Path) -> None
     ]
     assert [is_error for is_error, _, _ in deferred["found"][:-1]] == [False] * 10
     assert deferred["found"][-1][0]
-
-
-def test_the_stand_ins_have_every_name_that_py_evm_imports() -> None:
-    import eth.precompiles
-
-    named = [name for names in DEFERRED.values() for name in names]
-    assert len(set(named)) == 10
-    for name in named:
-        assert callable(getattr(eth.precompiles, name))
-
-
-def test_a_stand_in_takes_options_as_the_real_one_does() -> None:
-    module = "eth.precompiles.ecadd"
-    bare = DeferredPrecompile(module, "ecadd")
-    priced = bare(gas_cost=150)
-    assert (priced.module, priced.name, priced.options) == (module, "ecadd", {"gas_cost": 150})
-    assert priced(gas_cost=7).options == {"gas_cost": 7}
-    assert bare.options == {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from eth.constants import BLANK_ROOT_HASH
 from eth.db.atomic import AtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
@@ -14,6 +15,11 @@ from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
 from eth_utils.exceptions import ValidationError
 
 from ledger.chain.embedded import evm
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from tests.chain.probe import deploy, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BALANCES = {bytes([1]) * 20: 10**27, bytes([2]) * 20: 1}
 GAS_LIMIT = 200_000_000
@@ -63,3 +69,17 @@ def test_blocks_may_share_a_second_and_keep_every_other_rule() -> None:
     ):
         with pytest.raises(ValidationError):
             machine.validate_header(broken, parent)
+
+
+def test_a_chain_with_the_earlier_beacon_root_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(evm, "BEACON_ROOT", BLANK_ROOT_HASH)
+        with EmbeddedChain.create(tmp_path / "chain.sqlite") as chain:
+            probe = deploy(chain)
+    with EmbeddedChain.open(tmp_path / "chain.sqlite") as chain:
+        assert chain.header(1).parent_beacon_block_root == BLANK_ROOT_HASH
+        chain.send(probe, words(1, 2), 200_000)
+        assert chain.header().hash == chain.head().hash
+        chain.verify(execute=True)

@@ -13,21 +13,9 @@ from tests.chain.probe import deploy, word, words
 from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 GAS = 200_000
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chain.sqlite"
-
-
-@pytest.fixture
-def chain(path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
-        yield chain
 
 
 def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) -> None:
@@ -41,14 +29,6 @@ def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) 
             assert still.call(probe, b"") == word(1)
             assert reader.head().number == 3
         assert reader.call(probe, b"") == word(2)
-
-
-def test_a_view_of_a_view_is_equal_and_outlives_it(chain: EmbeddedChain) -> None:
-    with chain.snapshot() as still:
-        chain.mine(1)
-        with still.snapshot() as again:
-            assert again.head().number == 0
-        assert still.head().number == 0
 
 
 def test_is_given_back_when_it_ends(chain: EmbeddedChain) -> None:

@@ -45,9 +45,3 @@ def test_across_blocks_the_older_one_is_queried_once_for_all() -> None:
     assert chain.asked == [4, 4]
     assert lineage.connects(block(3), block(8))
     assert chain.asked == [4, 4, 3]
-
-
-def test_a_parent_of_another_branch_does_not_connect() -> None:
-    chain = Chain()
-    chain.blocks[4] = block(4, "b")
-    assert not AncestryCheck(chain.block).connects(block(4), block(5, "b"))

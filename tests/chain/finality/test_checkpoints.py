@@ -11,7 +11,6 @@ import pytest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import MOST_BYTES, FinalityCheckpoints, _thinned, final_block
 from ledger.chain.ports import (
-    Block,
     ChainBehindError,
     NotServedError,
     ReorganisedError,
@@ -50,15 +49,6 @@ def test_what_was_acted_on_is_found_again(path: Path, chain: EmbeddedChain) -> N
     assert again.newest == 4
     chain.mine(3)
     again.require_unchanged(chain)
-
-
-def test_older_and_known_blocks_write_nothing(path: Path, chain: EmbeddedChain) -> None:
-    acted = FinalityCheckpoints.open(path, chain)
-    acted.note(chain.block(3))
-    path.unlink()
-    acted.note(chain.block(3))
-    acted.note(chain.block(2))
-    assert not path.exists()
 
 
 def test_a_restored_older_copy_is_noticed_even_after_growth(path: Path, tmp_path: Path) -> None:
@@ -110,17 +100,6 @@ def test_anvil_that_reorganises_more_deeply_than_the_confirmations(
         with pytest.raises(ReorganisedError) as caught:
             acted.require_unchanged(chain)
         assert (caught.value.block_number, caught.value.unchanged_up_to) == (4, 0)
-
-
-def test_memory_is_bounded_and_thins_out_with_age(path: Path, chain: EmbeddedChain) -> None:
-    acted = FinalityCheckpoints.open(path, chain)
-    for number in range(1, 3000):
-        acted._blocks[number] = number.to_bytes(32)
-    acted.note(Block(5000, b"\x01" * 32, b"\x00" * 32, 0))
-    kept = sorted(map(int, json.loads(path.read_text())["blocks"]))
-    assert kept[-1] == 5000
-    assert 16 <= len(kept) <= 32
-    assert kept[0] < 1000
 
 
 def test_what_is_noted_block_by_block_comes_of_age() -> None:
@@ -187,9 +166,3 @@ def test_a_file_of_another_chain_is_refused(
         pytest.raises(WrongGenesisError, match="with genesis"),
     ):
         FinalityCheckpoints.open(path, twin)
-
-
-def test_a_folder_in_its_place_is_a_named_error(path: Path, chain: EmbeddedChain) -> None:
-    path.mkdir()
-    with pytest.raises(ChainError, match="cannot be read"):
-        FinalityCheckpoints.open(path, chain)

@@ -17,17 +17,10 @@ from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ledger.chain.rpc.in_flight import InFlightTransaction
 
 OVER = PATIENCE_SECONDS + 1
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
 
 
 @pytest.fixture
@@ -89,18 +82,6 @@ def test_the_gap_of_a_dropped_transaction_is_filled_first(node: PoolNode) -> Non
         assert mine.submit(SOMEBODY, b"", GAS).nonce == 3
         node.mine()
         assert [received(one).status for one in (next_one, *later)] == [1, 1, 1]
-
-
-def test_transactions_of_a_killed_process_are_taken_over_when_blocking(node: PoolNode) -> None:
-    now = [0.0]
-    with sender(node.url) as killed:
-        killed.submit(SOMEBODY, b"", GAS)
-    with sender(node.url, clock=lambda: now[0]) as mine:
-        behind = mine.submit(SOMEBODY, b"", GAS)
-        assert behind.nonce == 1
-        now[0] += OVER
-        given_up(behind)
-        assert mine.submit(SOMEBODY, b"", GAS).nonce == 0
 
 
 def test_a_transaction_mined_after_all_blocks_nothing(node: PoolNode) -> None:

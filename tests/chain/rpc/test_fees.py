@@ -47,19 +47,6 @@ def test_an_eighth_more_or_what_the_market_asks(
     assert replacement_fees(before, market, caps) == after
 
 
-@given(amounts, amounts, amounts, st.integers(1, 10**12))
-def test_a_risen_base_fee_is_followed_whatever_the_tip(
-    base: int, tip: int, risen: int, tip_cap: int
-) -> None:
-    caps = FeeCaps(10**18, tip_cap)
-    before, newest = new_fees(base, tip, caps), new_fees(base + risen, tip, caps)
-    assert before is not None
-    after = replacement_fees(before, newest, caps)
-    assert after is not None
-    assert after.fee >= 2 * (base + risen)
-    assert before.tip < after.tip <= tip_cap
-
-
 @given(amounts, amounts, amounts, amounts)
 def test_a_replacement_pays_a_tenth_more_within_the_caps(
     base: int, tip: int, fee_cap: int, tip_cap: int

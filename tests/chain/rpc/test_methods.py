@@ -23,7 +23,6 @@ from tests.chain.probe import deploy, word, words
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SOMEBODY = "0x" + "11" * 20
@@ -37,12 +36,6 @@ NUMBERS = {
     *("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas"),
     *("blobGasUsed", "excessBlobGas"),
 }
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
 
 
 @pytest.fixture
@@ -115,18 +108,6 @@ class TestBlocks:
             assert receipt["type"] == shown["type"]
             assert receipt["cumulativeGasUsed"] == receipt["gasUsed"]
 
-    def test_a_block_is_queried_by_number_or_hash(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        chain.send(deploy(chain), words(7, 9), 200_000)
-        block = result(methods, "eth_getBlockByNumber", "0x2")
-        assert result(methods, "eth_getBlockByHash", block["hash"]) == block
-        [sent] = block["transactions"]
-        receipt = result(methods, "eth_getTransactionReceipt", sent)
-        assert (receipt["blockHash"], int(receipt["logsBloom"], 16) > 0) == (block["hash"], True)
-        assert result(methods, "eth_getBlockByNumber", "0x99") is None
-        assert result(methods, "eth_getBlockByHash", "0x" + "33" * 32) is None
-
     def test_the_history_of_fees_is_the_newest_block(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
@@ -190,13 +171,6 @@ class TestLogs:
 
 
 class TestSending:
-    def test_a_transaction_for_another_chain_is_refused(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        code, text = fault(methods, "eth_sendRawTransaction", signed(chain, chainId=1))
-        assert (code, text.partition(":")[0]) == (-32000, "invalid chain id for signer")
-        assert chain.head().number == 0
-
     def test_funds_go_from_one_account_to_another(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
@@ -208,13 +182,6 @@ class TestSending:
         poor = {**transfer, "from": "0x" + "44" * 20}
         code, text = fault(methods, "eth_estimateGas", poor)
         assert (code, text.partition(":")[0]) == (-32000, "insufficient funds for transfer")
-
-    def test_a_transaction_is_known_once_it_was_taken(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        raw = signed(chain)
-        result(methods, "eth_sendRawTransaction", raw)
-        assert fault(methods, "eth_sendRawTransaction", raw) == (-32000, "already known")
 
     def test_an_unrecoverable_signature_is_answered_and_drops_no_connection(
         self, chain: EmbeddedChain
@@ -259,18 +226,6 @@ class TestCalls:
         chain.send(probe, words(5, 9), 200_000)
         assert result(methods, "eth_call", *newest) == "0x" + word(5).hex(), "another newest"
 
-    def test_a_refusal_is_repeated_but_not_after_a_new_block(
-        self, chain: EmbeddedChain, methods: RpcMethods
-    ) -> None:
-        probe = deploy(chain)
-        refused = {"to": probe, "data": "0x" + words(0, 0).hex()}
-        told = [answer(methods, "eth_call", refused, "0x1")["error"] for _ in range(2)]
-        assert told[0] == told[1]
-        assert told[0]["code"] == 3
-        assert fault(methods, "eth_call", {"to": probe}, "0x2") == (-32000, "header not found")
-        chain.mine(1)
-        assert result(methods, "eth_call", {"to": probe}, "0x2") == "0x" + word(0).hex()
-
 
 class TestProtocol:
     def test_a_notification_is_done_and_not_answered(
@@ -280,28 +235,11 @@ class TestProtocol:
         assert methods.answer({"jsonrpc": "2.0", "method": "no_such"}) is None
         assert chain.head().number == 1
 
-    def test_a_batch_of_notifications_is_answered_with_nothing(self, chain: EmbeddedChain) -> None:
-        quiet = {"jsonrpc": "2.0", "method": "evm_mine"}
-        asked = {"jsonrpc": "2.0", "id": "a", "method": "eth_blockNumber"}
-        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
-            for body in (quiet, [quiet, quiet]):
-                told = session.post(server.url, json=body, timeout=PATIENCE_SECONDS)
-                assert (told.status_code, told.content) == (204, b"")
-            told = session.post(server.url, json=[quiet, asked], timeout=PATIENCE_SECONDS)
-            assert told.json() == [{"jsonrpc": "2.0", "id": "a", "result": "0x4"}]
-
     @pytest.mark.parametrize("identifier", [{}, [], True, [1], float("inf"), -float("inf")])
     def test_a_malformed_id_is_no_request(self, methods: RpcMethods, identifier: object) -> None:
         told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
         assert told is not None
         assert (told["id"], told["error"]["code"]) == (None, -32600)
-
-    @pytest.mark.parametrize("identifier", [0, -1, 1.5, "x", "", None])
-    def test_an_id_comes_back_as_it_was(self, methods: RpcMethods, identifier: object) -> None:
-        told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
-        assert told is not None
-        assert told["id"] == identifier
-        assert "result" in told
 
     def test_a_fault_of_ours_is_an_internal_error(
         self, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch

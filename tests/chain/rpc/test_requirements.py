@@ -130,19 +130,6 @@ def test_the_embedded_chains_node_tells_whether_it_mines_at_once(
 
 
 @pytest.mark.network
-def test_anvil_tells_whether_it_mines_at_once(tmp_path: Path) -> None:
-    for chain in anvil(tmp_path):
-        assert chain.mines_at_once()
-    for chain in anvil(tmp_path, "--block-time", "1"):
-        assert not chain.mines_at_once()
-
-
-def test_another_node_mines_at_its_own_times() -> None:
-    with ScriptedNode() as node, RpcReader(node.url, chain_id=7) as reader:
-        assert not reader.mines_at_once()
-
-
-@pytest.mark.network
 def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Path) -> None:
     for chain in anvil(tmp_path):
         for _ in range(4000):

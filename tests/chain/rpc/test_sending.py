@@ -23,7 +23,7 @@ from ledger.chain.ports import (
     TransactionTimeoutError,
 )
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import GWEI, RpcSettings
+from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.probe import REVERT_DATA, deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
@@ -33,18 +33,11 @@ from tests.faults import times
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
 SOMEBODY = "0x" + "11" * 20
 GAS = 50_000
 SENDING = {"eth_sendRawTransaction"}
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
 
 
 def sender(
@@ -96,21 +89,6 @@ class TestALineThatFails:
             assert down.startswith(f"{proxy.url}: ")
             assert "; retries for at most " in down
             assert again == f"{proxy.url}: the node answers again"
-
-    def test_a_node_that_stays_down_is_reported_once(
-        self, chain: EmbeddedChain, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        now = iter(range(10**6))
-        with (
-            RpcServer(chain) as server,
-            FaultyProxy(server.url, lambda _: Trouble.NONE) as proxy,
-            sender(proxy.url, clock=lambda: float(next(now)), retries=0) as mine,
-        ):
-            pending = mine.submit(SOMEBODY, b"", GAS)
-            proxy.trouble = lambda _: Trouble.LOST
-            with pytest.raises(TransactionTimeoutError):
-                mine._received(pending)
-        assert len(caplog.records) == 1
 
     @pytest.mark.parametrize("trouble", [Trouble.LOST, Trouble.BAD_GATEWAY, Trouble.DONE_AND_CUT])
     def test_what_is_only_read_is_asked_again(self, chain: EmbeddedChain, trouble: Trouble) -> None:
@@ -260,21 +238,6 @@ class TestANodeWithAPool:
                 assert pending.poll() is None
             assert node.only(mine.sender) == first
 
-    def test_no_replacement_goes_over_the_caps(self, chain: EmbeddedChain) -> None:
-        base = chain.header(0).base_fee_per_gas or 0
-        cap = 2 * base + GWEI // 10
-        with (
-            PoolNode(chain) as node,
-            sender(node.url, replace_seconds=0.0, max_fee_per_gas_wei=cap) as mine,
-        ):
-            pending = mine.submit(SOMEBODY, b"", GAS)
-            first = node.only(mine.sender)
-            for _ in range(5):
-                chain.mine(1)
-                assert pending.poll() is None
-            assert node.only(mine.sender) == first
-            assert first.max_fee_per_gas <= cap
-
     def test_an_unaffordable_replacement_leaves_the_earlier_one(self, chain: EmbeddedChain) -> None:
         with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
             pending = mine.submit(SOMEBODY, b"", GAS)
@@ -315,21 +278,6 @@ class TestANodeWithAPool:
             node.mine()
             assert received(pending).transaction_hash == bytes(dropped.hash)
 
-    def test_the_nonce_of_an_abandoned_dropped_transaction_is_reused(
-        self, chain: EmbeddedChain
-    ) -> None:
-        now = [0.0]
-        with PoolNode(chain) as node, sender(node.url, clock=lambda: now[0]) as mine:
-            abandoned = mine.submit(SOMEBODY, b"", GAS)
-            now[0] += PATIENCE_SECONDS + 1
-            with pytest.raises(TransactionTimeoutError, match="not confirmed within"):
-                abandoned.poll()
-            node.drop(mine.sender)
-            pending = mine.submit(SOMEBODY, b"\x01", GAS)
-            assert pending.nonce == 0
-            node.mine()
-            assert received(pending).status == 1
-
     def test_nonce_used_by_another_program_is_reported_and_not_repeated(
         self, chain: EmbeddedChain
     ) -> None:
@@ -342,18 +290,6 @@ class TestANodeWithAPool:
             assert not node.has(mine.sender)
             after = mine.submit(SOMEBODY, b"", GAS)
             assert after.nonce == 1
-
-    def test_two_programs_sharing_a_key_and_nonce_both_succeed(self, chain: EmbeddedChain) -> None:
-        with PoolNode(chain) as node, sender(node.url) as mine, sender(node.url) as other:
-            first = mine.submit(SOMEBODY, b"", GAS)
-            stale = ["0x0"]
-            node.answers["eth_getTransactionCount"] = lambda *asked: (
-                stale.pop() if stale else node.count(*asked)
-            )
-            second = other.submit(SOMEBODY, b"", GAS)
-            assert (first.nonce, second.nonce) == (0, 1)
-            node.mine()
-            assert [received(one).status for one in (first, second)] == [1, 1]
 
     @pytest.mark.parametrize("can_be_asked", [True, False])
     def test_a_refusal_after_acceptance_leads_to_no_second_transaction(

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
-
-
-@pytest.fixture
 def server(chain: EmbeddedChain) -> Iterator[RpcServer]:
     with RpcServer(chain) as server:
         yield server

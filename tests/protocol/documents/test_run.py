@@ -114,42 +114,27 @@ def test_a_removed_setting_is_refused_by_name(name: str) -> None:
         decode_run(canonical.encode(value))
 
 
-def test_a_whole_number_rate_is_written_as_a_float() -> None:
-    whole = replace(RUN, parameters=replace(PARAMETERS, server_rate=1))
-    assert encode_run(whole) == encode_run(RUN)
-
-
 @pytest.mark.parametrize(
     ("path", "new", "fact"),
     [
         (("parameters", "rounds"), 0, "rounds = 0 is not in"),
-        (("parameters", "rounds"), 1.0, "rounds is not of type int"),
         (("parameters", "server_rate"), 1, "server_rate is not of type float"),
         (("parameters", "server_rate"), float("nan"), "not a positive number"),
         (("parameters", "strategy"), 4, "strategy = 4 is none of 1, 2, 3"),
         (("parameters", "quorum"), "most", "'most' is not a valid Quorum"),
         (("parameters", "beacon"), "x" * 900, "parameters: 'xxx"),
         (("parameters", "deadline_blocks"), 5, "deadline_blocks = 5 is not in"),
-        (("parameters", "commit_blocks"), 0, "commit_blocks = 0 is not in"),
-        (("parameters", "view_seconds"), 0, "view_seconds = 0 is not in"),
         (("parameters", "clients"), 8, "7 registered clients are not 8"),
         (("parameters", "dimension"), 8, "its tensors have 7 numbers, and d = 8"),
         (("parameters",), {}, "fields .* are missing or not known"),
         (("registry",), [], "0 registered clients are not 7"),
         (("registry", 3), [bytes([4]) * 20], "is not a list of 2"),
-        (("registry", 3), [bytes([4]) * 19, 1], "is not 20 bytes"),
         (("registry", 3), ["a" * 20, 1], "is not 20 bytes"),
         (("registry", 3), [bytes([4]) * 20, 0], "claims at least one sample"),
-        (("registry", 3), [bytes([4]) * 20, -1], "samples -1 is not a whole number of 64 bits"),
-        (("registry", 3), [bytes([4]) * 20, True], "samples True is not a whole number"),
         (("registry", 3), [bytes([3]) * 20, 1], "addresses are not strictly ascending"),
-        (("registry", 3), [bytes([9]) * 20, 1], "addresses are not strictly ascending"),
-        (("initial_model",), bytes(31), "is not 32 bytes"),
         (("layout", 0), ["weight"], "is not a list of 2"),
         (("layout", 0), [1, [2, 3]], "is not a tensor's name and shape"),
-        (("layout", 0), ["weight", 6], "is not a tensor's name and shape"),
         (("layout", 0), ["weight", [2, -3]], "size -3 is not a whole number of 32 bits"),
-        (("layout", 0), ["weight", [2, 2**32]], "is not a whole number of 32 bits"),
         (("layout", 0), ["bias", [2, 3]], "a tensor's name is repeated"),
         (("experiment",), [], "experiment is not of type"),
     ],

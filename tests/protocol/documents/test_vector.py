@@ -57,13 +57,6 @@ def test_it_says_whom_it_speaks_of() -> None:
     assert VECTOR.claims() == {4: 0.0, 5: 2.5, 0: 1.0, 2: 1e300}
 
 
-def test_clients_are_packed_in_four_bytes_and_distances_in_eight() -> None:
-    data = encode_vector(VECTOR)
-    assert client_list(ids(4, 5)) in data
-    assert np.array([0.0, 2.5], dtype="<f8").tobytes() in data
-    assert len(data) < 200
-
-
 def test_distances_out_of_range_can_be_read() -> None:
     for value in (np.inf, np.nan, -1.0, -0.0, 2e300):
         odd = replace(VECTOR, distances=np.array([0.0, value]))

@@ -59,23 +59,6 @@ def plainly_aggregated(model: list[float], rows: Rows, rate: float) -> bytes:
     return result
 
 
-def test_updates_are_weighted_by_samples_and_subtracted() -> None:
-    # Shares 1/4 and 3/4: 0.25 * 4 + 0.75 * 8 = 7; half of it taken from 10 leaves 6.5.
-    rows = {ClientId(5): ([4.0], 10), ClientId(2): ([8.0], 30)}
-    assert aggregated([10.0], rows, 0.5).tolist() == [6.5]
-
-
-def test_one_client_alone_moves_the_model_by_its_update() -> None:
-    rows = {ClientId(3): ([1.0, -2.0], 7)}
-    assert aggregated([1.0, 1.0], rows, 1.0).tolist() == [0.0, 3.0]
-
-
-def test_samples_of_clients_that_are_not_accepted_do_not_weigh() -> None:
-    updates = {ClientId(1): f32(2.0)}
-    samples = {ClientId(1): 1, ClientId(2): 99}
-    assert aggregate(f32(0.0), updates, samples, 1.0).tolist() == [-2.0]
-
-
 def test_the_sum_is_taken_in_float64_in_ascending_order() -> None:
     # (2^60 + 1) - 2^60 is 0 in float64, and (2^60 - 2^60) + 1 is 1: only the order tells.
     big = 2.0**60
@@ -113,15 +96,6 @@ def test_an_update_of_another_shape_is_refused() -> None:
 def test_the_bytes_are_those_of_a_plain_loop(drawn: tuple[list[float], Rows], rate: float) -> None:
     model, rows = drawn
     assert aggregated(model, rows, rate).tobytes() == plainly_aggregated(model, rows, rate)
-
-
-@given(drawn=rounds(), rate=rates, data=st.data())
-def test_the_order_in_which_updates_arrive_changes_no_byte(
-    drawn: tuple[list[float], Rows], rate: float, data: st.DataObject
-) -> None:
-    model, rows = drawn
-    arrived = dict(data.draw(st.permutations(list(rows.items()))))
-    assert aggregated(model, arrived, rate).tobytes() == aggregated(model, rows, rate).tobytes()
 
 
 @given(drawn=rounds())

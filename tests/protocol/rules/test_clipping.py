@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors, exact_norm
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
@@ -16,24 +15,10 @@ from tests.protocol.support import f32
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
-def test_norms_by_pencil() -> None:
-    assert exact_norm(f32(3, -4)) == 5.0
-    assert exact_norm(f32(0, 0)) == 0.0
-    assert exact_norm(f32()) == 0.0
-    assert exact_norm(f32(2.0**-149)) == 2.0**-149
-    assert exact_norm(f32(-(2.0**127), 0)) == 2.0**127
-
-
 @given(values=st.lists(numbers, max_size=30), zeros=st.sampled_from([0, 1000, 2000]))
 def test_a_norm_is_the_root_of_the_exact_sum(values: list[float], zeros: int) -> None:
     # Short updates are added in another way than long ones.
     assert exact_norm(f32(*values, *[0] * zeros)) == sqrt(fsum(x * x for x in values))
-
-
-@given(values=st.lists(numbers, min_size=1, max_size=30), seed=st.integers(0, 99))
-def test_no_order_of_the_numbers_changes_a_norm(values: list[float], seed: int) -> None:
-    shuffled = np.random.default_rng(seed).permutation(f32(*values))
-    assert exact_norm(shuffled) == exact_norm(f32(*values))
 
 
 def test_a_norm_of_many_numbers_is_exact() -> None:
@@ -51,16 +36,6 @@ def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
     accepted = {client: updates[client] for client in map(ClientId, (1, 2, 5))}
     assert clip_factors(accepted, updates) == {1: 1.0, 2: 0.5, 5: 0.8}
     assert clip_factors({ClientId(0): updates[ClientId(0)]}, updates) == {0: 4 / 6}
-
-
-def test_clipped_updates_enter_with_equal_shares() -> None:
-    updates = {ClientId(i): f32(length) for i, length in enumerate((2.0, -8.0, 1.0))}
-    # The bound is the shortest length, 1: of 2, -8 and 1 enter 1, -1 and 1, a third each.
-    factors = clip_factors(updates, updates)
-    assert factors == {0: 0.5, 1: 0.125, 2: 1.0}
-    equal = dict.fromkeys(updates, 1)
-    found = aggregate(f32(0.0), updates, equal, 1.0, factors)
-    assert found.tolist() == f32(-1 / 3).tolist()
 
 
 @given(

@@ -34,10 +34,6 @@ def rounds(draw: st.DrawFn) -> dict[ClientId, NDArray[np.float32]]:
     return {ClientId(index): f32(*row) for index, row in enumerate(rows)}
 
 
-def test_the_papers_distance_is_the_square_of_the_euclidean() -> None:
-    assert squared_distance(f32(1, 2, 3), f32(1, 0, 6)) == 0 + 4 + 9
-
-
 def test_differences_are_taken_in_float64() -> None:
     # In float32, 2^24 + 1 does not exist: the difference to -1 would be 2^24.
     assert squared_distance(f32(2.0**24), f32(-1)) == float((2**24 + 1) ** 2)

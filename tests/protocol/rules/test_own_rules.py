@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ledger.protocol.errors import ParametersError
-from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED, plain_distances
 from ledger.protocol.rules.own import (
     OWN_DISTANCES,
@@ -89,22 +87,6 @@ def test_an_own_distance_cannot_change_its_input() -> None:
 def test_a_negative_zero_is_a_zero_with_the_bits_of_one() -> None:
     distance = measure(lambda _update, _references: np.array([-0.0]))
     assert np.float64(distance(UPDATE, REFERENCE)).tobytes() == bytes(8)
-
-
-def test_parameters_take_the_name_of_an_own_rule() -> None:
-    sizes: dict[str, Any] = {
-        "clients": 12,
-        "active_ppm": 1_000_000,
-        "committee_ppm": 400_000,
-        "aggregation_ppm": 500_000,
-        "rounds": 1,
-        "dimension": 3,
-    }
-    assert Parameters(**sizes, distance=str(NAME)).distance == str(NAME)
-    with pytest.raises(ParametersError, match=r"distance = .* cannot be set with strategy 3"):
-        Parameters(**sizes, distance=str(NAME), strategy=3)
-    with pytest.raises(ParametersError, match="distance = l2 is neither squared nor a function"):
-        Parameters(**sizes, distance="l2")
 
 
 def test_an_own_rule_is_computed_only_where_its_code_is_loaded(

@@ -26,7 +26,6 @@ from tests.chain.embedded.engine.programs import (
     EDGES,
     SENDER,
     Arena,
-    Program,
     looped,
     programs,
     push,
@@ -73,11 +72,6 @@ class TestPencilExamples:
     )
     def test_it_fails_as_py_evm_does(self, arena: Arena, code: str, error: type[Exception]) -> None:
         assert arena.compare(bytes.fromhex(code), GAS)["error"] is error
-
-    def test_code_ends_with_stop_also_within_a_constant(self, arena: Arena) -> None:
-        for code, stack in (("", []), ("62 0102", [0x010200]), ("5f 7f", [0, 0]), ("6001 5b", [1])):
-            seen = arena.compare(bytes.fromhex(code), GAS)
-            assert (seen["error"], seen["stack"]) == (type(None), stack)
 
     def test_the_stack_holds_1024_items(self, arena: Arena) -> None:
         endings = ("", "50", "80", "5f", "01", "90", "5f 50", "80 01")
@@ -158,17 +152,6 @@ def test_code_that_creates_a_contract_has_the_same_outcome(
     )
     arguments = push(7) + push(length) + push(0) + push(0)
     arena.compare(stored + arguments + bytes([creates]) + push(0) + bytes([op.SLOAD]), 200_000)
-
-
-def test_blocks_begin_again_after_calls_jumps_and_destinations(arena: Arena) -> None:
-    parts: list[bytes | tuple[str, int]] = []
-    for label in range(3):
-        parts += [push(1), ("to", label), bytes([op.JUMPI]), b"\xfe", ("label", label)]
-        parts += [push(label), bytes([op.SLOAD, op.GAS]), push(9)]
-    parts += [("to", 9), bytes([op.JUMP])]
-    assert arena.compare(Program(parts).code(), GAS)["error"] is InvalidJumpDestination
-    seen = arena.compare(Program(parts[:-2]).code(), GAS)
-    assert seen["stack"][::3] == [0, 1, 2]
 
 
 def test_py_evms_own_loop_runs_long_code_and_where_opcodes_are_logged(

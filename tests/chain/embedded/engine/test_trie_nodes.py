@@ -106,16 +106,3 @@ def test_a_block_in_progress_is_read_from_its_own_tries() -> None:
     accounts.make_state_root()
     accounts.discard(accounts.record())  # it empties py-evm's own caches
     assert (accounts.get_balance(account), accounts.get_storage(account, slot)) == (7, 8)
-
-
-def test_states_of_old_blocks_are_read_beside_the_newest(tmp_path: Path) -> None:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        probe = deploy(chain)
-        for number in range(1, 6):
-            chain.send(probe, words(number, 0), 200_000)
-            assert chain.storage(probe, 0) == number
-        head = chain.head().number
-        found = [chain.storage(probe, 0, head - back) for back in range(5)]
-        assert found == [5, 4, 3, 2, 1]
-        sender = [chain.account(chain.sender, head - back)[0] for back in range(5)]
-        assert sender == [6, 5, 4, 3, 2]
