@@ -1,20 +1,31 @@
-"""Code of a user's own: references to it, what it may be, and files made of live objects."""
+"""Code of a user's own: references, own rules of a run, and extras that it lacks."""
 
 from __future__ import annotations
 
 import linecache
+import shlex
+import subprocess
 import sys
+from dataclasses import replace
+from importlib.metadata import distribution
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledger.io.extras import NAME, install_command, require_extra
+from ledger.io.own_rules import own_rule, own_rules_of, try_rules, use_rule, use_rules
 from ledger.io.user_code import code_reference, package_of, user_code
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.own import OwnRuleName
+from tests.packaging.metadata import extra, names, project
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 SCRIPT = """
 import math
@@ -157,3 +168,217 @@ def test_a_function_that_a_package_imports_is_refused() -> None:
     assert callable(user_code("--rules", "_pytest.monkeypatch:resolve").load_function("--rules"))
     with pytest.raises(ConfigurationError, match="is no function that is defined there"):
         user_code("--rules", "_pytest.monkeypatch:contextmanager").load_function("--rules")
+
+
+PLAIN = Parameters(
+    clients=12,
+    active_ppm=1_000_000,
+    committee_ppm=400_000,
+    aggregation_ppm=500_000,
+    rounds=1,
+    dimension=4,
+)
+RULE = """
+import numpy as np
+from math import fsum
+
+calls = 0
+
+def far(update, references):
+    return np.abs(references - update).sum(axis=1)
+
+def most(update, references):
+    return np.abs(references - update).max(axis=1)
+"""
+
+
+def written(folder: Path, text: str = RULE, name: str = "rule.py") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def parameters(path: Path) -> Parameters:
+    distance = own_rule("distance", f"{path}:far")
+    assert distance is not None
+    return replace(PLAIN, distance=distance)
+
+
+def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    own = own_rules_of(parameters(path))
+    assert [name.label for name in own.values()] == ["rule.py:far"]
+    assert own_rules_of(PLAIN) == {}
+    assert own_rule("distance", "nothing") is None
+    with pytest.raises(ConfigurationError, match="must be up to 100 "):
+        own_rule("distance", f"{written(tmp_path, name='my rule.py')}:far")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return references[:, 0]", "at least 0 and finite"),
+        ("return np.zeros(len(references) + 1)", r"returns float64 of shape \(4,\)"),
+        ("raise KeyError('x')", "it fails, or changes its input: KeyError: 'x'"),
+        ("update[0] = 0", "it fails, or changes its input: ValueError: assign"),
+        ("return np.random.rand(len(references))", "is not the same twice"),
+        ("d = ((references - update) ** 2).sum(1); return d / d.max()", "other references"),
+    ],
+)
+def test_a_rule_that_breaks_its_form_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    text = f"{RULE}\ndef far(update, references):\n    {body}\n"
+    with pytest.raises(ConfigurationError, match=f"rule.py:far.*{message}"):
+        try_rules(parameters(written(tmp_path, text)))
+
+
+def test_a_participant_names_its_own_copy(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    name = own_rules_of(parameters(path))["distance"]
+    use_rule("distance", name, f"{written(tmp_path, name='copy.py')}:far")
+    other = written(tmp_path, RULE + "# more\n", "other.py")
+    with pytest.raises(ConfigurationError, match=f"sha256 {name.digest}, and this is other.py:far"):
+        use_rule("distance", name, f"{other}:far")
+    with pytest.raises(ConfigurationError, match=r"and this is rule\.py:most"):
+        use_rule("distance", name, f"{path}:most")
+
+
+def test_an_auditor_runs_only_what_it_names(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    named = parameters(path)
+    assert use_rules(named, ()) == frozenset()
+    assert use_rules(named, (str(path),)) == {named.distance}
+    other = written(tmp_path, RULE + "raise SystemExit\n", "other.py")
+    with pytest.raises(ConfigurationError, match=r"other\.py: the run's distance is rule"):
+        use_rules(named, (str(path), str(other)))
+    with pytest.raises(ConfigurationError, match="the run has no rule of its owner's own"):
+        use_rules(PLAIN, (str(path),))
+
+
+def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    own = own_rules_of(parameters(path))["distance"]
+    for function in ("fsum", "np", "calls"):
+        name = OwnRuleName(f"rule.py:{function}", function, own.digest)
+        picked = replace(PLAIN, distance=str(name))
+        with pytest.raises(ConfigurationError, match="is no function that is defined there"):
+            use_rules(picked, (str(path),))
+
+
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, settings=None, metadata=None):
+    name = "cmfl_ledger-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        for file in ("METADATA", "WHEEL", "RECORD"):
+            wheel.write(file, f"cmfl_ledger-0.1.0.dist-info/{file}")
+    return name
+
+build_editable = build_wheel
+"""
+FILES = ("METADATA", "WHEEL", "RECORD")
+WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with this project's metadata, which pip builds without any other package."""
+    folder = tmp_path_factory.mktemp("extras") / "a checkout"
+    folder.mkdir()
+    lines = ["Metadata-Version: 2.4", f"Name: {NAME}", f"Version: {project()['version']}"]
+    for name, requirements in project()["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {name}")
+        lines += [f'Requires-Dist: {one}; extra == "{name}"' for one in requirements]
+    for file, text in (
+        ("pyproject.toml", PROJECT),
+        ("backend.py", BACKEND),
+        ("METADATA", "\n".join([*lines, ""])),
+        ("WHEEL", WHEEL),
+        ("RECORD", "".join(f"cmfl_ledger-0.1.0.dist-info/{name},,\n" for name in FILES)),
+    ):
+        (folder / file).write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path) -> Path:
+    pip("wheel", "--no-build-isolation", "--wheel-dir", checkout.parent, checkout)
+    return next(checkout.parent.glob("*.whl"))
+
+
+def pip(*words: str | Path, python: Path | None = None) -> None:
+    """Run pip without an index, for this Python or another one."""
+    own = [] if python is None else ["--python", str(python)]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *own, words[0]]
+    ended = subprocess.run(
+        [*command, "--no-index", "--no-deps", *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def installed(folder: Path, *words: str | Path) -> Path:
+    """Install into an environment of its own; return where its packages are."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip("install", "--no-build-isolation", *words, python=folder / "bin/python")
+    return next(folder.glob("lib/python*/site-packages"))
+
+
+def command_beside(
+    monkeypatch: pytest.MonkeyPatch, site: Path, name: str, *others: Path
+) -> list[str]:
+    """Return the words of the command where only these folders have metadata."""
+    monkeypatch.setattr(sys, "path", [str(site), *map(str, others)])
+    assert distribution(NAME).version == project()["version"]
+    return shlex.split(install_command(name))
+
+
+@pytest.mark.parametrize("option", ["-e", None])
+def test_a_checkout_is_installed_again_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, checkout: Path, option: str | None
+) -> None:
+    options = [] if option is None else [option]
+    site = installed(tmp_path / "own", *options, checkout)
+    words = command_beside(monkeypatch, site, "plots")
+    assert words == ["pip", "install", *options, f"{checkout}[plots]"]
+
+
+def test_other_installations_get_the_missing_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wheel: Path
+) -> None:
+    """An index, for one: pip writes no origin, and no index that we name has the package."""
+    site = installed(tmp_path / "own", "--find-links", wheel.parent, NAME)
+    assert not list(site.glob("cmfl_ledger-*/direct_url.json"))
+    assert sorted(command_beside(monkeypatch, site, "clients")[2:]) == requirements_of("clients")
+    rich = tmp_path / "rich-14.0.dist-info"
+    rich.mkdir()
+    (rich / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 14.0\n", "utf-8")
+    lacking = command_beside(monkeypatch, site, "clients", tmp_path)[2:]
+    assert sorted(lacking) == [one for one in requirements_of("clients") if "rich" not in one]
+
+
+def requirements_of(name: str) -> list[str]:
+    """Return what an extra needs, as the project's metadata state it, with inner extras."""
+    wanted = names(extra(name))
+    every = {one for lines in project()["optional-dependencies"].values() for one in lines}
+    return sorted(one for one in every if names_of(one) in wanted)
+
+
+def names_of(requirement: str) -> str:
+    return requirement.partition(">=")[0].partition("[")[0].replace("_", "-")
+
+
+def test_only_a_missing_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_extra("plots", "figures need")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigurationError, match=r"figures need the extra \[plots\]: pip install"):
+        require_extra("plots", "figures need")

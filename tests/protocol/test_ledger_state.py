@@ -1,4 +1,4 @@
-"""What a deployment, a decision and an accusation are made of."""
+"""The words of the protocol, its refusals, and what deployments and accusations are made of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.protocol import encoding
+from ledger.protocol import encoding, errors
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     SignedStatement,
@@ -17,10 +17,12 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
+    Address,
     Beacon,
     ClientId,
     Phase,
     Quorum,
+    RegisteredClient,
     Scores,
     Vote,
     VoteKind,
@@ -101,3 +103,53 @@ def test_a_vector_names_its_member_so_only_it_is_accused() -> None:
     signed = SignedStatement(SCORES, b"")
     with pytest.raises(ValueError, match="are not the accused's"):
         EquivocationReport(ClientId(5), signed, signed)
+
+
+CLIENT = RegisteredClient(Address(bytes(20)), 1)
+BALLOT = Vote(VoteKind.REPLY, 3, Phase.ELECTION, 2, BASE, SEED, SEED)
+
+
+def test_a_ban_counts_from_the_round_after_it() -> None:
+    banned = replace(CLIENT, banned_in=3)
+    assert [banned.is_banned_in(number) for number in (1, 2, 3, 4, 5)] == [False] * 3 + [True] * 2
+    assert not any(CLIENT.is_banned_in(number) for number in (0, 1, 9))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(BALLOT, kind=VoteKind.REQUEST),
+        replace(BALLOT, round=4),
+        replace(BALLOT, phase=Phase.AGGREGATION),
+        replace(BALLOT, view=3),
+        replace(BALLOT, base=SEED),
+    ],
+)
+def test_a_vote_elsewhere_is_no_second_vote(other: Vote) -> None:
+    assert other.slot != BALLOT.slot
+
+
+def test_a_refusal_says_what_the_contract_says() -> None:
+    refusal = errors.WrongRoundError()
+    assert str(refusal) == refusal.reason == "committee_ledger: wrong round"
+
+
+def test_a_refusal_can_add_its_circumstances() -> None:
+    refusal = errors.WrongRoundError("round 3 is open")
+    assert str(refusal) == "committee_ledger: wrong round (round 3 is open)"
+    assert refusal.reason == "committee_ledger: wrong round"
+
+
+def test_every_refusal_has_a_reason_of_its_own() -> None:
+    leaves = errors.ProtocolRefusal.__subclasses__()
+    assert len({leaf.fact for leaf in leaves}) == len(leaves)
+    assert set(errors.REFUSALS.values()) == set(leaves)
+    assert all(errors.REFUSALS[leaf().reason] is leaf for leaf in leaves)
+    assert all(leaf.fact for leaf in leaves)
+
+
+def test_every_error_is_in_one_tree_and_the_docstring() -> None:
+    drawn = errors.__doc__ or ""
+    leaves = errors.CmflError.__subclasses__()
+    for leaf in (leaf for leaf in leaves if leaf.__module__ == errors.__name__):
+        assert leaf.__name__ in drawn

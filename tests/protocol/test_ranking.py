@@ -1,4 +1,4 @@
-"""The ranking of the trainers, and the election from it: from the middle, or by lot."""
+"""The ranking of the trainers, what strategies accept of it, and both kinds of election."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.encoding import keccak256, word_client, word_distance
+from ledger.protocol.encoding import float_bits, keccak256, word_client, word_distance
 from ledger.protocol.ranking import candidates, elect, mean_distances, rank, score
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.rules.selection import (
+    RIGHT_ANGLE_BITS,
+    SELECTIONS,
+    below_two,
+    farthest,
+    nearest,
+)
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
 
@@ -132,3 +139,30 @@ def test_the_score_is_the_papers_formula(distances: list[float]) -> None:
     paper = Fraction(len(distances)) / sum(1 / (1 / Fraction(d)) for d in distances)
     # A handful of roundings, each at most 2^-53.
     assert found == pytest.approx(float(paper), rel=1e-14)
+
+
+FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
+
+
+def test_strategy_three_takes_all_below_two() -> None:
+    assert below_two(FIVE, 1) == ids(2, 9)
+    just_below = float_bits(2.0) - 1 << 32 | 0
+    assert below_two((*FIVE[:2], just_below, *FIVE[3:]), 1) == ids(2, 9, 0)
+
+
+def test_each_form_of_the_contract_selects() -> None:
+    assert set(SELECTIONS) == set(AcceptanceForm)
+    assert RIGHT_ANGLE_BITS == 0x4000_0000_0000_0000
+
+
+@given(trainers=rankings, data=st.data())
+def test_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
+    trainers: dict[ClientId, float], data: st.DataObject
+) -> None:
+    ranking = rank(trainers.items())
+    clients = tuple(word_client(word) for word in ranking)
+    size = data.draw(st.integers(1, len(ranking)))
+    assert nearest(ranking, size) == clients[:size]
+    assert farthest(ranking, size) == clients[-size:]
+    near = tuple(client for client in clients if trainers[client] < 2)
+    assert below_two(ranking, size) == (near or clients[:size])

@@ -1,25 +1,41 @@
-"""What one reads of a deployed contract: openings, commitments, bans, calls."""
+"""A contract as its readers find it: its code, its creation, and what the chain keeps of it."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import creation_block, deploy, runtime_violation
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainUnreachableError, NotServedError
+from ledger.io.home import RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import submitted_certificate
-from ledger.protocol.types import Phase, SignedVote, VoteKind
+from ledger.protocol.ledger_state import Deployment, submitted_certificate
+from ledger.protocol.types import (
+    AcceptanceForm,
+    Address,
+    Beacon,
+    Digest,
+    Phase,
+    SignedVote,
+    VoteKind,
+)
+from tests.audit.runs import Run
+from tests.chain.contract.test_deployment import SMALL
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ledger.chain.ports import ChainReader
+
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 
@@ -77,3 +93,119 @@ def test_the_constructors_struct_has_the_fields_of_a_deployment() -> None:
     assert named == [field.name for field in fields(ledger_state.Deployment)]
     answered = [entry["name"] for entry in abi.output_fields("deployment")]
     assert answered == [entry["name"] for entry in struct["components"]]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedChain, str]]:
+    """A contract that block 6 has created."""
+    folder = tmp_path_factory.mktemp("creation")
+    with EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
+        chain.mine(5)
+        address = deploy(chain, SMALL, RunPaths(folder)).address
+        chain.mine(5)
+        yield chain, address
+
+
+@dataclass
+class Forgetful:
+    """A chain as a node serves it that has dropped the state before a block.
+
+    Attributes:
+        chain: the chain.
+        kept_from: the oldest block whose state it has.
+        fault: what it says of older ones; None to answer as if there had been nothing.
+        asked: how often it was asked.
+    """
+
+    chain: EmbeddedChain
+    kept_from: int
+    fault: NotServedError | None = None
+    asked: int = 0
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        self.asked += 1
+        if block_number is None or block_number >= self.kept_from:
+            return self.chain.call(to, data, block_number)
+        if self.fault is None:
+            return b""
+        raise self.fault
+
+
+def test_the_block_is_found_wherever_the_chain_ends(deployed: tuple[EmbeddedChain, str]) -> None:
+    chain, address = deployed
+    head = chain.head().number
+    assert [creation_block(chain, address, newest) for newest in range(5, head + 1)] == [
+        None,
+        *[6] * (head - 5),
+    ]
+    assert creation_block(chain, "0x" + "11" * 20, head) is None
+
+
+def test_few_blocks_are_looked_at(deployed: tuple[EmbeddedChain, str]) -> None:
+    chain, address = deployed
+    node = Forgetful(chain, 0)
+    assert creation_block(cast("ChainReader", node), address, chain.head().number) == 6
+    # 12 blocks or so: the newest, and one for each doubling.
+    assert node.asked <= 5
+
+
+def test_pruned_node_says_nothing_and_an_offline_one_is_none(
+    deployed: tuple[EmbeddedChain, str],
+) -> None:
+    chain, address = deployed
+    head = chain.head().number
+    pruned = Forgetful(chain, head, NotServedError("missing trie node"))
+    assert creation_block(cast("ChainReader", pruned), address, head) is None
+    away = Forgetful(chain, head, ChainUnreachableError("nobody answers"))
+    with pytest.raises(ChainUnreachableError):
+        creation_block(cast("ChainReader", away), address, head)
+
+
+OTHERS: dict[str, Any] = {
+    "config": Digest(b"\x01" * 32),
+    "registry": Digest(b"\x01" * 32),
+    "form": AcceptanceForm.LAST,
+    "beacon": Beacon.BLOCK,
+    "model": Digest(b"\x01" * 32),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    run = Run.on_revm(tmp_path_factory.mktemp("code"))
+    with run.chain:
+        yield run
+
+
+def test_the_code_of_a_deployed_contract_raises_no_doubt(run: Run) -> None:
+    code = run.chain.code(run.ledger.address)
+    assert runtime_violation(code, run.ledger.deployment(), run.manifest.domain()) is None
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Deployment)])
+def test_code_with_another_value_is_another_deployment_s(run: Run, name: str) -> None:
+    code, true = run.chain.code(run.ledger.address), run.ledger.deployment()
+    other = replace(true, **{name: OTHERS.get(name, 77)})
+    doubt = runtime_violation(code, other, run.manifest.domain())
+    assert doubt == "its immutables are not those of this deployment"
+
+
+def test_code_of_another_address_or_chain_is_another_deployment_s(run: Run) -> None:
+    code, true, domain = (
+        run.chain.code(run.ledger.address),
+        run.ledger.deployment(),
+        run.manifest.domain(),
+    )
+    for other in (replace(domain, chain_id=1), replace(domain, contract=Address(bytes(20)))):
+        assert runtime_violation(code, true, other) is not None
+
+
+def test_other_code_and_no_code_are_told_apart(run: Run) -> None:
+    code, true, domain = (
+        run.chain.code(run.ledger.address),
+        run.ledger.deployment(),
+        run.manifest.domain(),
+    )
+    assert runtime_violation(b"", true, domain) == "there is no code"
+    assert runtime_violation(b"\0" + code[1:], true, domain) == "it is not the artefact's"
+    assert runtime_violation(code + b"\0", true, domain) is not None

@@ -1,4 +1,4 @@
-"""What was final and acted on is remembered, and a chain that has taken it back is refused."""
+"""What is final, and the memory of it: a chain that has taken back what was acted on is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.finality import MOST_BYTES, FinalityCheckpoints, _thinned, final_block
+from ledger.chain.finality import (
+    MOST_BYTES,
+    AncestryCheck,
+    FinalityCheckpoints,
+    _thinned,
+    final_block,
+)
 from ledger.chain.ports import (
+    Block,
     ChainBehindError,
     NotServedError,
     ReorganisedError,
@@ -18,7 +25,9 @@ from ledger.chain.ports import (
     WrongGenesisError,
 )
 from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.protocol.errors import ChainError
+from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
 
@@ -166,3 +175,94 @@ def test_a_file_of_another_chain_is_refused(
         pytest.raises(WrongGenesisError, match="with genesis"),
     ):
         FinalityCheckpoints.open(path, twin)
+
+
+def node(head: int, finalized: int | None) -> ScriptedNode:
+    def block(tag: str, _: bool) -> object:
+        if tag == "finalized" and finalized is None:
+            return Fault(-32602, "unknown tag")
+        numbers = {"latest": head, "finalized": finalized}
+        number = numbers.get(tag)
+        return {**BLOCK, "number": tag if number is None else hex(number)}
+
+    return ScriptedNode(eth_getBlockByNumber=block)
+
+
+@pytest.mark.parametrize(
+    ("head", "finalized", "confirmations", "final"),
+    [
+        (100, 36, None, 36),
+        (100, 36, 12, 88),
+        (100, 36, 70, 30),
+        (100, 100, 12, 88),
+        (100, 100, None, 100),
+        (100, None, 12, 88),
+        (100, 36, 0, 100),
+        (5, 0, 12, 0),
+    ],
+)
+def test_finality_follows_the_chain_or_else_the_given_depth(
+    head: int, finalized: int | None, confirmations: int | None, final: int
+) -> None:
+    settings = RpcSettings(retries=0, confirmations=confirmations or 0)
+    with (
+        node(head, finalized) as served,
+        RpcReader(served.url, chain_id=7, settings=settings) as chain,
+    ):
+        assert final_block(chain, confirmations).number == final
+
+
+def test_the_embedded_chain_calls_every_block_finalized(tmp_path: Path) -> None:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        chain.mine(3)
+        assert final_block(chain, None) == chain.head()
+        assert final_block(chain, 2) == chain.block(1)
+
+
+def test_fewer_than_no_confirmations_are_refused(tmp_path: Path) -> None:
+    with (
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
+        pytest.raises(ValueError, match="-1 confirmations"),
+    ):
+        final_block(chain, -1)
+
+
+def block(number: int, branch: str = "a", parent: str | None = None) -> Block:
+    before = branch if parent is None else parent
+    return Block(number, f"{branch}{number}".encode(), f"{before}{number - 1}".encode(), number)
+
+
+class Chain:
+    """Blocks by number, and which of them were asked for."""
+
+    def __init__(self) -> None:
+        self.blocks = {number: block(number) for number in range(10)}
+        self.asked: list[int] = []
+
+    def block(self, number: int) -> Block:
+        self.asked.append(number)
+        return self.blocks[number]
+
+
+def test_block_descends_from_itself_and_its_parent_without_a_query() -> None:
+    chain = Chain()
+    lineage = AncestryCheck(chain.block)
+    assert lineage.connects(block(4), block(4))
+    assert lineage.connects(block(4), block(5))
+    assert not lineage.connects(block(4), block(3)), "it ends before"
+    assert not lineage.connects(block(4), block(4, "b")), "it has another in that place"
+    assert chain.asked == []
+
+
+def test_across_blocks_the_older_one_is_queried_once_for_all() -> None:
+    chain = Chain()
+    lineage = AncestryCheck(chain.block)
+    for _ in range(3):
+        assert lineage.connects(block(4), block(7))
+    assert chain.asked == [4]
+    chain.blocks[4] = block(4, "b")
+    for _ in range(3):
+        assert not lineage.connects(block(4), block(8))
+    assert chain.asked == [4, 4]
+    assert lineage.connects(block(3), block(8))
+    assert chain.asked == [4, 4, 3]
