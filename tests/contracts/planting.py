@@ -26,13 +26,7 @@ FLAG_WORDS = 9 + 12_288
 def planting_creation(
     chain: EmbeddedChain, deployment: Deployment, planted: Mapping[int, int]
 ) -> bytes:
-    """Return creation code that leaves the contract as its constructor does, and further words.
-
-    Args:
-        chain: the chain whose account sends it next, in a transaction after an honest one.
-        deployment: the arguments; with `beacon = none`.
-        planted: words by storage slot.
-    """
+    """Return creation code that leaves the contract as its constructor does, and further words."""
     honest = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
     assert honest.contract_address is not None
     sender, nonce = to_canonical(chain.sender), chain.next_nonce()

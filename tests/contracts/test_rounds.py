@@ -102,19 +102,6 @@ def test_a_lot_among_the_accepted_elects(
         assert twins.state.committee == event.next_committee
 
 
-def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape(clients=460, trainers=20, members=7), batch=150)
-    for _ in range(3):
-        # In both directions, so that words of flags are left and come again.
-        ends = {0, 223, 224, 447, 448, 459} - set(twins.state.committee)
-        support.commit_all(twins, ids(*sorted(ends)))
-        rest = set(support.trainers_of(twins.state)) | set(twins.state.committee)
-        support.commit_all(twins, ids(*sorted(rest - ends, reverse=True)))
-        twins.compare_clients({*rest, *ends, 1, 222, 225, 446, 449, 458})
-        twins.decide(faults.honest(twins))
-        twins.compare_clients({*rest, *ends})
-
-
 def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
     opened, (first, second, *_) = twins.state.opened_block, support.trainers_of(twins.state)

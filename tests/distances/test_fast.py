@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.distances.fast import fast_distances, usable_cores
+from ledger.distances import machine_code
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
+from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
+from ledger.distances.machine_code import NoMachineCodeError, Processor, compiled, this_processor
 from ledger.distances.streaming import RANGE
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
@@ -18,21 +24,13 @@ from tests.distances.support import ALL, CODES, RULES, draws, require_equal, rou
 from tests.faults import times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.protocol.rules.distance import DistanceRule
 
 
 fast = fast_distances()
-
-
-def test_by_pencil_rows_are_members_and_columns_ascending_clients() -> None:
-    updates = {
-        ClientId(client): np.array(vector, dtype=np.float32)
-        for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
-    }
-    found = fast(SQUARED, None, updates, [ClientId(9), ClientId(2)])
-    assert found.tolist() == [[2, 13, 1, 0], [0, 25, 1, 2]]
 
 
 @settings(max_examples=times(20, 1_000))
@@ -62,16 +60,6 @@ def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
         vectors[1, place] = 3
         found = fast(SQUARED, None, round_of(vectors), [ClientId(10)])
         assert found.tolist() == [[9, 0, 9]]
-
-
-@RULES
-@pytest.mark.parametrize("code", ["one thread", "blocked"])
-@pytest.mark.parametrize("spread", [1.0, 1e-1, 1e-2, 1e-3, 1e-6])
-def test_stays_exact_when_updates_are_alike_but_for_a_spread(
-    rule: DistanceRule, code: str, spread: float
-) -> None:
-    vectors = (draws(2, 1, 5_000) + spread * draws(3, 9, 5_000)).astype(np.float32)
-    require_equal(ALL[code](), rule, vectors, [0, 3, 5])
 
 
 @RULES
@@ -254,3 +242,80 @@ def test_updates_are_read_where_they_lie_and_not_copied() -> None:
     finally:
         tracemalloc.stop()
     assert peak < vectors.nbytes / 20
+
+
+@pytest.fixture
+def _compiles_again() -> Iterator[None]:
+    machine_code._attempted.cache_clear()
+    yield
+    machine_code._attempted.cache_clear()
+
+
+def require_plain(reason: str) -> None:
+    updates = round_of(draws(0, 5, 700))
+    for rule in (SQUARED, DIRECTION):
+        asked = rule, None, updates, list(updates)[:3]
+        assert fast_distances(2)(*asked).tobytes() == distances_by(BlockedSquares)(*asked).tobytes()
+    assert reason in fallback_reason()
+
+
+def test_this_machine_compiles() -> None:
+    assert not fallback_reason()
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_without_the_extra_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    require_plain("llvmlite")
+    with pytest.raises(NoMachineCodeError, match="llvmlite"):
+        compiled(Processor("haswell", "+fma", 2))
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_with_another_llvmlite_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llvmlite.__version__", "0.43.0")
+    require_plain("llvmlite is 0.43.0, not 0.50.x")
+
+
+@pytest.mark.usefixtures("_compiles_again")
+@pytest.mark.parametrize(
+    ("function", "answer", "reason"),
+    [
+        ("get_host_cpu_features", RuntimeError("no such list"), "does not know this processor"),
+        ("check_jit_execution", OSError("Operation not permitted"), "not permitted"),
+    ],
+)
+def test_where_llvm_or_the_system_refuses_distances_are_plain(
+    monkeypatch: pytest.MonkeyPatch, function: str, answer: Exception, reason: str
+) -> None:
+    def refuse() -> None:
+        raise answer
+
+    monkeypatch.setattr(f"llvmlite.binding.{function}", refuse)
+    require_plain(reason)
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_without_a_fused_multiply_add_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {**features, "fma": False})
+    require_plain("no fused multiply-add")
+
+
+def test_any_other_architecture_takes_what_llvm_makes_for_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llvmlite.binding.get_process_triple", lambda: "arm64-apple-darwin")
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "apple-m1")
+    assert this_processor() == Processor("apple-m1", "", 2)
+
+
+def test_nothing_is_imported_before_the_first_distance() -> None:
+    program = (
+        "import sys; from ledger.distances.fast import fast_distances; fast_distances(2);"
+        "assert not {'llvmlite', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

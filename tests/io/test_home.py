@@ -308,7 +308,6 @@ with run_lock(Home(Path(home)).run("run")):
 
 
 def holding(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Return a process with these arguments that holds the run's lock."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(home), *arguments],
         stdin=subprocess.PIPE,

@@ -14,15 +14,13 @@ from ledger.protocol import parameters
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     MILLION,
-    STRATEGIES,
     Parameters,
     accepted_size,
     parts_per_million,
     require_layout,
     rounded_share,
 )
-from ledger.protocol.rules.distance import DIRECTION, SQUARED
-from ledger.protocol.types import AcceptanceForm, Quorum
+from ledger.protocol.rules.distance import DIRECTION
 
 PENCIL = Parameters(
     clients=20,
@@ -43,23 +41,9 @@ def refused(fact: str, **changes: Any) -> None:
         made(**changes)
 
 
-def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
-    assert (made().replies, made().form) == (2, AcceptanceForm.FIRST)
-    assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
-    assert made(strategy=2).form is AcceptanceForm.LAST
-    assert made(strategy=3).form is AcceptanceForm.BELOW_TWO
-
-
 def test_a_committee_has_at_least_three_members() -> None:
     assert made(committee_ppm=250_000).members == 3  # 2.5
     refused("C = 2 members, and needs at least 3", committee_ppm=249_999)
-
-
-def test_a_federation_below_six_active_names_the_minimum() -> None:
-    least = "the least federation has 6 active clients, 3 members and 3 trainers"
-    assert made(clients=6, active_ppm=MILLION, committee_ppm=500_000).trainers == 3
-    for share in (400_000, 600_000):  # two members, and three with two trainers
-        refused(least, clients=5, active_ppm=MILLION, committee_ppm=share)
 
 
 def test_at_least_one_update_is_accepted() -> None:
@@ -184,21 +168,6 @@ def test_what_is_not_refused_keeps_every_invariant(
     assert 1 <= found.accepted <= found.trainers <= parameters.MAX_TRAINERS
     assert found.members + found.trainers == found.active <= found.clients
     assert found.members // 2 <= found.replies <= found.members - 1
-
-
-def test_the_strategy_determines_every_rule() -> None:
-    for strategy in (1, 2):
-        parameters = made(strategy=strategy)
-        assert parameters.distance_rule is SQUARED
-        assert not parameters.compares_directions
-    ours = made(strategy=3)
-    assert ours.distance_rule is DIRECTION
-    assert ours.compares_directions
-    assert [made(strategy=number).distance_sentence for number in STRATEGIES] == [
-        "squared distances",
-        "squared distances",
-        "distances of direction",
-    ]
 
 
 def test_a_distance_is_squared_or_a_function_and_not_with_strategy_three() -> None:

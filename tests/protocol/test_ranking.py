@@ -71,15 +71,6 @@ def test_fewer_ranked_than_places_is_refused(*, by_lot: bool) -> None:
         candidates(ranking(2), ids(10), 3, by_lot=by_lot)
 
 
-@given(members=st.integers(1, 20), more=st.integers(0, 40))
-def test_as_many_are_nearer_as_farther_or_one_fewer(members: int, more: int) -> None:
-    elected = candidates(ranking(members + more), ids(10), members, by_lot=False)
-    nearer, farther = elected[0] - 10, 10 + members + more - 1 - elected[-1]
-    assert len(elected) == members
-    assert list(elected) == list(range(elected[0], elected[-1] + 1))
-    assert farther - nearer in {0, 1}
-
-
 @pytest.mark.parametrize(
     ("accepted", "stand"),
     [

@@ -1,7 +1,4 @@
-"""The executable specification by itself: each transition's success, and its refusals by pencil.
-
-That the contract does the same is tested beside the contract.
-"""
+"""The executable specification by itself: each transition's success, and its refusals by pencil."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ def opened(parameters: Parameters = PENCIL) -> LedgerState:
 
 
 def signed(client: int, key: int | None = None, round_number: int = 1) -> SignedCommitment:
-    """Return a client's signed commitment."""
     word = encoding.commitment_of(ClientId(client), encoding.sha256(b"update of %d" % client))
     return OpenRound(DOMAIN, signers(), round_number).commitment(client, word, key=key)
 

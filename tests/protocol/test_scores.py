@@ -58,12 +58,6 @@ def fault(
     return find_score_fault(told.inputs, told.usable, claim, parse_vector(data), table, margins)
 
 
-def moved(vector: ScoreVector, place: int, factor: float) -> ScoreVector:
-    distances = vector.distances.copy()
-    distances[place] *= factor
-    return replace(vector, distances=distances)
-
-
 def test_a_table_has_the_distances_of_all_to_the_members() -> None:
     table = table_of(ROUND)
     assert table.between(ClientId(8), ClientId(0)) == 64.0
@@ -124,23 +118,6 @@ def test_five_is_a_distance_out_of_range(value: float, field: str) -> None:
     values[-1] = 1e300
     largest = fault(ROUND, replace(vector, **{field: values}), checked=False)
     assert largest is None, "the largest that counts, if nobody computes it again"
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    ("margins", "counted", "refused"),
-    [(REFUSAL_MARGINS, 0.99, 1.01), (PRIMARY_MARGINS, 1.49, 1.51), (COUNTING_MARGINS, 1.99, 2.01)],
-)
-def test_the_line_is_at_one_one_half_or_two_margins(
-    sign: int, margins: float, counted: float, refused: float
-) -> None:
-    # The margin is relative: 1e-9 of the distance.
-    vector = ROUND.vector(0)
-    near, far = (moved(vector, 0, 1 + sign * part * 1e-9) for part in (counted, refused))
-    assert fault(ROUND, near, margins=margins) is None
-    assert fault(ROUND, far, margins=margins) == ScoreFault(
-        RefusalReason.FALSE_DISTANCE, ClientId(3)
-    )
 
 
 @pytest.mark.parametrize("sign", [1, -1])

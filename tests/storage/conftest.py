@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """One place that several processes open.
-
-    Attributes:
-        open: returns a store of its own for one of them.
-        damage: puts other bytes in an object's place.
-        domain: whose mail the place takes.
-        deletes: whether a client may delete there.
-    """
+    """One place that several processes open."""
 
     open: Callable[[], ObjectStore]
     damage: Callable[[str, bytes], None]

@@ -174,18 +174,6 @@ def test_foreign_files_are_passed_over_and_not_read_again(
     assert names <= {"cd" * 32, "ef" * 32}, "only those that cannot be read"
 
 
-def test_a_file_that_keeps_changing_is_read_few_times(tmp_path: Path) -> None:
-    mailbox, sent = mailbox_in(tmp_path), envelope(1)
-    path = file_of(tmp_path, sent)
-    path.parent.mkdir(parents=True)
-    for size in range(objects.MAX_READS):
-        path.write_bytes(bytes(size))
-        assert listed(mailbox) == []
-    path.write_bytes(encode_envelope(sent))
-    assert listed(mailbox) == []
-    assert listed(mailbox_in(tmp_path)) == [sent]
-
-
 def test_each_scan_is_bounded_and_the_next_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

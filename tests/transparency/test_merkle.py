@@ -168,7 +168,6 @@ def test_a_bundle_has_each_entry_after_its_length() -> None:
 
 
 def files(count: int) -> dict[str, bytes]:
-    """Return the files of a log."""
     own = entries(count)
     hashes = tiles_of([leaf_hash(entry) for entry in own])
     return {file.path: file.data for file in (*hashes, *bundles_of(own))}

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.io.home import Disk
-from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
@@ -158,15 +157,6 @@ def test_a_log_with_a_new_key_goes_on_under_its_origin(tmp_path: Path) -> None:
     both = WitnessFolder(tmp_path, [*LOGS, new.verifier], WITNESS, lambda: NOW)
     assert both.add_checkpoint(asked).status == HTTPStatus.OK
     assert both.add_checkpoint(request(5, 8)).status == HTTPStatus.OK
-
-
-def test_the_newest_checkpoint_is_served_by_its_origins_hash(tmp_path: Path) -> None:
-    state = witness(tmp_path)
-    assert state.newest_note(origin_hash(ORIGIN)) is None
-    reply = state.add_checkpoint(request(0, 3))
-    assert state.newest_note(sha256(ORIGIN.encode()).hex()) == reply.cosigned
-    assert state.newest_note("../../etc/passwd") is None
-    assert state.newest_note(origin_hash("example.org/unknown")) is None
 
 
 class CutDisk(Disk):

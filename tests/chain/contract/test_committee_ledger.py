@@ -108,14 +108,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedde
 
 @dataclass
 class Forgetful:
-    """A chain as a node serves it that has dropped the state before a block.
-
-    Attributes:
-        chain: the chain.
-        kept_from: the oldest block whose state it has.
-        fault: what it says of older ones; None to answer as if there had been nothing.
-        asked: how often it was asked.
-    """
+    """A chain as a node serves it that has dropped the state before a block."""
 
     chain: EmbeddedChain
     kept_from: int

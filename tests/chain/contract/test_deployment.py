@@ -72,28 +72,6 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert ledger.registry() == DOCUMENT.registry
 
 
-def test_the_manifest_says_what_was_deployed(chain: EmbeddedChain, tmp_path: Path) -> None:
-    paths = RunPaths(tmp_path)
-    manifest = deploy(chain, DOCUMENT, paths)
-    assert read_manifest(paths.manifest) == manifest
-    arguments = json.loads(paths.manifest.read_text("utf-8"))["arguments"]
-    assert arguments == {
-        "config": manifest.config,
-        "registry": f"0x{deployment_for(DOCUMENT)[0].registry.hex()}",
-        "clients": 300,
-        "trainers": 18,
-        "members": 12,
-        "aggregation_ppm": 250_000,
-        "form": 3,
-        "rounds": 7,
-        "commit_blocks": 5,
-        "deadline_blocks": 31,
-        "replies": 7,
-        "beacon": "block",
-        "model": f"0x{DOCUMENT.initial_model.hex()}",
-    }
-
-
 def test_deploying_again_deploys_nothing(chain: EmbeddedChain, tmp_path: Path) -> None:
     paths = RunPaths(tmp_path)
     manifest, blocks = deploy(chain, DOCUMENT, paths), chain.head().number

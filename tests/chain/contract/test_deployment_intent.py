@@ -191,11 +191,7 @@ def test_an_intent_with_an_impossible_nonce_is_refused(
 
 
 class WaitingNode(PoolNode):
-    """A node with a pool, whose next block comes when it was asked often enough for a receipt.
-
-    Attributes:
-        looks: how often still; None for never.
-    """
+    """A node with a pool, whose next block comes when it was asked often enough for a receipt."""
 
     def __init__(self, chain: EmbeddedChain) -> None:
         super().__init__(chain)

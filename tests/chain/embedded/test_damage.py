@@ -433,18 +433,6 @@ def state_nodes(path: Path) -> dict[str, bytes]:
     }
 
 
-def test_an_untouched_chain_is_accepted(path: Path) -> None:
-    with EmbeddedChain.open(path) as chain:
-        chain.mine(1)
-        chain.verify(execute=True)
-
-
-def test_a_chain_without_blocks_is_accepted(tmp_path: Path) -> None:
-    EmbeddedChain.create(tmp_path / "new").close()
-    with EmbeddedChain.open(tmp_path / "new") as chain:
-        chain.verify(execute=True)
-
-
 def test_a_chain_longer_than_blockhash_reaches_is_accepted(tmp_path: Path) -> None:
     with EmbeddedChain.create(tmp_path / "long", synchronous="NORMAL") as chain:
         chain.mine(260)
@@ -493,14 +481,6 @@ class TestTheLookUps:
         else:
             replace(path, key, value)
         refused_next(path, "the list of missing (headers|blocks) is not that of a chain of 6")
-
-    def test_a_missing_number_is_named(self, path: Path) -> None:
-        delete(path, number_key(3))
-        refused_next(path, "block 3: is missing")
-
-    def test_a_number_that_leads_elsewhere_is_named(self, path: Path) -> None:
-        replace(path, number_key(3), value_of(path, number_key(2)))
-        refused_next(path, "block 3: is filed (under another hash|as block 2)")
 
     def test_a_missing_header_is_named(self, path: Path) -> None:
         with EmbeddedReader.open(path) as reader:

