@@ -18,6 +18,7 @@ from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, Si
 from tests.contracts import faults, support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     Keys = tuple[KeySigner, ...]
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 FLAGS = 224
 LARGEST = 1.7976931348623157e308
 HALF = GROUP_ORDER // 2
-
-
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
 
 
 def test_the_last_clients_of_the_largest_registry_take_part(chain: ChainWriter) -> None:

@@ -16,21 +16,16 @@ from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
     Beacon,
-    ClientId,
     Phase,
-    RegisteredClient,
 )
 from tests.contracts import faults, support
 from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
-from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, registry_of
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
-
-
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
 
 
 def decided(outcome: Outcome) -> ledger_state.RoundDecided:
@@ -112,16 +107,6 @@ def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     assert twins.state.committed == {first}
 
 
-def test_a_short_ranking_is_valid_right_after_the_window(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
-    opened = twins.state.opened_block
-    support.commit_all(twins, support.trainers_of(twins.state)[:5])
-    found = faults.honest(twins)
-    assert twins.decide(found) is errors.RankingTooEarlyError
-    assert chain.head().number == opened + 2
-    assert isinstance(twins.decide(found), tuple)
-
-
 def test_every_quorum_from_half_to_all_others_can_decide(chain: ChainWriter) -> None:
     for replies in (2, 3, 4):
         twins = Twins.opened(chain, Shape(replies=replies))
@@ -148,22 +133,6 @@ def test_incidents_are_recorded_though_nobody_signs_them(chain: ChainWriter) -> 
         assert event.incidents == incidents
         heads.add(event.head)
     assert len(heads) == 2
-
-
-def test_a_banned_client_is_never_drawn_again(chain: ChainWriter) -> None:
-    # Six of eight are left and three are drawn, again and again; one ban is of the round itself.
-    shape = Shape(clients=8, trainers=3, members=3, commit_blocks=1, deadline_blocks=3, rounds=9)
-    twins = Twins.opened(chain, shape)
-    twins.report(support.equivocation(twins, ClientId(2)))
-    for number in range(1, 9):
-        if number == 3:
-            assert isinstance(twins.report(support.equivocation(twins, ClientId(5))), tuple)
-        twins.wait()
-        assert isinstance(twins.abandon(number), tuple)
-        banned = {2, 5} if number >= 3 else {2}
-        assert not banned & set(twins.state.committee)
-        assert not banned & set(support.trainers_of(twins.state))
-    twins.compare_clients()
 
 
 @pytest.mark.parametrize(
@@ -193,16 +162,6 @@ def test_the_code_on_chain_is_the_artefact_and_the_immutables(
     assert code.startswith(runtime)
     assert len(code) <= 24_576  # EIP-170
     assert twins.deployment_receipt.gas_used < 6_500_000
-
-
-def test_a_registered_client_is_what_was_deployed(embedded_chain: EmbeddedChain) -> None:
-    twins = Twins.opened(embedded_chain, Shape(clients=13), batch=5)
-    assert twins.ledger.registry() == registry_of(13)
-    assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)
-    with pytest.raises(errors.UnknownClientError):
-        twins.ledger.client(ClientId(13))
-    with pytest.raises(errors.UnknownClientError):
-        twins.ledger.has_committed(ClientId(13))
 
 
 def test_a_replaced_primary_decides_in_a_later_view(chain: ChainWriter) -> None:

@@ -74,23 +74,19 @@ INCIDENTS = Incidents(
         Incident(Phase.ELECTION, 0, ClientId(8), IncidentKind.EQUIVOCATION),
     ),
 )
+DIGESTS = (
+    *("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents"),
+    *("next_seed", "head"),
+)
 DECIDED = RoundDecided(
     round=2,
     ranking=RANKING,
     accepted=(ClientId(3), ClientId(0)),
     next_committee=(ClientId(3), ClientId(0), ClientId(4), ClientId(1)),
-    base=NOTHING,
-    model=NOTHING,
-    updates_root=NOTHING,
-    scores_root=NOTHING,
-    reveal=NOTHING,
-    record=NOTHING,
-    incidents=NOTHING,
     views=(1, 0),
     primaries=(ClientId(8), ClientId(6)),
     signers=(0b0011, 0b0110),
-    next_seed=NOTHING,
-    head=NOTHING,
+    **dict.fromkeys(DIGESTS, NOTHING),
 )
 DOCUMENTS = Documents(RECORD, INCIDENTS, names_incidents=True)
 REGISTRY = tuple(

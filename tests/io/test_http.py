@@ -226,28 +226,6 @@ def test_an_answer_cut_off_or_not_http_is_a_failure(sent: bytes) -> None:
         get(url)
 
 
-def test_a_connection_is_reused_and_reopened_after_closing() -> None:
-    opened: list[int] = []
-    closed = threading.Semaphore(0)
-
-    def serve(connection: socket.socket) -> None:
-        opened.append(1)
-        for _ in range(2):
-            connection.recv(10_000)
-            connection.sendall(body(b"ok"))
-        connection.close()
-        closed.release()
-
-    with listening(serve) as url:
-        server = HttpServer(url, PATIENCE_SECONDS)
-        for turn in range(1, 5):
-            assert server.get("/x", 10).body == b"ok"
-            if turn % 2 == 0:
-                assert closed.acquire(timeout=PATIENCE_SECONDS)
-            assert len(opened) == (turn + 1) // 2
-        server.close()
-
-
 def test_a_connection_ends_with_its_server_closed_or_forgotten() -> None:
     ended = threading.Semaphore(0)
 

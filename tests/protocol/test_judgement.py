@@ -19,7 +19,6 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.judgement import (
-    compose_record,
     counted_vectors,
     judge,
     result_preimage,
@@ -31,7 +30,6 @@ from ledger.protocol.judgement import (
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
-from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.faults import times
@@ -41,9 +39,7 @@ from tests.support.keys import ids
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from ledger.protocol.rules.distance import DistanceRule, Layout, Travel
+    from ledger.protocol.rules.distance import Layout
     from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
@@ -163,25 +159,6 @@ def test_a_model_that_is_not_finite_is_refused() -> None:
     assert small.judge() == (None, (Violation(ViolationCode.MODEL_NOT_FINITE),))
     half = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,), server_rate=0.1).scored()
     assert half.judge()[1] == ()
-
-
-def test_distances_can_be_handed_in() -> None:
-    small, asked = told(), []
-
-    def counted(
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
-    ) -> NDArray[np.float64]:
-        asked.append((rule.name, tuple(sorted(updates)), tuple(members)))
-        return plain_distances(rule, travel, updates, members)
-
-    record = compose_record(small.inputs, small.evidence, small.claims, counted)
-    judgement, violations = judge(small.inputs, record, small.evidence, counted)
-    assert not violations
-    assert judgement is not None
-    assert asked == [("squared", ids(*range(9)), ids(0, 1, 2))] * 2, "once for each"
 
 
 def test_an_update_is_usable_only_if_active_and_committed() -> None:
@@ -333,16 +310,6 @@ def test_strategy_three_accepts_what_points_as_most_of_the_round() -> None:
     assert judged.ranking.accepted == ids(3, 5, 7, 8)
     # Against the travel b is 0.
     assert along(-5.0).vector(2).distances.tolist() == [0, 4, 0, 4, 0, 0]
-
-
-def test_updates_of_strategy_three_are_clipped_and_weigh_the_same() -> None:
-    # Lengths 1, 1, 1, 2, 2, 1, 1, 2, 1: the bound is 1, and four accepted enter with 1 each.
-    small = along(5.0, {8: 1.0 / 2})
-    registry = [replace(client, samples=10**i) for i, client in enumerate(small.inputs.registry)]
-    unequal = replace(small, inputs=replace(small.inputs, registry=tuple(registry)))
-    for one in (small, unequal):
-        assert one.scored().judged().ranking.accepted == ids(3, 5, 7, 8)
-        assert one.scored().judged().model.tolist() == [-(1 + 1 + 1 + 0.5) / 4]
 
 
 def test_a_false_distance_of_strategy_three_is_refused_by_name() -> None:

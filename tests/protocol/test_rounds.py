@@ -20,7 +20,7 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     submitted_certificate,
 )
-from ledger.protocol.ranking import elect, rank
+from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -28,7 +28,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Phase,
-    Quorum,
     SignedCommitment,
 )
 from tests.protocol.support import BASE, PENCIL, registry_of, signers
@@ -334,29 +333,6 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     assert after.head == encoding.head_after_ban(state.head, 1, ClientId(3))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "nearest", "accepted", "candidates"),
-    [
-        (2, 1.0, TRAINERS[3:], ELECTED),
-        (3, 1.0, TRAINERS[:1], TRAINERS[:3]),
-        (3, 0.25, TRAINERS[:4], TRAINERS[:4]),
-        (3, 2.0, TRAINERS[:3], TRAINERS[:3]),
-    ],
-)
-def test_both_sets_are_derived_by_form(
-    strategy: int, nearest: float, accepted: tuple[ClientId, ...], candidates: tuple[ClientId, ...]
-) -> None:
-    # The trainers at distances from `nearest` on, 0.5 apart if it is below 1, else 1 apart.
-    state = committed(parameters=replace(PENCIL, strategy=strategy))
-    step = 0.5 if nearest < 1 else 1.0
-    ranking = rank((client, nearest + step * place) for place, client in enumerate(TRAINERS))
-    decision = replace(DECISION, ranking=ranking)
-    _, (event,) = decided(state, decision, certificates(state, decision, accepted, candidates))
-    assert isinstance(event, ledger_state.RoundDecided)
-    assert event.accepted == accepted
-    assert event.next_committee == elect(candidates, 3, event.next_seed)
-
-
 def word(client: int, distance: float) -> int:
     return encoding.ranking_word(distance, ClientId(client))
 
@@ -470,20 +446,6 @@ def test_both_certificates_are_for_one_base_and_one_result() -> None:
             decided(state, pair=(first, election))
         with pytest.raises(errors.RequestNotSignedError):
             decided(state, pair=(good, second))
-
-
-def test_with_a_byzantine_quorum_one_reply_of_three_is_enough() -> None:
-    bft = committed(parameters=replace(PENCIL, quorum=Quorum.BFT))
-    first, second = certificates(bft)
-    place = primary_seat(SEED_1, Phase.AGGREGATION, 0, 3)
-    other = next(member for member in range(3) if member != place)
-    one = replace(first, signers=1 << other, replies=first.replies[:1])
-    decided(bft, pair=(one, second))
-    with pytest.raises(errors.QuorumNotReachedError):
-        decided(committed(), pair=(one, second))
-    none = replace(first, signers=0, replies=())
-    with pytest.raises(errors.QuorumNotReachedError):
-        decided(bft, pair=(none, second))
 
 
 def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:

@@ -29,6 +29,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from tests.faults import times
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from ledger.chain.contract.calls import Call
@@ -40,10 +41,6 @@ def digest(number: int) -> Digest:
 
 def signature(number: int) -> bytes:
     return bytes([number]) * 32 + bytes([number & 127]) * 32 + bytes([27 + number % 2])
-
-
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
 
 
 def certificate(number: int) -> ledger_state.SubmittedCertificate:

@@ -198,16 +198,6 @@ def test_a_file_of_something_else_is_neither_used_nor_changed(
     assert table.read_bytes() == before
 
 
-def test_two_readers_share_a_file(chain: GeneratedChain, table: Path) -> None:
-    logs = [CompleteLog(EventTable(table)) for _ in range(2)]
-    for turn in (0, 1, 1, 0, 0, 1):
-        chain.play(1)
-        logs[turn].up_to(ledger_at(Node(chain)))
-        assert len(rows(table)) == len(all_logs(chain)) + 1
-    logs[0].up_to(ledger_at(Node(chain)))
-    assert read(chain, table)[1] == []
-
-
 def test_a_locked_file_does_not_stop_a_reader(
     chain: GeneratedChain, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,23 +63,19 @@ def words(*numbers: int, samples: int = 5) -> tuple[int, ...]:
 
 
 RANKING = tuple(encoding.ranking_word(rank / 2, ClientId(rank + 3)) for rank in range(5))
+DIGESTS = (
+    *("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents"),
+    *("next_seed", "head"),
+)
 DECIDED = RoundDecided(
     round=1,
     ranking=RANKING,
     accepted=clients(3, 4, 5),
     next_committee=clients(4, 5, 6),
-    base=SOME,
-    model=SOME,
-    updates_root=SOME,
-    scores_root=SOME,
-    reveal=SOME,
-    record=SOME,
-    incidents=SOME,
     views=(0, 0),
     primaries=(ClientId(0), ClientId(0)),
     signers=(3, 3),
-    next_seed=SOME,
-    head=SOME,
+    **dict.fromkeys(DIGESTS, SOME),
 )
 REGISTERED = ClientsRegistered(ClientId(0), words(*range(12)))
 OPENED = LedgerOpened(SOME, SOME, clients(0, 1, 2), SOME)

@@ -152,56 +152,28 @@ def refused(path: Path, kind: type[ChainError], words_in_it: str | None = None) 
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_flipped_bytes_never_pass_and_never_raise_anything_else(path: Path, seed: int) -> None:
+def test_flipped_bytes_never_pass_and_never_raise_anything_else(
+    original: Path, path: Path, seed: int
+) -> None:
     chance = random.Random(seed)
     content = bytearray(path.read_bytes())
     for _ in range(20):
         content[chance.randrange(100, len(content))] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
-    if passes_unnoticed(path):
-        # What was hit is the free space of a page: nothing that anybody reads.
-        with EmbeddedReader.open(path) as chain:
-            assert contents(path) == contents_of_original(chain)
-
-
-def passes_unnoticed(path: Path) -> bool:
     try:
-        with EmbeddedReader.open(path) as chain:
-            probe_everything(chain)
-            chain.verify(execute=True)
-    except ChainError as error:
-        return "\n" in str(error)
-    return True
+        found = everything(path)
+    except ChainError:
+        return
+    # What was hit is the free space of a page: nothing that anybody reads.
+    assert found == everything(original)
 
 
-def probe_everything(chain: EmbeddedReader) -> None:
-    for number in range(BLOCKS + 1):
-        for transaction in chain.transactions(chain.header(number)):
-            chain.receipt(bytes(transaction.hash))
-    chain.logs(None, [], 0, BLOCKS)
-
-
-def contents(path: Path) -> list[object]:
-    connection = sqlite3.connect(path)
-    try:
-        return [connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("meta", "logs")]
-    finally:
-        connection.close()
-
-
-def contents_of_original(chain: EmbeddedReader) -> list[object]:
-    return [
-        sorted(chain._store.meta().items()),
-        [
-            row
-            for number in range(BLOCKS + 1)
-            for row in log_table.rows_of_block(
-                number,
-                [bytes(signed.hash) for signed in chain.transactions(chain.header(number))],
-                chain.receipts(chain.header(number)),
-            )
-        ],
-    ]
+def everything(path: Path) -> list[object]:
+    with EmbeddedReader.open(path) as chain:
+        headers = [chain.header(number) for number in range(BLOCKS + 1)]
+        sent = [bytes(one.hash) for header in headers for one in chain.transactions(header)]
+        chain.verify(execute=True)
+        return [headers, chain.logs(None, [], 0, BLOCKS), *map(chain.receipt, sent)]
 
 
 class TestForgeries:

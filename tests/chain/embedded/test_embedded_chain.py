@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +21,7 @@ from ledger.chain.ports import (
 )
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
-from tests.chain.probe import TOPIC, deploy, word, words
+from tests.chain.probe import deploy, word, words
 from tests.chain.web3_provider import web3_over
 
 if TYPE_CHECKING:
@@ -74,18 +71,6 @@ def test_opening_what_is_not_there_says_so(path: Path, opener: type[EmbeddedRead
 def test_a_second_writer_is_refused_and_told_who_writes(chain: EmbeddedChain, path: Path) -> None:
     with pytest.raises(ChainLockedError, match=rf"process {os.getpid()} \(.+\) writes"):
         EmbeddedChain.open(path)
-    code = (
-        "import sys, pathlib\n"
-        "from ledger.chain.embedded.embedded_chain import EmbeddedChain\n"
-        "from ledger.chain.ports import ChainLockedError\n"
-        "try: EmbeddedChain.open(pathlib.Path(sys.argv[1]))\n"
-        "except ChainLockedError as error: print(error)\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-    )
-    assert run.stdout.startswith(f"{path}: process {os.getpid()} (")
-    assert run.stdout.endswith(") writes to this chain\n")
     chain.mine(1)
 
 
@@ -122,23 +107,6 @@ def test_the_file_is_untouched_by_reading(path: Path) -> None:
         reader.call("0x" + "11" * 20, b"")
         reader.verify(execute=True)
     assert path.read_bytes() == before
-
-
-def test_threads_share_a_chain_and_lose_nothing(chain: EmbeddedChain, path: Path) -> None:
-    probe = deploy(chain)
-
-    def work(number: int) -> None:
-        for turn in range(5):
-            chain.send(probe, words(10 * number + turn + 1, number), GAS, key=TEST_KEYS[number])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert chain.head().number == 21
-    values = {log.topics[1] for log in chain.logs(probe, [TOPIC], 0, 21)}
-    assert values == {word(10 * number + turn + 1) for number in range(4) for turn in range(5)}
 
 
 def test_an_own_key_is_funded_at_genesis(path: Path) -> None:

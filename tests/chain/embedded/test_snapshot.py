@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.chain.probe import deploy, word, words
-from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,24 +57,3 @@ def test_verifying_a_growing_chain_sees_no_block_that_came_later(
             reader.verify(progress=grow)
     assert seen == [0, 1, 2, 3, 4]
     assert chain.head().number == 9
-
-
-def test_verifying_beside_a_busy_writer_always_passes(chain: EmbeddedChain, path: Path) -> None:
-    probe, ended = deploy(chain), threading.Event()
-
-    def write() -> None:
-        for value in range(1, 200):
-            chain.send(probe, words(value, 0), GAS)
-            # Verifying takes longer than writing: unhindered, the writer would never be caught.
-            if ended.wait(0.01):
-                return
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        with EmbeddedReader.open(path) as reader:
-            for _ in range(times(3, 20)):
-                reader.verify()
-    finally:
-        ended.set()
-        writer.join()

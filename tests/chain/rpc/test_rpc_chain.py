@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 SOMEBODY = "0x" + "11" * 20
 SHORT: dict[str, Any] = {
@@ -145,30 +146,32 @@ class TestUnreachableNodes:
     def test_a_node_is_left_alone_as_long_as_it_asks(
         self, asked_for: str, waited: list[float]
     ) -> None:
-        clock = FakeClock()
+        waits: list[float] = []
         settings = RpcSettings(retries=2, request_timeout_seconds=PATIENCE_SECONDS)
         with ScriptedNode(eth_getBalance=Raw(b"{}", 429)) as node:
             node.headers["Retry-After"] = asked_for
-            url, sleep, time = node.url, clock.sleep, clock.time
+            url, sleep = node.url, waits.append
             with (
-                RpcReader(url, chain_id=7, settings=settings, sleep=sleep, clock=time) as chain,
+                RpcReader(
+                    url, chain_id=7, settings=settings, sleep=sleep, clock=lambda: sum(waits)
+                ) as chain,
                 pytest.raises(ChainUnreachableError, match="HTTP status 429"),
             ):
                 chain.balance_of(SOMEBODY)
-        assert clock.waits == pytest.approx(waited)
+        assert waits == pytest.approx(waited)
 
 
-class FakeClock:
-    """Time that goes by only while somebody waits."""
+@contextmanager
+def at_100(
+    finalized: Callable[[], object], difficulty: str = "0x1", **changes: Any
+) -> Iterator[RpcReader]:
+    head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
 
-    def __init__(self) -> None:
-        self.waits: list[float] = []
+    def block(tag: str, _: bool) -> object:
+        return finalized() if tag == "finalized" else head if tag == "latest" else BLOCK
 
-    def time(self) -> float:
-        return sum(self.waits)
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
+    with ScriptedNode(eth_getBlockByNumber=block) as node, reader(node, **changes) as chain:
+        yield chain
 
 
 def dribble(server: socket.socket, stop: threading.Event) -> None:
@@ -496,16 +499,7 @@ class TestSending:
     )
     def test_a_node_that_no_longer_names_final_blocks_is_refused(self, none: object) -> None:
         told: list[object] = [{**BLOCK, "number": "0x24"}]
-
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return told.pop() if told else none
-            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
-
-        with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node, confirmations=12) as chain,
-        ):
+        with at_100(lambda: told.pop() if told else none, confirmations=12) as chain:
             assert chain.finalized() == 36
             with pytest.raises(NotServedError, match="names no final block, on a chain"):
                 chain.finalized()
@@ -517,17 +511,8 @@ class TestSending:
     def test_a_proof_of_stake_head_without_finality_is_not_final(
         self, difficulty: str, confirmations: int, final: int | None
     ) -> None:
-        head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
-
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return Fault(-32000, "finalized block not found")
-            return head if tag == "latest" else BLOCK
-
-        with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node, confirmations=confirmations) as chain,
-        ):
+        none = Fault(-32000, "finalized block not found")
+        with at_100(lambda: none, difficulty, confirmations=confirmations) as chain:
             if final is not None:
                 assert chain.finalized() == final
                 return
@@ -535,14 +520,8 @@ class TestSending:
                 chain.finalized()
 
     def test_a_node_that_fails_does_not_make_its_head_final(self) -> None:
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return Fault(-32005, "too many requests")
-            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
-
         with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node) as chain,
+            at_100(lambda: Fault(-32005, "too many requests")) as chain,
             pytest.raises(NotServedError, match="too many requests"),
         ):
             chain.finalized()
@@ -604,14 +583,3 @@ def test_reverts_are_read_as_the_various_nodes_word_them(fault: Fault, data: byt
         with pytest.raises(TransactionRevertedError) as caught:
             chain.call(SOMEBODY, b"")
         assert caught.value.data == data
-
-
-def test_a_reverting_deployment_carries_its_reason(chain: EmbeddedChain) -> None:
-    with (
-        RpcServer(chain) as server,
-        client(server) as sender,
-        pytest.raises(TransactionRevertedError) as caught,
-    ):
-        # Puts 9 into memory and reverts with that word.
-        sender.send(None, bytes.fromhex("60095f5260205ffd"), 100_000)
-    assert caught.value.data == (9).to_bytes(32, "big")
