@@ -13,7 +13,7 @@ import pytest
 
 from ledger.io.forked_commands import CommandError, CommandRunner
 from ledger.io.processes import ChildEndedError, start_child, task_pool
-from tests.io.tasks import answering, dying, endless, process_of, refusing, tripled
+from tests.io.tasks import answering, dying, endless, refusing, tripled
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
 
@@ -163,15 +163,6 @@ def test_results_come_in_the_order_of_the_items(processes: int) -> None:
         assert pool.run(tripled, [5, 1, 3], reports.append) == [15, 3, 9]
         assert sorted(reports) == sorted([*range(5), *range(1), *range(3)])
         assert pool.run(tripled, [], reports.append) == []
-
-
-@PROCESSES
-def test_the_same_processes_take_one_list_after_another(processes: int) -> None:
-    reports: list[int] = []
-    with task_pool(processes) as pool:
-        assert pool.run(process_of, [0] * 8, reports.append) == [0] * 8
-        assert pool.run(process_of, [0] * 8, reports.append) == [0] * 8
-    assert 1 <= len({*reports}) <= processes
 
 
 @PROCESSES

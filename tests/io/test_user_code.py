@@ -39,12 +39,6 @@ def helper(x):
 def mine(x, y):
     return np.sqrt(helper(x)) + math.pi * len(Counter(y))
 
-@staticmethod
-class Held:
-    size = 3
-    def double(self):
-        return self.size * helper(2)
-
 def torn(x):
     return TABLE
 
@@ -72,7 +66,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A notebook's `__main__`: its definitions are made, and its text is known to Python."""
     main = ModuleType("__main__")
     name = "<cell 1>"
-    text = SCRIPT.replace("@staticmethod\n", "").replace('raise SystemExit("', '("')
+    text = SCRIPT.replace('raise SystemExit("', '("')
     linecache.cache[name] = (len(SCRIPT), None, SCRIPT.splitlines(keepends=True), name)
     monkeypatch.setitem(sys.modules, "__main__", main)
     exec(compile(text, name, "exec"), main.__dict__)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -15,7 +14,7 @@ from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
-from tests.chain.test_port_contract import ANVIL_KEY, anvil
+from tests.chain.test_port_contract import ANVIL_KEY, anvil, served
 from tests.cmfl.commands.conftest import cmfl, refusal
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 NUMBER = "0x435f5260205ff3"
 PARENT_HASH = "0x600143034060015260215ff3"
-CANCUN = "0x5f5c5f5f5f5e00"
 DEPLOY = ("deploy", "--preset", "smoke")
 
 
@@ -47,15 +45,6 @@ def other_hashes(request: Any, answer: Any) -> Any:
     if request["method"] == "eth_call" and request["params"][0].get("data") == PARENT_HASH:
         answer["result"] = f"0x00{'5c' * 32}"
     return answer
-
-
-def served(folder: Path) -> Iterator[ChainWriter]:
-    with (
-        EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
-        RpcServer(chain) as server,
-        RpcChain(server.url, TEST_KEYS[1], chain_id=chain.chain_id) as client,
-    ):
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -142,26 +131,10 @@ def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Pa
         assert unmet(chain) == set()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(lambda *_: Fault(-32601, "no calls here"), id="no calls"),
-        pytest.param(
-            lambda call, _, failed=[]: (
-                "0x"
-                if call["data"] == "0x00"
-                else Fault(-32000, "header not found")
-                if call["data"] == CANCUN and not failed and not failed.append(1)
-                else "0x" + ("00" * 33 if call["data"] != CANCUN else "")
-            ),
-            id="one failure",
-        ),
-    ],
-)
-def test_a_node_that_fails_otherwise_is_not_called_unsuitable(answer: Any) -> None:
+def test_a_node_that_fails_otherwise_is_not_called_unsuitable() -> None:
     block = {**BLOCK, "gasLimit": "0x1c9c380"}
     with (
-        ScriptedNode(eth_call=answer, eth_getBlockByNumber=block) as node,
+        ScriptedNode(eth_call=Fault(-32601, "no calls here"), eth_getBlockByNumber=block) as node,
         RpcReader(node.url, chain_id=7) as reader,
     ):
         assert reader.unmet_requirements() == {}

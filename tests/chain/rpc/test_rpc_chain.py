@@ -316,7 +316,6 @@ class TestWhatANodeDoesNotServe:
             "0x",
             {},
             Fault(-32000, "transaction indexing is in progress"),
-            Fault(4444, "pruned history unavailable"),
             Raw(b"<html>", 502),
             Raw(b'{"jsonrpc":"2.0","id":1}'),
         ],

@@ -15,13 +15,12 @@ from ledger.chain.ports import (
     ChainUnreachableError,
     NotServedError,
     TransactionRefusedError,
-    TransactionRevertedError,
     TransactionTimeoutError,
 )
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
-from tests.chain.probe import REVERT_DATA, deploy, words
+from tests.chain.probe import deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
@@ -164,16 +163,6 @@ class TestSeveralInFlight:
             assert chain.head().number == 1, "the second was lost, and the others wait for it"
             blocks = [found.block_number for found in map(received, waiting)]
         assert blocks == [1, 2, 3, 4]
-
-    def test_a_transaction_that_reverts_is_told_by_its_look(self, chain: EmbeddedChain) -> None:
-        probe = deploy(chain)
-        with RpcServer(chain) as server, sender(server.url) as mine:
-            pending = mine.submit(probe, words(0, 0), 200_000)
-            with pytest.raises(TransactionRevertedError) as caught:
-                pending.poll()
-            assert caught.value.data == REVERT_DATA
-            assert caught.value.transaction_hash == pending.hash
-            assert mine.send(probe, words(5, 5), 200_000).block_number == 3
 
     def test_twelve_senders_at_once_all_get_through_while_others_read(
         self, chain: EmbeddedChain
