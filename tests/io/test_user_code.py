@@ -290,7 +290,7 @@ def test_other_installations_get_the_missing_packages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A wheel that is gone, or an index: no index that we name has the package."""
-    gone = {"url": (tmp_path / "gone.whl").as_uri(), "archive_info": {}}
+    gone: dict[str, object] = {"url": (tmp_path / "gone.whl").as_uri(), "archive_info": {}}
     words = command_beside(monkeypatch, tmp_path / "gone", "clients", gone)
     assert sorted(words[2:]) == requirements_of("clients")
     rich = tmp_path / "rich-14.0.dist-info"

@@ -20,6 +20,7 @@ from ledger.protocol.ledger_state import (
     LedgerOpened,
     LedgerState,
     RoundAbandoned,
+    RoundDecided,
     UpdatesCommitted,
 )
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
@@ -77,6 +78,7 @@ def test_a_round_starts_with_the_previous_rounds_end() -> None:
 
 def test_a_head_is_never_taken_from_its_event() -> None:
     _, (event,) = decided(committed())
+    assert isinstance(event, RoundDecided)
     before = encoding.HeadContext(NO_DIGEST, 1, NO_DIGEST, NO_DIGEST)
     other = replace(event, head=NO_DIGEST, round=9)
     assert head_after(before, event) == head_after(before, other)
