@@ -312,8 +312,8 @@ def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool
 OVER = PATIENCE_SECONDS + 1
 
 
-@pytest.fixture
-def node(chain: EmbeddedChain) -> Iterator[PoolNode]:
+@pytest.fixture(name="node")
+def pool_node(chain: EmbeddedChain) -> Iterator[PoolNode]:
     with PoolNode(chain) as node:
         yield node
 
