@@ -227,3 +227,8 @@ def test_two_auditors_have_different_witnesses_of_the_same_losses() -> None:
     first, second = Address(b"\x01" * 20), Address(b"\x02" * 20)
     assert replay_witness(first, losses) == keccak256(first + hashlib.sha256(losses).digest())
     assert replay_witness(first, losses) != replay_witness(second, losses)
+
+
+def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
+    digest = bound_inputs.source_of_package("vision", "0.20.1", "vision.models.Net")
+    assert digest == sha256(b"vision==0.20.1:vision.models.Net").digest()

@@ -44,6 +44,7 @@ def test_the_events_of_rounds_fold_into_their_state() -> None:
     state: LedgerState = fresh()
     view = LedgerView.at_deployment(state.deployment)
     events: list[Event] = [LedgerDeployed(DOMAIN.salt)]
+    assert view.expected_fields(events[0]) == {}
     view = view.after(events[0], OPENED.number)
     for act, block in (
         (lambda s: rounds.register_clients(s, WORDS, NO_DIGEST, OPENED), OPENED),

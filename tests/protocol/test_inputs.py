@@ -198,3 +198,10 @@ def test_where_somebody_is_late_the_window_closes_it() -> None:
     found = closing(mined(101, 2), mined(101, 1))
     assert found is not None
     assert (found.block, set(found.commitments)) == (104, {1, 2})
+
+
+def test_fewer_payloads_leave_the_updates_that_remain_as_they_are() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
+    fewer = evidence.without({ClientId(2), ClientId(9)})
+    assert fewer.updates[ClientId(1)] is evidence.updates[ClientId(1)]
+    assert fewer.payloads.keys() == fewer.updates.keys() == {1, 3}
