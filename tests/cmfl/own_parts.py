@@ -33,16 +33,13 @@ def reversed_mean(
 
 
 def city_block(update: Any, references: Any) -> Any:
-    """Return the sum of absolute differences from each reference."""
     return abs(references - update).sum(axis=1)
 
 
 def plain_mean(updates: Any) -> Any:
-    """Return the unweighted mean."""
     return updates.mean(axis=0)
 
 
 def three_classes(samples: int = 120) -> cmfl.Data:
-    """Return samples of three classes, divided by nobody yet."""
     labels = np.arange(samples) % 3
     return cmfl.Data(np.eye(4, dtype=np.float32)[labels], labels)

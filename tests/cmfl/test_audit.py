@@ -29,7 +29,6 @@ def home(run: cmfl.Run) -> Path:
 
 @pytest.fixture(scope="module")
 def node(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of a node that serves the run's chain."""
     copy = tmp_path_factory.mktemp("node") / "chain.sqlite"
     shutil.copy(home / "chain.sqlite", copy)
     with EmbeddedChain.open(copy) as chain, RpcServer(chain) as server:

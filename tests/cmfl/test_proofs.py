@@ -17,7 +17,6 @@ pytestmark = FACE
 
 @pytest.fixture(scope="module")
 def proof(run: cmfl.Run) -> cmfl.Proof:
-    """Return the proof of the best trainer's part in round 2."""
     best = next(row["client"] for row in run.rounds[2].updates if row["rank"] == 0)
     return run.rounds[2].prove(best)
 

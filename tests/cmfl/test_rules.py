@@ -19,7 +19,6 @@ UPDATES = np.vstack([HONEST, -HONEST[:2]])
 
 
 def city_block(update: Any, references: Any) -> Any:
-    """Return the sum of absolute differences from each reference."""
     return np.abs(references - update).sum(axis=1)
 
 

@@ -37,7 +37,6 @@ def instructions(name: str) -> list[str]:
 
 
 def expressions() -> list[str]:
-    """Return every expression of the dashboard."""
     board = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
     variables = [str(each["query"]) for each in board["templating"]["list"]]
     return variables + [t["expr"] for panel in board["panels"] for t in panel.get("targets", [])]

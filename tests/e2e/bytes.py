@@ -157,7 +157,6 @@ def _play_and_cut(home: Path) -> None:
 
 
 def _answer(home: Path, answers: Path) -> None:
-    """Write what files, commands and the service say of a home."""
     _write_all(answers, _facts_of_files(home))
     at = _at(home)
     rows = _json_of(answers, "rounds", "rounds", "list", *at, "--json", "--limit", "1000")
@@ -412,7 +411,6 @@ def _written(answer: httpx.Response) -> str:
 
 
 def _first(value: Any, *keys: str) -> Any:
-    """Return the first value of one of these keys, depth first."""
     if isinstance(value, dict):
         for key in keys:
             if key in value:
@@ -554,7 +552,6 @@ def _json_of(answers: Path, name: str, *arguments: str) -> Any:
 
 
 def _rows_of(answer: Any) -> list[Any]:
-    """Return the one list of an answer."""
     if isinstance(answer, list):
         return answer
     return next((item for item in answer.values() if isinstance(item, list)), [])

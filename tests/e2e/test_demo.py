@@ -78,7 +78,6 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
 
 
 def rows_of(seeds: int) -> list[CellRow]:
-    """Return made-up rows of all the demo's runs."""
     return [
         replace(
             row_of(cell.method.name, cell.seed, ((0.5, 0.7)[seed],)),

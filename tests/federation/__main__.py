@@ -44,7 +44,6 @@ the one before them and two of the election end before the deadline, whatever th
 
 
 def main(arguments: list[str]) -> int:
-    """Run the matrix, and return 1 if anything was wrong."""
     options = _parser().parse_args(arguments)
     folder = options.state
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +116,6 @@ def _federation(
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -25,11 +25,7 @@ def has_own_mounts() -> bool:
 
 
 def mount_small(folder: Path) -> bool:
-    """Put a small file system in a folder's place, and say whether that could be done.
-
-    Args:
-        folder: made if need be; what is in it is hidden.
-    """
+    """Put a small file system in a folder's place, and say whether that could be done."""
     folder.mkdir(parents=True, exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     size = b"size=%d" % DISK_BYTES

@@ -49,18 +49,7 @@ _LONGEST_SECONDS = 6.0
 
 @dataclass
 class Disturbance:
-    """What is done, when, and how it is lifted.
-
-    Attributes:
-        fault: what it is.
-        seats: whom it befalls; none of them where it is the chain.
-        clients: active clients of theirs.
-        liars: those of them that have been made to lie.
-        lifted_at: when it was over, on the monotonic clock; None while it lasts.
-        lifted_on: the same in Unix seconds, as workers write them.
-        has_come: whether it was done: a blob may never come, a round be over before a moment.
-        is_unhealed: whether a damaged blob was still damaged at the end of its round.
-    """
+    """What is done, when, and how it is lifted."""
 
     fault: Fault
     seats: tuple[WorkerSlot, ...]
@@ -76,7 +65,6 @@ class Disturbance:
     _look: Callable[[], None] = lambda: None
 
     def step(self) -> None:
-        """Do what is due."""
         now = time.monotonic()
         while self._acts and self._acts[0][0] <= now:
             self._has_begun = True
@@ -106,48 +94,25 @@ def _NOTHING() -> None:  # noqa: N802 - a constant that can be called
 
 
 class Arena:
-    """Does faults to a federation.
-
-    Attributes:
-        federation: that is disturbed.
-    """
+    """Does faults to a federation."""
 
     def __init__(
         self, federation: DisturbedNetwork, backups: Path, rng: np.random.Generator
     ) -> None:
-        """Take a federation.
-
-        Args:
-            federation: that is disturbed.
-            backups: folder of copies of the workers' folders.
-            rng: draws when each fault begins and how long it lasts.
-        """
         self.federation = federation
         self._backups = backups
         self._rng = rng
 
     def backup(self, round_number: int) -> None:
-        """Copy every worker's folder, and forget those of two rounds ago.
-
-        Args:
-            round_number: the round that has just opened.
-        """
+        """Copy every worker's folder, and forget those of two rounds ago."""
         for seat in self.federation.seats:
             back_up(seat.folder, self._backups / str(round_number) / seat.name)
         shutil.rmtree(self._backups / str(round_number - 2), ignore_errors=True)
 
     def has_backup(self, round_number: int) -> bool:
-        """Say whether there are copies from the round before."""
         return (self._backups / str(round_number - 1)).is_dir()
 
     def disturb(self, fault: Fault, seat: WorkerSlot | None, one: HistoryRound) -> Disturbance:
-        """Begin a fault.
-
-        Args:
-            fault: which.
-            seat: whom it befalls, None for the chain or for many.
-            one: the round that has just opened.
-        """
         roles = roles_of(one)
         if seat is None:
             seats = self._too_many(one) if fault is Fault.TOO_MANY else ()
@@ -297,11 +262,6 @@ class _Damage:
 
 
 def begun(seat: WorkerSlot) -> None:
-    """Begin a seat's worker, which may be told to lie.
-
-    Args:
-        seat: whose worker is down.
-    """
     seat.start()
 
 

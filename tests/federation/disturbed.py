@@ -54,7 +54,6 @@ class DisturbedNetwork(LocalNetwork):
         self.relays.close()
 
     def relays_of(self, seat: WorkerSlot) -> tuple[Relay, ...]:
-        """Return the relays of a worker."""
         return self._by_worker[seat.number]
 
     def path(self) -> NetworkPaths:

@@ -32,12 +32,6 @@ def effective(
     """Return who of the liars has got a lie onto the record of its round.
 
     Late is no effect of a payload that is wrong: who was late has shown none.
-
-    Args:
-        fault: one of `LIES`.
-        liars: who was made to lie.
-        ended: the round.
-        banned: everybody who is banned by now.
     """
     match fault:
         case Fault.LATE:

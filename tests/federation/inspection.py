@@ -22,25 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What an inspection came to.
-
-    Attributes:
-        report: of the audit.
-        differing: whose updates do not follow from the chain's model, by round; of every round that
-            was trained again.
-    """
+    """What an inspection came to."""
 
     report: AuditReport
     differing: dict[int, tuple[ClientId, ...]]
 
 
 class Inspection:
-    """One inspection at a time, in a thread of its own.
-
-    Args:
-        ledger: the contract.
-        blobs: where run document, models and records are.
-    """
+    """One inspection at a time, in a thread of its own."""
 
     def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
         self._ledger = ledger
@@ -51,7 +40,6 @@ class Inspection:
 
     @property
     def is_running(self) -> bool:
-        """Whether one has begun whose outcome nobody has taken."""
         return self._running is not None
 
     def begin(
@@ -60,22 +48,11 @@ class Inspection:
         rounds: range,
         liars: Mapping[int, frozenset[ClientId]],
     ) -> None:
-        """Begin the next one; the one before has been taken.
-
-        Args:
-            earlier: the last audit that passed.
-            rounds: whose updates are trained again, following on those of the last time.
-            liars: who was made to lie, by round.
-        """
         assert self._running is None, "one at a time"
         self._running = self._threads.submit(self._inspected, earlier, rounds, dict(liars))
 
     def taken(self, *, waits: bool = False) -> Inspected | None:
-        """Return what it came to; None while it runs, or if the node did not answer.
-
-        Args:
-            waits: until it has ended.
-        """
+        """Return what it came to; None while it runs, or if the node did not answer."""
         running = self._running
         if running is None or not (waits or running.done()):
             return None
@@ -83,7 +60,6 @@ class Inspection:
         return running.result()
 
     def close(self) -> None:
-        """End it, once what runs has ended."""
         self._threads.shutdown()
         if self._retraining is not None:
             self._retraining.close()

@@ -61,16 +61,7 @@ _MOMENT_SECONDS = 1.5
 
 @dataclass
 class LongRun:
-    """A federation under faults.
-
-    Attributes:
-        federation: whose workers are not running yet.
-        state: what all sessions have come to.
-        rng: draws victims, moments and lengths.
-        possible: the cells that can be done here.
-        wanted: how often each of them.
-        say: is told a line for each round.
-    """
+    """A federation under faults."""
 
     federation: DisturbedNetwork
     state: State
@@ -96,11 +87,7 @@ class LongRun:
         self._recoveries = Recoveries(self._settled)
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Disturb round after round, until told, or every cell is full, or nobody is left.
-
-        Args:
-            is_over: says whether it is time to end.
-        """
+        """Disturb round after round, until told, or every cell is full, or nobody is left."""
         with self.federation.reader() as reader:
             self._ledger = self.federation.ledger(reader)
             blobs = FolderBlobs(self.federation.home.blobs)
@@ -322,7 +309,6 @@ class LongRun:
             self._begin_inspection()
 
     def _inspect_the_rest(self) -> None:
-        """Wait for what runs, and inspect what has ended since."""
         self._take_inspected(self._inspection.taken(waits=True))
         with suppress(ChainError):
             self.checks.settled(self._ledger, has_ended=True)

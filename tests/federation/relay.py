@@ -41,15 +41,7 @@ class LinkCondition(StrEnum):
 
 @dataclass
 class Relay:
-    """One path.
-
-    Attributes:
-        target: port that it leads to.
-        port: that it listens on; 0 before `open`.
-        condition: of the path.
-        delay_seconds: of each piece of an answer while it is slow.
-        bytes_moved: in both directions so far.
-    """
+    """One path."""
 
     target: int
     port: int = 0
@@ -66,18 +58,15 @@ class Relay:
         return f"http://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
-        """Listen on a free port."""
         self._server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def turn(self, condition: LinkCondition, delay_seconds: float) -> None:
-        """Change the condition, also for open connections."""
         self.condition, self.delay_seconds = condition, delay_seconds
         if condition in {LinkCondition.CUT, LinkCondition.SILENT, LinkCondition.WRONG}:
             await self._drop()
 
     async def close(self) -> None:
-        """Stop listening, and drop all connections."""
         if self._server is not None:
             await stop_accepting(self._server)
         await self._drop()
@@ -160,14 +149,12 @@ class Relays:
     """All relays of a network, on a thread of their own."""
 
     def __init__(self) -> None:
-        """Start the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays", daemon=True)
         self._thread.start()
         self._open: list[Relay] = []
 
     def relay(self, target: int) -> Relay:
-        """Return a new relay to a port of this machine."""
         relay = Relay(target)
         self._carry_out(relay.open())
         self._open.append(relay)
@@ -178,11 +165,9 @@ class Relays:
         self._carry_out(relay.turn(condition, delay_seconds))
 
     def bytes_moved(self) -> int:
-        """Return the bytes that have passed all relays."""
         return sum(relay.bytes_moved for relay in self._open)
 
     def close(self) -> None:
-        """Close all relays, and end the thread."""
         for relay in self._open:
             self._carry_out(relay.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -35,12 +35,6 @@ class Retraining:
     """Trains again what the clients of a run have trained."""
 
     def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
-        """Open the run's model and data, as its workers do.
-
-        Args:
-            ledger: the contract.
-            blobs: where run document, models and records are.
-        """
         self._ledger = ledger
         self._blobs = blobs
         found = ledger.deployment()
@@ -50,24 +44,10 @@ class Retraining:
         self._engine = _engine(self._document)
 
     def begins_with(self, number: int, model: Digest) -> None:
-        """Take down with which model a round began.
-
-        Args:
-            number: t.
-            model: digest of w_t.
-        """
         self._models[number] = model
 
     def differing(self, number: int, liars: Collection[ClientId]) -> tuple[ClientId, ...]:
-        """Return whose recorded update does not follow from the model that the chain names.
-
-        Args:
-            number: t; every round is asked for, in turn.
-            liars: who was made to lie in it, and is not asked for.
-
-        Raises:
-            KeyError: the round before it has not been asked for.
-        """
+        """Return whose recorded update does not follow from the model that the chain names."""
         before = self._models[number]
         one = FoldedHistory.of(self._ledger, self._blobs).round(number)
         assert one is not None, "it has ended"
@@ -83,7 +63,6 @@ class Retraining:
         return tuple(c for c, digest in honest.items() if digests[c] != digest)
 
     def close(self) -> None:
-        """End the engine."""
         self._engine.__exit__(None, None, None)
 
     def __enter__(self) -> Self:

@@ -19,14 +19,7 @@ WANTED = 10
 
 @dataclass
 class Tally:
-    """How often one cell occurred.
-
-    Attributes:
-        done: rounds in which the fault was seen to have had its effect.
-        missed: rounds in which it came to nothing: the victim had already done its part, say.
-        recovery_seconds: from the fault's end until its victim had caught up, each time.
-        unhealed: damaged blobs that nobody had put right by the end of their round.
-    """
+    """How often one cell occurred."""
 
     done: int = 0
     missed: int = 0
@@ -36,21 +29,7 @@ class Tally:
 
 @dataclass
 class State:
-    """All sessions on one chain together.
-
-    Attributes:
-        chain: which node.
-        cells: what each came to.
-        violations: what must not be, and was.
-        rounds: that ended.
-        abandoned: how many of them without a decision.
-        beyond: rounds in which, by chance, more were away than are tolerated: by somebody who had
-            not recovered yet and was elected, say. Nothing was done in them.
-        drawn: how many were abandoned since chance drew no primary but the faulty one.
-        federations: how many were begun.
-        seconds: that they ran.
-        audited: rounds that an audit has found true.
-    """
+    """All sessions on one chain together."""
 
     chain: str
     cells: dict[Cell, Tally] = field(default_factory=lambda: {cell: Tally() for cell in CELLS})
@@ -64,20 +43,11 @@ class State:
     audited: int = 0
 
     def is_complete(self, possible: tuple[Cell, ...], wanted: int = WANTED) -> bool:
-        """Say whether every cell that can be done here has occurred often enough.
-
-        Args:
-            possible: cells.
-            wanted: how often.
-        """
+        """Say whether every cell that can be done here has occurred often enough."""
         return all(self.cells[cell].done >= wanted for cell in possible)
 
     def write(self, path: Path) -> None:
-        """Keep it.
-
-        Args:
-            path: of the file.
-        """
+        """Keep it."""
         whole = asdict(replace(self, cells={}))
         whole["cells"] = [
             {"fault": cell.fault, "role": cell.role, **asdict(tally)}
@@ -87,11 +57,6 @@ class State:
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Return what was kept.
-
-        Args:
-            path: of the file.
-        """
         whole = json.loads(path.read_text("utf-8"))
         cells = {cell: Tally() for cell in CELLS}
         for entry in whole.pop("cells"):

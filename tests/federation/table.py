@@ -18,15 +18,6 @@ BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 
 
 def written(page: Path, states: Sequence[State]) -> None:
-    """Put the table into its page, between its two marks.
-
-    Args:
-        page: the file.
-        states: one of each chain.
-
-    Raises:
-        ValueError: the page has no place for it.
-    """
     text = page.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -36,11 +27,7 @@ def written(page: Path, states: Sequence[State]) -> None:
 
 
 def table(states: Sequence[State]) -> str:
-    """Return the table: a row for each cell, two columns for each chain, and what was wrong.
-
-    Args:
-        states: one of each chain.
-    """
+    """Return the table: a row for each cell, two columns for each chain, and what was wrong."""
     heads = "".join(f" {s.chain}: rounds | recovery, median and most (s) |" for s in states)
     lines = [f"| fault | victim |{heads}", "| --- | --- |" + " ---: | ---: |" * len(states)]
     for cell in CELLS:
@@ -59,7 +46,6 @@ def _columns(tally: Tally) -> str:
 
 
 def _sums(state: State) -> str:
-    """Return one line about all rounds on a chain."""
     wrong = {kind: sum(v.wrong is kind for v in state.violations) for kind in Wrong}
     said = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
     return (

@@ -60,7 +60,6 @@ class Told:
         self.settle()
 
     def settle(self) -> None:
-        """See what the chain says of what had ended before."""
         self.checks.settled(cast("CommitteeLedger", self.contract))
 
     def reread(self) -> list[Violation]:

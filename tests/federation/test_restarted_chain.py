@@ -115,13 +115,7 @@ def played(federation: LocalNetwork, ledger: CommitteeLedger, rounds: int) -> li
 
 @dataclass(frozen=True)
 class Signed:
-    """All that was signed in a run.
-
-    Attributes:
-        domain: of the run.
-        calls: what its transactions asked of the contract.
-        mail: bytes of its envelopes, and what they say.
-    """
+    """All that was signed in a run."""
 
     domain: Domain
     calls: list[CommitCall | DecideCall]
@@ -161,7 +155,6 @@ class Signed:
 
 
 def refused(ledger: CommitteeLedger, data: bytes) -> type[Exception]:
-    """Return why the contract refuses call data."""
     try:
         ledger.chain.call(ledger.address, data)
     except TransactionRevertedError as error:

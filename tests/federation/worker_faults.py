@@ -34,18 +34,12 @@ _MOST_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class WorkerFaults:
-    """Faults of all clients of a worker.
-
-    Attributes:
-        of_members: on the committee; None for honest ones.
-        of_trainers: as trainers; None for honest ones.
-    """
+    """Faults of all clients of a worker."""
 
     of_members: MemberFault | None = None
     of_trainers: TrainerFault | None = None
 
     def in_round(self, number: int) -> WorkerFaults:  # noqa: ARG002 - the same in each
-        """Return these faults, the same in every round."""
         return self
 
     def trainers(
@@ -55,7 +49,6 @@ class WorkerFaults:
         return hosted if self.of_trainers in UNINVITED else active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return the actor of a client that trains."""
         return trainer_with(self.of_trainers, client, signer)
 
     def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
@@ -85,11 +78,6 @@ class FileFaults:
     path: Path
 
     def in_round(self, number: int) -> WorkerFaults:
-        """Return the faults of one round.
-
-        Raises:
-            ConfigurationError: the file is invalid.
-        """
         try:
             text = read_file(self.path, _MOST_BYTES).decode("utf-8", "replace")
         except FileNotFoundError:
@@ -114,11 +102,7 @@ def faults_of(text: str) -> WorkerFaults | FileFaults:
 
 
 def faults_named(text: str) -> WorkerFaults:
-    """Return the faults in a list of names; one of members and trainers applies to both.
-
-    Raises:
-        ConfigurationError: there is no such fault.
-    """
+    """Return the faults in a list of names; one of members and trainers applies to both."""
     faults = NO_FAULTS
     for name in filter(None, (part.strip() for part in text.split(","))):
         if name not in {*MemberFault, *TrainerFault}:

@@ -39,12 +39,10 @@ def restore(folder: Path, backup: Path) -> None:
 
 
 def set_fault(folder: Path, fault: str, round_number: int) -> None:
-    """Let a worker whose faults change have one in a later round."""
     DISK.write_whole(folder / FAULT_FILE, f"{round_number} {fault}\n".encode(), durable=False)
 
 
 def clear_fault(folder: Path) -> None:
-    """Let a worker whose faults change be honest."""
     (folder / FAULT_FILE).unlink(missing_ok=True)
 
 

@@ -32,7 +32,6 @@ class ServedContext:
         self.text, self.content = text, text.encode()
 
     def json(self) -> Any:
-        """Return the context."""
         return json.loads(self.text)
 
     def raise_for_status(self) -> None:

@@ -55,13 +55,7 @@ KNOWN_AUDIT = pytest.mark.usefixtures("known_audit")
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to.
-
-    Attributes:
-        code: its exit code.
-        out: standard output.
-        err: standard error.
-    """
+    """What a command came to."""
 
     code: int
     out: str
@@ -114,24 +108,20 @@ def refusal(*arguments: object) -> str:
 
 
 def decided_rounds(home: Path) -> list[dict[str, Any]]:
-    """Return the rounds that were decided, the oldest first."""
     decided = ("--status", "decided", "--oldest")
     return list(succeeds("rounds", "list", "--home", home, *decided, "--json").json["rounds"])
 
 
 def first_decided(home: Path) -> int:
-    """Return the first round that was decided."""
     return int(decided_rounds(home)[0]["round"])
 
 
 def seed_of(home: Path) -> int:
-    """Return the seed of the run."""
     return int(succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]["seed"])
 
 
 @cache
 def audited(home: Path) -> AuditReport:
-    """Return the audit of a home, made once."""
     target = Target(home)
     return audit_target(
         target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
@@ -139,7 +129,6 @@ def audited(home: Path) -> AuditReport:
 
 
 def settings_of(*settings: str) -> list[str]:
-    """Return settings as the command line takes them."""
     return [part for setting in settings for part in ("--set", setting)]
 
 
@@ -171,7 +160,6 @@ def _every_fault(home: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def service(home: Path) -> Iterator[httpx.Client]:
-    """Return the real service over the shared home."""
     from api.settings import Settings
     from tests.api.conftest import serving
 
@@ -181,7 +169,6 @@ def service(home: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="session")
 def report(home: Path) -> dict[str, Any]:
-    """Return the audit of the shared home."""
     found: dict[str, Any] = succeeds("audit", "--home", home, "--jobs", 1, "--json").json
     return found
 
@@ -207,7 +194,6 @@ def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copy(home: Path, tmp_path: Path) -> Path:
-    """Return a home of one's own, to damage."""
     path = tmp_path / "home"
     shutil.copytree(home, path)
     return path

@@ -37,15 +37,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True)
 class Places:
-    """A run at home and behind a node, and the options that lead to its chain.
-
-    Attributes:
-        home: that holds it.
-        address: of its contract, EIP-55.
-        options: by where the chain is read.
-        round: that was decided.
-        client: whose update was used in it.
-    """
+    """A run at home and behind a node, and the options that lead to its chain."""
 
     home: Path
     address: str
@@ -68,7 +60,6 @@ def places(home: Path) -> Iterator[Places]:
 
 @pytest.fixture(scope="module")
 def http(places: Places) -> Iterator[httpx.Client]:
-    """Return the service over the node."""
     _, _, _, url, _, chain_id = places.options["node"]
     with serving(Settings(home=places.home, rpc_url=str(url), chain_id=int(str(chain_id)))) as http:
         yield http
@@ -95,7 +86,6 @@ def test_an_audit_accepts_an_address_in_any_case(places: Places, chain: str, nam
 
 
 def proven(places: Places, chain: str, address: str, out: Path) -> tuple[object, bytes]:
-    """Return the verdict on the client, and its proof."""
     asked = ["--round", places.round, "--client", places.client, *places.options[chain]]
     verdict = succeeds("verify", "client", *asked, "--address", address, "--json").json
     succeeds("export", "proof", *asked, "--address", address, "--out", out)

@@ -32,7 +32,6 @@ BIN = Path(sys.executable).parent
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and of every group."""
     root: Any = typer.main.get_command(application.app)
     waiting: list[tuple[tuple[str, ...], Any]] = [((), root)]
     while waiting:

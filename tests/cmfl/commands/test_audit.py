@@ -32,7 +32,6 @@ pytestmark = SHARED
 
 @pytest.fixture
 def report(home: Path, tmp_path: Path) -> Path:
-    """Return the report of an audit of the shared home."""
     path = tmp_path / "report.json"
     succeeds("audit", "--home", home, "--report", path)
     return path

@@ -274,7 +274,6 @@ def test_doctor_says_the_class_and_caps_of_the_machine(monkeypatch: pytest.Monke
 
 
 def failing(home: Path, *options: object) -> dict[str, str]:
-    """Return what `cmfl doctor` finds wrong, by check."""
     result = cmfl("doctor", "--home", home, *options, "--json")
     assert (result.code, result.err) == (1, "")
     people = cmfl("doctor", "--home", home, *options).out

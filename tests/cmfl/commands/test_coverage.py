@@ -63,7 +63,6 @@ class Audited:
         return read_run_manifest(Home(self.home).run("run")).domain()
 
     def mail(self, round_number: int = 1) -> Sequence[Envelope]:
-        """Return the attestations about a round."""
         mailbox = mailbox_at(str(self.home / "blobs"))
         return mailbox.listed(self.domain, round_number, EnvelopeKind.ATTESTATION)
 
@@ -91,7 +90,6 @@ def signed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Audited:
 
 @pytest.fixture
 def audited(signed: Audited, tmp_path: Path) -> Audited:
-    """Return a copy of it."""
     copy = object.__new__(Audited)
     copy.home, copy.key, copy.shown = tmp_path / "home", signed.key, signed.shown
     shutil.copytree(signed.home, copy.home)

@@ -36,7 +36,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def played(stopped: Path, tmp_path: Path) -> Path:
-    """Return a home with a run that this home's process plays."""
     return shutil.copytree(stopped, tmp_path / "home")
 
 
@@ -76,7 +75,6 @@ def listed(home: Path, *options: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def head(stopped: Path) -> str:
-    """Return the head after the last round that was played."""
     return str(json.loads(Home(stopped).run("run").metrics.read_text().splitlines()[-1])["head"])
 
 

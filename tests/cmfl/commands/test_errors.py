@@ -308,7 +308,6 @@ def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> 
 
 
 def ranked_payload(home: Path) -> str:
-    """Return the digest of a payload that a decision rests on."""
     shown = succeeds("rounds", "show", first_decided(home), "--home", home, "--json").json
     return str(shown["parts"]["aggregation"]["accepted"][0]["payload"]).removeprefix("0x")
 

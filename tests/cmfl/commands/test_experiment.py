@@ -32,7 +32,6 @@ def run(out: Path, *options: object) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the rows of the small version; nobody adds to them."""
     folder = tmp_path_factory.mktemp("experiments")
     result = succeeds(*run(folder))
     path = folder / "quick" / "mini.jsonl"

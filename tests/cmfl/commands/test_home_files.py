@@ -115,7 +115,6 @@ def test_the_proof_on_standard_output_is_alone_there(home: Path, forks: Forks) -
 
 
 def linked(home: Path, folder: Path) -> Path:
-    """Return another path of the same folder."""
     link = folder / "link"
     if not link.is_symlink():
         link.symlink_to(home, target_is_directory=True)

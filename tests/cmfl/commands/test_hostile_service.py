@@ -196,14 +196,12 @@ def number(home: Path) -> int:
 
 @pytest.fixture(scope="module")
 def client(home: Path, number: int) -> int:
-    """Return a client whose update entered that round's model."""
     shown = succeeds("rounds", "show", number, "--home", home, "--json").json
     return int(shown["parts"]["aggregation"]["accepted"][0]["client"])
 
 
 @pytest.fixture(scope="module")
 def other(home: Path) -> int:
-    """Return another round that was decided."""
     return int(decided_rounds(home)[1]["round"])
 
 

@@ -24,13 +24,7 @@ ALL_HIDDEN = [Lie(event, "hide") for event in REPEATED]
 
 
 class Seen:
-    """A run as it is seen through a node, and a home that has its blobs and nothing else.
-
-    Attributes:
-        node: whose lies may be changed.
-        options: of every command that reads the run.
-        blobs: the home's folder of them.
-    """
+    """A run as it is seen through a node, and a home that has its blobs and nothing else."""
 
     def __init__(self, node: LyingNode, run: Run, home: Path) -> None:
         self.node = node
@@ -40,7 +34,6 @@ class Seen:
         self._kept = home / "event_log.sqlite"
 
     def lie(self, lie: Lie) -> None:
-        """Let the node lie to a home that has not read any event yet."""
         self.node.lies = [lie]
         self._kept.unlink(missing_ok=True)
 
@@ -81,7 +74,6 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 
 @pytest.fixture(scope="module")
 def commands(sent: Path) -> dict[str, tuple[object, ...]]:
-    """Return all commands that read a run."""
     client = ("verify", "client", "--round", 1, "--client", CLIENT)
     return {
         **COMMANDS,

@@ -59,15 +59,7 @@ AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
 
 @dataclass(frozen=True)
 class Federation:
-    """A deployed run of owners, each step by the command that the one before has printed.
-
-    Attributes:
-        folder: keys in `keys`, the registry, the home of whoever deployed.
-        node: the options that name it.
-        deployed: the manifest.
-        clients: of the registry, index by index.
-        printed: what register, gather and deploy have printed, one after the other.
-    """
+    """A deployed run of owners, each step by the command that the one before has printed."""
 
     folder: Path
     node: list[object]
@@ -567,7 +559,6 @@ def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Pat
 
 
 def own_samples(federation: Federation, folder: Path) -> Path:
-    """Return a folder with the samples of every client."""
     own = folder / "own"
     own.mkdir()
     for client in federation.clients:

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.xdist_group("processes")
 
 
 def ended(*command: str) -> subprocess.CompletedProcess[str]:
-    """Return what a Python of its own came to."""
     return subprocess.run(
         [sys.executable, *command],
         capture_output=True,

@@ -82,7 +82,6 @@ def _known_facts(known: dict[str, RunFacts], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="module")
 def documents(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return a document of each kind about the shared home."""
     folder = tmp_path_factory.mktemp("documents")
     paths = {kind: folder / kind.replace(" ", "-") for kind in EXPORTS}
     for kind, words in EXPORTS.items():
@@ -92,7 +91,6 @@ def documents(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 @pytest.fixture
 def document(documents: dict[str, Path], kind: str, tmp_path: Path) -> Path:
-    """Return a copy of a document, to change."""
     copy = tmp_path / "document"
     if documents[kind].is_dir():
         shutil.copytree(documents[kind], copy)
@@ -272,7 +270,6 @@ def test_an_older_document_of_a_run_that_went_on_is_stale(
 
 @pytest.fixture(scope="module")
 def other_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the home of another run with one configuration."""
     folder = tmp_path_factory.mktemp("foreign")
     for number, name in enumerate(("one", "other"), 1):
         home = ("--home", folder / name, "--chain-id", number)

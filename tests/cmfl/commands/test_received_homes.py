@@ -125,7 +125,6 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leaves() -> dict[str, set[str]]:
-    """Return the options of every command, by its name."""
     found: dict[str, set[str]] = {}
 
     def walk(command: Any, name: str) -> None:
@@ -152,7 +151,6 @@ NOT_PLAYED = {
 
 
 def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
-    """Return the arguments of every command that reads a home."""
     model = received.home / "runs" / run / "model.safetensors"
     of_run = ("--home", received.home, "--run", run)
     return {

@@ -74,7 +74,6 @@ def node(
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home whose own chain has the run."""
     path: Path = tmp_path_factory.mktemp("near") / "home"
     succeeds(*RUN, "--home", path, "--chain-id", DEFAULT_CHAIN_ID)
     return path

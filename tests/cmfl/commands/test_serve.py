@@ -20,7 +20,6 @@ TOKEN = "a-token-that-this-test-has-made-up"
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Return what services are begun with; none of them listens."""
     found: list[Settings] = []
     monkeypatch.setattr(serve, "serve", lambda settings, *_: found.append(settings))
     return found

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def keys_of(configuration: Configuration) -> set[str]:
-    """Return the names of all settings of a configuration."""
     sections = {name: value for name, value in configuration if isinstance(value, Section)}
     return {f"{name}.{key}" for name, section in sections.items() for key, _ in section} | (
         dict(configuration).keys() - sections.keys()

@@ -54,7 +54,6 @@ class KeyPair:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with keys of several kinds."""
     folder = tmp_path_factory.mktemp("keys")
     KeyPair(folder, "own", ec.generate_private_key(ec.SECP256R1()))
     KeyPair(folder, "foreign", ec.generate_private_key(ec.SECP256R1()))
@@ -66,7 +65,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def signed(home: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a signed folder with the model of the shared home."""
     out = tmp_path_factory.mktemp("signed") / "model"
     succeeds("model", "export", "--home", home, "--out", out, "--sign", keys / "own.pem")
     return out
@@ -74,7 +72,6 @@ def signed(home: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def model(signed: Path, tmp_path: Path) -> Path:
-    """Return a copy of it, to change."""
     return shutil.copytree(signed, tmp_path / "model")
 
 

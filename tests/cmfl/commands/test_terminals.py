@@ -67,7 +67,6 @@ class Terminal(io.StringIO):
 
 
 def shown(width: int, encoding: str, act: Callable[[], None]) -> str:
-    """Return what a terminal shows that is so wide."""
     terminal = Terminal(encoding)
     told = {"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}
     with patch.dict(os.environ, told), redirect_stdout(terminal):

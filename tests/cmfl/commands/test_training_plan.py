@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def training_rows(*arguments: str | Path) -> list[dict[str, object]]:
-    """Return what the doctor says of training."""
     shown = succeeds("doctor", *arguments).json
     return [row for row in shown if row["check"] == "training"]
 

@@ -44,7 +44,6 @@ class Old:
         self.folder, self.home = folder, folder / "home"
 
     def state(self) -> dict[Path, bytes]:
-        """Return every file with its bytes."""
         return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
 
@@ -55,7 +54,6 @@ def old(tmp_path: Path) -> Old:
 
 @pytest.fixture(scope="module")
 def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home of this version."""
     home = tmp_path_factory.mktemp("current") / "home"
     assert cmfl("run", "--preset", "smoke", "--rounds", 1, "--home", home).code == 0
     return home
@@ -72,7 +70,6 @@ OPENS_NO_RUN = {
 
 
 def refuses(result: Result) -> bool:
-    """Return whether a command ended with the one sentence."""
     is_one = len(result.err.strip().splitlines()) == 1
     return result.code == WRONG and result.out == "" and is_one and SENTENCE in result.err
 

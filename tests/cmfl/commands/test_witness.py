@@ -39,13 +39,7 @@ NAME = ("--name", "example.org/cmfl")
 
 @dataclass(frozen=True)
 class Published:
-    """A run of three rounds, the key of its log, and two witnesses at work.
-
-    Attributes:
-        folder: with `home`, `older` (its first two rounds), `forked`, the log and the policy.
-        key: of the log.
-        urls: of the witnesses.
-    """
+    """A run of three rounds, the key of its log, and two witnesses at work."""
 
     folder: Path
     key: str

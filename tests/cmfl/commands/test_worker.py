@@ -78,7 +78,6 @@ class Served:
     idle: int
 
     def worker(self, folder: Path, *clients: int) -> list[object]:
-        """Return the command of a worker with these clients."""
         keys = [part for client in clients for part in ("--keystore", self.keystores[client])]
         return ["worker", *self.options, *keys, "--folder", folder]
 

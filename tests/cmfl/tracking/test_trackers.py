@@ -57,7 +57,6 @@ class CutError(BaseException):
 
 
 def rows_of(*heads: str) -> list[TrackedRow]:
-    """Return rows of rounds 1, 2 and so on."""
     return [
         TrackedRow(number, head, {"decided": 1.0, "accuracy": number / 8})
         for number, head in enumerate(heads, 1)
@@ -65,7 +64,6 @@ def rows_of(*heads: str) -> list[TrackedRow]:
 
 
 def folders(place: Path) -> dict[str, str]:
-    """Return a folder for each tracker."""
     return {name: str(place / name) for name in ("mlflow", "tensorboard", "wandb")}
 
 
@@ -74,7 +72,6 @@ def metrics_file(home: Path) -> list[dict[str, Any]]:
 
 
 def mlflow_runs(place: Path) -> list[Any]:
-    """Return the runs of a folder, by MLflow's own client."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from mlflow.tracking import MlflowClient

@@ -28,7 +28,6 @@ def configured(*settings: str) -> Configuration:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[bool, dict[str, Any]]:
-    """Return the row of a committee, and that of averaging."""
     return {
         averaging: theorem_row(configured(), method(mu=1.0, averaging=averaging), seed=3)
         for averaging in (False, True)
