@@ -52,12 +52,6 @@ def test_there_is_a_row_for_each_run(compared: cmfl.Comparison) -> None:
     assert all(row["malicious_accepted"] == 0 for row in clean)
 
 
-def test_progress_names_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    cmfl.compare(["fedavg"], seeds=[0], recorded=False, progress=True, **SMALL)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith("comparison, rounds: 2 of 2, ")
-
-
 def test_there_is_a_row_for_each_round(compared: cmfl.Comparison) -> None:
     curves = compared.curves
     assert len(curves) == 24
@@ -158,19 +152,8 @@ def test_of_a_presets_own_attack_nothing_is_taken(tmp_path: Path) -> None:
         ({"methods": ["fedvg"]}, "unknown method 'fedvg'; known are fedavg"),
         ({"methods": [{"strategy": 1}]}, "has no name"),
         ({"methods": ["fedavg", "fedavg"]}, "method 'fedavg' is repeated"),
-        ({"methods": []}, "methods: List should have at least 1 item"),
-        ({"attacks": ["ali"]}, "unknown attack 'ali'; known are"),
         ({"attacks": [{"factor": 1.0}]}, "names no attack"),
-        ({"over": {"stratgy": [1]}}, "stratgy: there is no such setting; near it: strategy"),
-        ({"over": {"strategy": 3}}, "over: strategy = 3: must be a list"),
         ({"over": {"seed": [3]}}, "over: seed"),
-        ({"preset": "x"}, "unknown preset 'x'"),
-        ({"preset": "x.toml"}, r"x\.toml cannot be read"),
-        ({"preset": {"strategy": 3}}, "protocol.clients: Field required"),
-        ({"methods": ["x.toml"]}, r"x\.toml cannot be read"),
-        ({"methods": ["x.py:f"]}, r"x\.py cannot be read"),
-        ({"seeds": []}, "seeds: List should have at least 1 item"),
-        ({"jobs": 0}, "jobs = 0: must be at least 1"),
         ({"methods": ["krum"], "attacks": ["alie"], "malicious_rate": 0.3}, "2f \\+ 2 < n must"),
     ],
 )

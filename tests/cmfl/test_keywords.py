@@ -20,9 +20,7 @@ from ledger.protocol.types import Beacon
         ("malicious_rate", "malice.malicious_rate"),
         ("rounds", "protocol.rounds"),
         ("seed", "seed"),
-        ("data.path", "data.path"),
         ("data.options.test_share", "data.options.test_share"),
-        ("partition", "data.partition"),
     ],
 )
 def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> None:
@@ -31,11 +29,7 @@ def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [
-        ("stratgy", "strategy"),
-        ("malicous_rate", "malicious_rate"),
-        ("protocol.stratgy", "protocol.strategy"),
-    ],
+    [("stratgy", "strategy"), ("protocol.stratgy", "protocol.strategy")],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(

@@ -65,17 +65,6 @@ def http(places: Places) -> Iterator[httpx.Client]:
         yield http
 
 
-# How an address is read does not depend on the chain, so that one spelling is enough of the node.
-EACH = pytest.mark.parametrize(
-    ("chain", "name"), [*(("home", name) for name in SPELLINGS), ("node", "lower")]
-)
-
-
-def test_each_spelling_is_another_text(places: Places) -> None:
-    spelt = {each(places.address) for each in SPELLINGS.values()}
-    assert len(spelt - {places.address}) == len(SPELLINGS)
-
-
 @pytest.mark.parametrize(("chain", "name"), [("home", "upper prefix"), ("node", "lower")])
 def test_an_audit_accepts_an_address_in_any_case(places: Places, chain: str, name: str) -> None:
     typed, where = SPELLINGS[name](places.address), places.options[chain]
@@ -83,37 +72,6 @@ def test_an_audit_accepts_an_address_in_any_case(places: Places, chain: str, nam
     found = result.json
     assert found["outcome"] == "passed", found
     assert found["deployment"]["address"] == places.address
-
-
-def proven(places: Places, chain: str, address: str, out: Path) -> tuple[object, bytes]:
-    asked = ["--round", places.round, "--client", places.client, *places.options[chain]]
-    verdict = succeeds("verify", "client", *asked, "--address", address, "--json").json
-    succeeds("export", "proof", *asked, "--address", address, "--out", out)
-    return verdict, out.read_bytes()
-
-
-@pytest.fixture(scope="module")
-def expected(
-    places: Places, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[object, bytes]]:
-    """Return what the address leads to as it is written, on each chain."""
-    folder = tmp_path_factory.mktemp("proofs")
-    return {
-        chain: proven(places, chain, places.address, folder / chain) for chain in places.options
-    }
-
-
-@EACH
-def test_a_proof_accepts_an_address_in_any_case(
-    places: Places,
-    chain: str,
-    name: str,
-    expected: dict[str, tuple[object, bytes]],
-    tmp_path: Path,
-) -> None:
-    verdict, proof = proven(places, chain, SPELLINGS[name](places.address), tmp_path / "proof")
-    assert (verdict, proof) == expected[chain]
-    assert json.loads(proof)["address"] == places.address
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
@@ -161,10 +119,6 @@ def test_a_wrong_checksum_is_refused_by_every_command(places: Places, command: s
         said = refusal(*command.split(), option, wrong)
         assert repr(wrong) in said
         assert rule in said
-
-
-def test_most_commands_take_an_address() -> None:
-    assert {"audit", "verify client", "export proof", "worker", "join"} <= set(commands())
 
 
 def test_a_manifest_in_lower_case_is_the_same_deployment(copy: Path) -> None:

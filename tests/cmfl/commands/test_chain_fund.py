@@ -101,10 +101,6 @@ class TestFunding:
         said = refusal("chain", "fund", ONE, f"--amount={amount}", "--home", tmp_path)
         assert "an amount is a number over 0" in said
 
-    def test_an_amount_finer_than_a_wei_is_refused(self, tmp_path: Path) -> None:
-        said = refusal("chain", "fund", ONE, "--amount", "0." + "1" * 19, "--home", tmp_path)
-        assert "at most 18 decimals" in said
-
     @pytest.mark.parametrize(
         ("addresses", "fact"),
         [

@@ -13,13 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.instruction_sets import available_caps, processor_kind
-from clients.training.environment import environment_here
-from cmfl.commands.checks.machine import machine_checks
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.encoding import commitment_of
-from ledger.protocol.types import DROPOUTS, REFUSALS, Digest, DropoutReason, RefusalReason
+from ledger.protocol.types import DROPOUTS, REFUSALS, DropoutReason, RefusalReason
 from tests.cmfl.commands.conftest import (
     ROUNDS,
     SETTINGS,
@@ -67,26 +63,6 @@ def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
     assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
 
 
-def test_rounds_list_shows_the_newest_first(home: Path) -> None:
-    found = succeeds("rounds", "list", "--home", home, "--json").json
-    assert [row["round"] for row in found["rounds"]] == [5, 4, 3, 2, 1]
-    for row in found["rounds"]:
-        assert (row["status"] == "decided") == bool(DIGEST.fullmatch(row["model"] or ""))
-    assert {row["status"] for row in found["rounds"]} == {"decided", "abandoned"}
-    oldest = succeeds("rounds", "list", "--home", home, "--oldest", "--limit", 2, "--json").json
-    assert [row["round"] for row in oldest["rounds"]] == [1, 2]
-    onward = ("--oldest", "--limit", 2, "--cursor", oldest["next_cursor"])
-    after = succeeds("rounds", "list", "--home", home, *onward, "--json").json
-    assert [row["round"] for row in after["rounds"]] == [3, 4]
-    people = succeeds("rounds", "list", "--home", home).out
-    assert people.startswith("rounds of 0x")
-    assert people.count("decided") + people.count("abandoned") == ROUNDS
-    assert (
-        f"More: --cursor {after['next_cursor']}"
-        in succeeds("rounds", "list", "--home", home, *onward).out
-    )
-
-
 def test_rounds_list_takes_the_services_filters(home: Path) -> None:
     whole = succeeds("rounds", "list", "--home", home, "--full", "--json").json["rounds"]
     for status in ("decided", "abandoned", "open"):
@@ -105,33 +81,6 @@ def test_rounds_list_takes_the_services_filters(home: Path) -> None:
     assert said == "--client 14: there are 14 clients, from 0"
     said = refusal("rounds", "list", "--home", home, "--cursor", "AQAA")
     assert said == "it is cut or altered"
-
-
-@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
-    found = succeeds("rounds", "show", number, "--home", home, "--json").json
-    parts = found["parts"]
-    assert found["round"] == number
-    assert len(parts["committee"]) == len(parts["next_committee"]) == 5
-    ranked = sorted(
-        (row for row in parts["updates"] if row["rank"] is not None), key=lambda row: row["rank"]
-    )
-    assert [row["rank"] for row in ranked] == list(range(found["ranked"]))
-    accepted = [row["client"] for row in ranked if row["outcome"] == "accepted"]
-    assert accepted == [entry["client"] for entry in parts["aggregation"]["accepted"]]
-    for row in ranked:
-        payload = Digest(bytes.fromhex(row["payload"][2:]))
-        assert row["commitment"] == f"0x{commitment_of(row['client'], payload).hex()}"
-        assert row["committed"]
-    decided = found["status"] == "decided"
-    for name in ("base", "reveal", "model"):
-        assert bool(DIGEST.fullmatch(found[name] or "")) == decided
-    assert (found["record"] is not None) == decided
-    assert len(parts["votes"]["certificates"]) == (2 if decided else 0)
-    assert found["ended"]["at"].endswith("Z")
-    people = succeeds("rounds", "show", number, "--home", home).out
-    assert people.startswith(f"status          {found['status']}\n")
-    assert f"ranking of round {number}" in people
 
 
 def test_reasons_are_codes_in_data_and_words_in_text(home: Path) -> None:
@@ -244,33 +193,6 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
     assert all(set(row) == {"check", "ok", "found"} and row["ok"] for row in found)
     assert "none yet in" in succeeds("doctor", "--home", tmp_path / "none").out
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        ("", "compiled for this processor"),
-        ("no llvmlite", "by NumPy, which is about five times slower: no llvmlite"),
-    ],
-)
-def test_doctor_says_how_quick_distances_are(
-    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
-) -> None:
-    monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
-    (check,) = (check for name, check in machine_checks(Path(), None) if name == "distances")
-    assert check().endswith(said)
-
-
-def test_doctor_says_the_class_and_caps_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    (check,) = (
-        check for name, check in machine_checks(Path(), None) if name == "environment class"
-    )
-    here, processor = environment_here("plain", "cpu"), processor_kind()
-    assert check().startswith(f"torch {here.torch}, plain or lockstep path, {processor} {here.isa}")
-    caps = available_caps()
-    assert check().endswith(f"machine.isa can be {', '.join(caps)}" if caps else "has no choice")
-    monkeypatch.setattr("cmfl.commands.checks.machine._torch_version", lambda: None)
-    assert check().startswith("none without torch")
 
 
 def failing(home: Path, *options: object) -> dict[str, str]:
@@ -410,13 +332,3 @@ def contents(home: Path) -> dict[str, bytes]:
         for path in home.rglob("*")
         if path.is_file() and not path.name.startswith("chain.sqlite-")
     }
-
-
-def test_help_names_every_command() -> None:
-    people = succeeds("--help").out
-    for command in (
-        *("run", "deploy", "rounds", "clients", "audit", "serve", "chain", "doctor", "demo"),
-    ):
-        assert re.search(rf"^ +{command} ", people, re.MULTILINE)
-    assert cmfl().code == 2
-    assert cmfl("sing").code == 2

@@ -51,16 +51,6 @@ def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
     assert succeeds(*arguments, "--json").json == found
 
 
-def test_another_configuration_under_the_same_name_is_refused(tmp_path: Path) -> None:
-    arguments = ["deploy", "--preset", "smoke", "--home", tmp_path]
-    succeeds(*arguments)
-    before = files(tmp_path)
-    for setting in ("seed=1", "protocol.rounds=6", "training.learning_rate=0.25"):
-        assert "is of another configuration" in refusal(*arguments, *settings_of(setting))
-        assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
-    succeeds(*arguments, "--name", "other", *settings_of("seed=1"))
-
-
 def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: Path) -> None:
     arguments = ["deploy", "--preset", "smoke", "--home"]
     succeeds(*arguments, tmp_path / "one")
@@ -127,12 +117,7 @@ def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("settings", "beacon", "warns"),
-    [
-        ((), "block", False),
-        (("protocol.beacon=none",), "none", False),
-        (("protocol.strategy=3",), "block", True),
-        (("protocol.strategy=3", "protocol.beacon=none"), "none", True),
-    ],
+    [((), "block", False), (("protocol.strategy=3",), "block", True)],
 )
 def test_a_deployment_takes_a_blocks_hash_and_warns_of_a_lot_that_can_be_chosen(
     settings: tuple[str, ...], beacon: str, warns: bool, tmp_path: Path

@@ -128,16 +128,6 @@ def test_rounds_that_a_killed_process_did_not_note_are_listed(played: Path, head
     assert (row["rounds"], row["head"]) == (PLAYED, head)
 
 
-def test_a_memory_run_is_listed_by_its_own_files(tmp_path: Path) -> None:
-    memory = settings_of("machine.ledger=memory")
-    head = succeeds(
-        "run", "--preset", "smoke", "--rounds", 1, *memory, "--home", tmp_path, "--json"
-    )
-    assert checks(tmp_path)["run run"].startswith("was on the memory ledger")
-    row = listed(tmp_path)
-    assert (row["ledger"], row["rounds"], row["head"]) == ("memory", 1, head.json["head"])
-
-
 def test_a_run_that_workers_elsewhere_play_is_healthy(coordinator: Path, head: str) -> None:
     found = checks(coordinator)
     assert "its workers play it" in found["run run"]

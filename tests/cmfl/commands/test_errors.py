@@ -10,11 +10,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 from tests.processes import Forks
 
 if TYPE_CHECKING:
@@ -27,36 +25,10 @@ READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("aud
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
-        (["training.batch_size=99999999999999999999"], "training.batch_size: Input should be less"),
-    ],
-)
-def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    for command in ("run", "deploy"):
-        settings = settings_of(*arguments)
-        said = refusal(command, "--preset", "smoke", "--home", tmp_path / "home", *settings)
-        assert sentence in said
-    assert not (tmp_path / "home" / "runs" / "run" / "deployment.json").exists()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_an_absent_device_is_refused_before_deployment(tmp_path: Path) -> None:
-    options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
-    assert "machine.device = cuda: this machine, or this torch, has no CUDA" in refusal(
-        "run", *options
-    )
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--preset", "huge"], "unknown preset 'huge'; known are digits"),
-        (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
         (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
-        (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
         (["--run", "a", "--name", "b"], "--run a and --name b: they are one; give --run"),
         (["--resume"], "there is no run 'run' in"),
         (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
@@ -69,17 +41,11 @@ def test_wrong_options_of_a_run_are_refused(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"seed =", b"", b"[protocol]\nclients = 2\n"])
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"[protocol]\nclients = 2\n"])
 def test_a_damaged_configuration_file_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(data)
     refusal("run", "--home", tmp_path / "home", "--config", path)
-
-
-def test_a_damaged_recorded_configuration_is_refused(copy: Path) -> None:
-    path = copy / "runs" / "run" / "config.toml"
-    path.write_bytes(path.read_bytes()[:40])
-    refusal("run", "--home", copy, "--resume")
 
 
 def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: Path) -> None:
@@ -101,20 +67,9 @@ def test_a_resumed_run_keeps_its_configuration(copy: Path) -> None:
     succeeds("run", "--home", copy, "--resume", "--set", "machine.workers=1")
 
 
-def overwrite(start: int, data: bytes) -> Callable[[bytes], bytes]:
-    return lambda chain: chain[:start] + data + chain[start + len(data) :]
-
-
 @pytest.mark.parametrize(
     "damage",
-    [
-        lambda chain: chain[: len(chain) // 2],
-        lambda chain: chain[:1000],
-        lambda _: b"no chain at all" * 1000,
-        lambda _: bytes(100_000),
-        overwrite(0, b"X"),
-        overwrite(4096, bytes(4096)),
-    ],
+    [lambda chain: chain[: len(chain) // 2], lambda _: b"no chain at all" * 1000],
     ids=["half", "stump", "text", "zeros", "magic", "page"],
 )
 def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], bytes]) -> None:
@@ -183,33 +138,11 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--run", "second")
 
 
-def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
-    one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
-    manifest = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(manifest)
-    for command in READING:
-        said = refusal(*command, "--home", copy, "--run", "run")
-        assert f"{one} is the manifest of run 'second', not of 'run'" in said
-    assert "not of 'second'" in refusal("run", "--home", copy, "--name", "second", "--resume")
-    result = cmfl("doctor", "--home", copy)
-    assert result.code == 1
-    assert result.out.count("FAIL run ") == 2
-
-
-@pytest.mark.parametrize("number", [6, 999, 2**32 - 1])
+@pytest.mark.parametrize("number", [6])
 def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
     for command in ("show", "explain"):
         said = refusal("rounds", command, number, "--home", home)
         assert said == f"round {number} has not opened; the newest of 5 is 5"
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
-def test_an_invalid_round_number_is_a_usage_error(home: Path, number: str) -> None:
-    result = cmfl("rounds", "show", "--home", home, "--", number)
-    assert (result.code, result.out) == (2, "")
-    assert "Traceback" not in result.err
 
 
 def test_a_client_that_is_not_there_is_refused(home: Path) -> None:
@@ -225,20 +158,9 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
     ("damage", "sentence"),
     [
         (lambda data: data[:-20], "is not JSON"),
-        (lambda _: b"", "is not JSON"),
-        (lambda _: b"\xff\xfe\x00", "is not JSON"),
-        (lambda _: b"[" * 50_000, "is not JSON"),
-        (lambda _: b"{}", "does not have the fields"),
-        (lambda _: b" " * 200_000, "is over 100000 bytes"),
         (edited(version=1), "has protocol version 1; this program needs version"),
-        (edited(chain_id="1"), "chain_id is not of type int"),
-        (edited(chain_id=1), "the manifest is for chain 1, not"),
         (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
-        (edited(address="0x12"), "'0x12' is not an address"),
-        (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
         (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
-        (edited(transaction="0x11"), "the manifest's transaction is not a hash"),
-        (edited(transaction="none"), "the manifest's transaction is not a hash"),
     ],
 )
 def test_a_damaged_manifest_is_refused(
@@ -262,7 +184,7 @@ def test_a_manifest_with_another_transaction_is_refused_and_the_audit_reads_the_
     succeeds("audit", "--home", copy)
 
 
-@pytest.mark.parametrize("block", [8, -1, 10**30])
+@pytest.mark.parametrize("block", [8])
 def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, block: int) -> None:
     # A reorganisation may have put the creation elsewhere; its transaction is the same.
     path = copy / "runs" / "run" / "deployment.json"
@@ -275,7 +197,7 @@ def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, bloc
     assert json.loads(path.read_bytes()) == json.loads(before)
 
 
-@pytest.mark.parametrize("address", ["0x12", "me", "0x" + "11" * 20])
+@pytest.mark.parametrize("address", ["0x" + "11" * 20])
 def test_an_address_without_the_contract_is_refused(home: Path, address: str) -> None:
     for command in READING:
         assert "0x11" in (said := refusal(*command, "--home", home, "--address", address)) or (
@@ -321,14 +243,6 @@ def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:
     # It follows from the configuration.
     succeeds("run", "--home", tmp_path, "--resume", "--json")
     succeeds("audit", "--home", tmp_path)
-
-
-def test_an_unwritable_report_is_refused_before_the_audit(home: Path, tmp_path: Path) -> None:
-    audit = ["audit", "--home", home, "--report"]
-    assert f"there is no folder {tmp_path / 'none'}" in refusal(
-        *audit, tmp_path / "none" / "r.json"
-    )
-    assert "is a folder, must be a file" in refusal(*audit, tmp_path)
 
 
 def test_the_verdict_remains_if_the_report_does_not_fit(copy: Path, home: Path) -> None:
@@ -377,28 +291,6 @@ def test_another_chain_id_is_refused(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--chain-id", own)
 
 
-def test_two_homes_have_chains_of_different_ids(copy: Path, tmp_path: Path) -> None:
-    succeeds("deploy", "--home", tmp_path / "other", "--preset", "smoke")
-    ids = set()
-    for home in (copy, tmp_path / "other"):
-        with EmbeddedReader.open(home / "chain.sqlite") as chain:
-            ids.add(chain.chain_id)
-    assert len(ids) == 2
-    assert all(0x434D464C << 22 <= chain_id < 2**53 for chain_id in ids)
-
-
-def test_a_chain_of_another_genesis_is_refused(copy: Path) -> None:
-    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
-        same_id = chain.chain_id
-    for path in copy.glob("chain.sqlite*"):
-        path.unlink()
-    other = EmbeddedChain.create(copy / "chain.sqlite", chain_id=same_id, clock=lambda: 1.0)
-    other.close()
-    assert "the manifest is for the chain with genesis" in refusal(
-        "run", "--home", copy, "--resume"
-    )
-
-
 @pytest.fixture
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", "0x" + "11" * 32)
@@ -418,7 +310,7 @@ def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("url", ["ftp://here", "nothing", "", "http://", "http://[::1"])
+@pytest.mark.parametrize("url", ["ftp://here"])
 def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
     said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
     assert said.startswith("the node's URL: the address is not ")
@@ -440,19 +332,7 @@ def test_a_node_needs_its_chain_id_and_a_sender(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        '"text"',
-        "{}",
-        "[" * 50_000,
-        '{"version": 3}',
-        '{"version": 3, "crypto": 5}',
-        '{"version": 3, "crypto": {}}',
-        '{"version": 3, "crypto": {"kdf": "scrypt"}}',
-    ],
+    ["", "[]", "[" * 50_000, '{"version": 3, "crypto": {}}'],
 )
 def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
@@ -504,10 +384,7 @@ def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     ("command", "said"),
     [
         (("rounds", "explain", "first"), "'round_number'"),
-        (("rounds", "explain", "0"), "greater than or equal to 1"),
         (("run", "--rounds", "many"), "'--rounds'"),
-        (("run", "--alpha", "0.4"), "--alpha"),
-        (("clients", "show"), "'client'"),
         (("mine",), "'mine'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

@@ -41,12 +41,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_is_there_is_not_run_again(out: Path) -> None:
-    (again,) = succeeds(*run(out, "--json")).json
-    assert again["new"] == again["failures"] == []
-    assert again["verdicts"] == ["passed"]
-
-
 def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
     listed = succeeds("experiment", "list", *SMALL, "--out", out, "--json").json
     assert [one["cell"] for one in listed] == [CELL, OTHER]
@@ -110,22 +104,6 @@ def test_own_rows_are_drawn_and_reported(
     ]
 
 
-def test_a_figure_that_the_rows_cannot_fill_is_refused(out: Path, tmp_path: Path) -> None:
-    own = tmp_path / "mini.toml"
-    own.write_text(TEXT.replace("number = 1", 'figure = "grid"'))
-    place = tmp_path / "figures"
-    said = refusal("experiment", "plot", own, "--quick", "--out", out, "--to", place)
-    assert said == f"experiment {own}: figure 'grid' needs 2 axes; there are 0 (none)"
-    assert not place.exists()
-
-
-def test_experiments_are_listed_by_their_number() -> None:
-    listed = succeeds("experiment", "list", "--json").json
-    numbers = [one["number"] for one in listed]
-    assert numbers == sorted(numbers)
-    assert set(numbers) == {1, 2, 3, 4, 5, 6, 7}
-
-
 def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     audit = ("experiment", "audit", *SMALL[:1], CELL, "--quick", "--out", out, "--home", home)
@@ -134,18 +112,6 @@ def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Pa
     assert "PASSED: all ten steps hold for all 1 rounds" in text
     assert succeeds("rounds", "list", "--home", home, "--json").json
     assert refusal(*audit) == f"--home {home}: is there already; name a folder to make"
-
-
-def test_a_row_that_lies_is_a_contradiction(out: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in (out / "quick" / "mini.jsonl").read_text().splitlines()]
-    rows[0]["accuracy"] = [0.999]
-    (tmp_path / "quick").mkdir()
-    text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "quick" / "mini.jsonl").write_text(text)
-    result = cmfl("experiment", "audit", MINI, CELL, "--quick", "--out", tmp_path, "--json")
-    assert result.code == 1
-    assert result.json["outcome"] == "failed"
-    assert result.json["differing"][0].startswith("accuracy: [0.999], and now [0.")
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
@@ -176,15 +142,9 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("run", "nothing"), "unknown experiment 'nothing'; known are normal, "),
-        (("run", "normal"), "experiment normal reads digits_by_writer.npz: say with --data"),
         (("audit", MINI, "nothing"), "experiment mini has no cell 'nothing'; it has 8, such as"),
-        (("audit", MINI, CELL), "has no row of cell 'CMFL-I__clean__seed200': nothing to audit"),
         (("plot",), "has no rows of all: make them by experiment run"),
-        (("report",), "has no rows of all: make them by experiment run"),
-        (("report", "nothing"), "has no rows of nothing: make them by experiment run"),
-        (("plot", "none.toml"), "none.toml cannot be read: No such file or directory"),
         (("run", MINI, "--seeds", 0), "Invalid value for '--seeds': Input should be greater than"),
-        (("run", MINI, "--jobs", 0), "Invalid value for '--jobs': Input should be greater than"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
@@ -192,32 +152,6 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
 ) -> None:
     place = tmp_path / "out"
     assert said in refusal("experiment", *words, "--out", place)
-    assert not place.exists()
-
-
-def test_a_changed_experiment_is_refused_and_its_rows_stay(out: Path, tmp_path: Path) -> None:
-    changed = tmp_path / "mini.toml"
-    changed.write_text(TEXT.replace("malicious_rate=0.1", "malicious_rate=0.2"))
-    # The quick version has no attack: nothing of it has changed.
-    assert cmfl("experiment", "run", changed, "--quick", "--jobs", 1, "--out", out).code == 0
-    changed.write_text(TEXT.replace("protocol.rounds=1", "protocol.rounds=2"))
-    data = (out / "quick" / "mini.jsonl").read_bytes()
-    said = refusal("experiment", "run", changed, "--quick", "--out", out)
-    assert f"has changed since {out}/quick/mini.jsonl was started: {CELL} (0x" in said
-    assert (out / "quick" / "mini.jsonl").read_bytes() == data
-
-
-def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.toml"
-    sizes = '"protocol.clients=59", "protocol.active_rate=1", "protocol.committee_rate=0.5"'
-    wrong.write_text(TEXT.replace('"protocol.rounds=2"', sizes))
-    place = tmp_path / "out"
-    said = refusal("experiment", "run", wrong, "--out", place)
-    assert said == (
-        "experiment wrong: cell CMFL-I, clean: protocol.committee_rate = 0.5: n = 29 trainers are "
-        "fewer than C = 30 members; the ranking cannot fill the next committee; "
-        "protocol.active_rate = 0.98 fits"
-    )
     assert not place.exists()
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pandas
 import pytest
 from pyarrow import parquet
 
@@ -100,18 +99,6 @@ def test_a_service_gives_the_same_file(
     path = tmp_path / "file"
     export(name, path, "--api", service.base_url)
     assert path.read_bytes() == files[name].with_suffix(".csv").read_bytes()
-
-
-def test_a_data_frame_and_a_database_load_the_files(files: dict[str, Path]) -> None:
-    frame = pandas.read_parquet(files["participation"])
-    assert frame.groupby("client")["round"].count().sum() == len(rows_of(files["participation"]))
-    assert len(pandas.read_csv(files["updates"].with_suffix(".csv"))) == len(
-        rows_of(files["updates"])
-    )
-    with closing(sqlite3.connect(":memory:")) as base:
-        pandas.read_csv(files["rounds"].with_suffix(".csv")).to_sql("rounds", base)
-        (count,) = base.execute("SELECT count(*) FROM rounds WHERE status = 'decided'").fetchone()
-    assert count == sum(row["status"] == "decided" for row in rows_of(files["rounds"]))
 
 
 def test_the_table_of_the_guide_takes_the_file(files: dict[str, Path]) -> None:

@@ -20,7 +20,7 @@ from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
 from clients.random_streams import simulated_keys, simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
@@ -29,8 +29,6 @@ from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.keccak import keccak
-from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 from tests.support.creations import created_by_factory
@@ -301,16 +299,6 @@ def test_an_account_with_code_is_named_before_it_joins(
     assert f"account {sender} delegates to the code at" in found(result, "key")
 
 
-def test_a_running_workers_folder_cannot_be_used_by_another(
-    federation: Federation, tmp_path: Path
-) -> None:
-    arguments = federation.join(0, tmp_path)
-    with WorkerFolder(tmp_path / "worker").held():
-        result = cmfl(*arguments, "--json")
-    assert "a worker runs on it already" in found(result, "folder")
-    assert result.code == 1
-
-
 def test_a_folder_of_another_chain_is_noticed_before_the_start(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -482,44 +470,6 @@ def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     assert allowed in taken.json["command"]
     assert states(taken)["contract"] == "warning"
     assert "round 1 has taken no commitments since block" in found(taken, "contract")
-
-
-@pytest.mark.parametrize(
-    ("newest", "rounds", "state", "said"),
-    [
-        (13, 5, CheckState.OK, "round 3 takes commitments up to block 14"),
-        (14, 5, CheckState.WARNING, "since block 14: who joins takes part from round 4 on"),
-        (90, 3, CheckState.WARNING, "since block 14, and no round comes after it"),
-    ],
-)
-def test_who_joins_is_told_whether_the_open_round_takes_commitments(
-    newest: int, rounds: int, state: CheckState, said: str
-) -> None:
-    none = Digest(bytes(32))
-    open_round = LedgerSnapshot(
-        stage=LedgerStage.OPEN,
-        round=3,
-        opened_block=10,
-        seed=none,
-        committee=none,
-        model=none,
-        head=none,
-        registered=6,
-        registry_rest=none,
-        commitments=none,
-    )
-    came_to, sentence = preflight.window(open_round, newest, 4, rounds)
-    assert (came_to, sentence.endswith(said)) == (state, True)
-
-
-def test_two_digests_have_two_names(federation: Federation) -> None:
-    registered, gathered, deployed = federation.printed
-    (agreed,) = (line for line in registered.splitlines() if line.startswith("settings 0x"))
-    assert agreed in gathered.splitlines()
-    assert agreed in succeeds("registry", "show", federation.folder / "registry.json").out
-    assert f"run document {federation.deployed['config']}" in deployed.splitlines()
-    assert agreed.removeprefix("settings ") != federation.deployed["config"]
-    assert "configuration 0x" not in registered + gathered + deployed
 
 
 def test_too_few_owners_are_told_the_least_federation(

@@ -60,10 +60,7 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     "command",
     [
         ("keys", "new"),
-        ("keys", "show"),
         ("register", "--preset", "smoke", "--samples", 5, "--out", "entry.json"),
-        ("deploy", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
-        ("run", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
         (
             "chain",
             "fund",
@@ -75,7 +72,6 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
             "--chain-id",
             1,
         ),
-        ("doctor",),
     ],
 )
 def test_two_keystores_need_a_choice_where_one_key_signs(

@@ -8,9 +8,6 @@ import pytest
 
 import cmfl
 from cmfl.access.target import Target
-from cmfl.commands.checks.home import home_checks
-from ledger.io.home import Home
-from ledger.protocol.errors import ChainError
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -75,13 +72,3 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
         said = refusal(*command, "--home", tmp_path)
         assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
         assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
-
-
-def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
-    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
-    look = dict(home_checks(Target(tmp_path), deep=False))["run run"]
-    assert look().startswith("was on the memory ledger")
-    # What has signed votes was on a chain, whatever its configuration says now.
-    Home(tmp_path).run("run").journal.touch()
-    with pytest.raises(ChainError, match="no second contract is deployed"):
-        look()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,29 +10,14 @@ import pytest
 from clients.configuration.parsing import plain_values
 from clients.testnet import ChainKind
 from clients.testnet.network import PACES, NetworkSettings, fitted_to_pace
-from clients.testnet.watch import WatchedRound
-from cmfl.commands.network import patience_seconds, round_line
+from cmfl.commands.network import patience_seconds
 from ledger.audit.checks.completeness import ABANDONED_ROUND
-from ledger.protocol.types import Beacon, ClientId, Digest
+from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-ENDED = WatchedRound(
-    number=3,
-    seconds=4.26,
-    views=(0, 1),
-    accepted=(ClientId(1), ClientId(4)),
-    late=(),
-    unusable=(),
-    refused=(),
-    banned=(),
-    model=Digest(bytes(32)),
-    head=Digest(bytes.fromhex("ab" * 32)),
-    commitments=2,
-)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +54,6 @@ def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None
     said = refusal("network", "--home", tmp_path, "--preset", "smoke")
     assert "exists and is not empty; name a new folder" in said
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
-
-
-def test_a_round_line_has_what_an_operator_needs() -> None:
-    assert round_line(ENDED) == ("round 3: view 1 and 2, 2 accepted, head abababababababab, 4.3 s")
-    disturbed = replace(ENDED, late=(ClientId(7),), refused=(ClientId(2),))
-    assert round_line(disturbed) == (
-        "round 3: view 1 and 2, 2 accepted, late 7, scores refused of 2, "
-        "head abababababababab, 4.3 s"
-    )
-    assert round_line(replace(ENDED, views=None)).startswith("round 3: abandoned, head")
 
 
 def test_default_times_suit_the_chain_and_given_ones_stay() -> None:

@@ -67,21 +67,6 @@ def test_a_tenth_that_takes_long_has_lines_in_between() -> None:
     ]
 
 
-def test_long_work_prints_a_line_now_and_then() -> None:
-    assert lines_of(None, 3, LATEST / 2) == ["cmfl: rounds: 2, accuracy 0.2"]
-
-
-def test_what_was_done_before_is_not_told_again() -> None:
-    clock, err = Clock(), io.StringIO()
-    with redirect_stderr(err), ProgressLines(complain, clock) as lines:
-        task = lines.add_task("rounds", total=10, completed=5)
-        clock.now += SOONEST
-        lines.update(task, description="other rounds")
-        lines.advance(task)
-        assert list(lines.track([1, 2], description="blobs")) == [1, 2]
-    assert err.getvalue() == "cmfl: other rounds: 6 of 10\n"
-
-
 def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> None:
     run = ("run", "--preset", "smoke", "--rounds", 2, *settings_of("machine.ledger=memory"))
     with patch.object(progress_lines, "SOONEST", 0.0):

@@ -135,13 +135,6 @@ def test_a_document_of_a_run_is_confirmed(
     assert result["sentence"] == sentence
 
 
-@KNOWN_AUDIT
-def test_people_read_that_a_document_is_confirmed(documents: dict[str, Path], home: Path) -> None:
-    shown = succeeds("verify", "attestation", documents["ML-BOM"], "--home", home).out
-    sentence = "PASSED, current: ML-BOM: every field is what the run leads to after round 5"
-    assert shown.splitlines() == [sentence]
-
-
 def test_subjects_are_the_exported_file_and_the_blob(
     documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -320,22 +313,6 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
-@KNOWN_FACTS
-@KNOWN_AUDIT
-def test_people_read_which_file_is_false(
-    documents: dict[str, Path], tmp_path: Path, home: Path
-) -> None:
-    crate = tmp_path / "crate"
-    shutil.copytree(documents["RO-Crate"], crate)
-    (crate / "more").touch()
-    (crate / "settings.json").write_text("{}")
-    done = cmfl("verify", "attestation", crate, "--home", home)
-    assert done.out.splitlines()[1:] == [
-        "  more is no file of the crate",
-        "  settings.json has other bytes",
-    ]
-
-
 @EACH
 def test_a_model_that_is_gone_leaves_documents_unconfirmed(
     kind: str, document: Path, copy: Path
@@ -345,26 +322,6 @@ def test_a_model_that_is_gone_leaves_documents_unconfirmed(
     code, result = verified(document, copy)
     assert (code, result["state"]) == (3, "unconfirmed")
     assert digest in result["notes"][0]
-
-
-@KNOWN_AUDIT
-@EACH
-def test_what_cannot_be_written_is_one_sentence(kind: str, home: Path, tmp_path: Path) -> None:
-    asked = ("export", *EXPORTS[kind], "--home", home)
-    (tmp_path / "file").write_text("")
-    assert "--out" in refusal(*asked, "--out", tmp_path / "file" / "out")
-    shown = succeeds(*asked, "--out", tmp_path / "out", "--json").json
-    assert shown["round"] == ROUNDS
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
-    first, *_, last = (row["round"] for row in decided_rounds(copy))
-    out = tmp_path / "older"
-    succeeds("export", "mlbom", "--home", copy, "--round", first, "--out", out)
-    blob = record_of(copy, last)
-    blob.write_bytes(bytes(blob.stat().st_size))
-    assert verified(out, copy)[1]["state"] == "false"
 
 
 def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
@@ -514,23 +471,12 @@ DEEP = b'{"@graph":' + b"[" * 100_000
     "data",
     [
         b"",
-        b"null",
-        b"\xff",
         b"{}",
         pytest.param(DEEP, id="too deep"),
-        b'{"bomFormat":"CycloneDX","version":NaN}',
         b'{"bomFormat":"CycloneDX","bomFormat":"CycloneDX"}',
-        pytest.param(b'{"bomFormat":"CycloneDX","a":' + b"9" * 5_000 + b"}", id="digits"),
-        b'{"@graph":[]}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
-        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v1"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
-        '{"payloadType":"application/vnd.in-toto+json","payload":"é","signatures":[]}'.encode(),
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"_-==","signatures":[]}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30x","signatures":[]}',
         b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
         pytest.param(b" " * (16 << 20) + b"{}", id="too large"),
     ],
 )
@@ -545,9 +491,7 @@ def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "value",
     [
-        {"bomFormat": "CycloneDX"},
         {"bomFormat": "CycloneDX", "metadata": {"component": {"properties": [1, {"name": []}]}}},
-        {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:cmfl-ledger:run:v1"},
         {
             "_type": "https://in-toto.io/Statement/v1",
             "predicateType": "urn:cmfl-ledger:run:v1",
@@ -566,7 +510,7 @@ def test_documents_of_other_shapes_are_false(
 
 
 @KNOWN_AUDIT
-@pytest.mark.parametrize("number", [0, -5, 2**32, 10**4_000, True, 2.0, "2", None])
+@pytest.mark.parametrize("number", [0, 10**4_000, True, None])
 def test_a_round_that_no_run_has_is_a_false_field(
     number: object, documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -616,7 +560,7 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
 
 @KNOWN_FACTS
 @KNOWN_AUDIT
-@pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
+@pytest.mark.parametrize(("round_", "client"), [(0, 1), (10**400, 1)])
 def test_a_verdict_on_an_update_that_no_run_has_is_false(
     round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from cmfl.access.target import Target
-from cmfl.commands.run_command import _report
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, refusal, seed_of, succeeds
@@ -135,19 +133,6 @@ def test_a_run_below_its_floor_is_pointed_out(two: Path) -> None:
     assert sentence in succeeds("runs", "list", "--home", two).out
     assert sentence in succeeds("runs", "show", "attacked", "--home", two).out
     assert "WARNING" not in succeeds("runs", "show", "run", "--home", two).out
-
-
-@pytest.mark.parametrize(("accuracy", "is_loud"), [(0.124, True), (0.126, False), (None, False)])
-def test_a_run_says_loudly_that_it_ends_below_the_floor(
-    capsys: pytest.CaptureFixture[str], accuracy: float | None, is_loud: bool
-) -> None:
-    last = {"accuracy": accuracy, "floor": 0.125}
-    result = {"last": last, "address": "0x12", "head": b"\x01", "round": 2}
-    _report(Target(Path("h")), "mine", result, as_json=False)
-    said = capsys.readouterr().out
-    loud = "WARNING: mine ends with accuracy 0.124, below the 0.125 of always answering the comm"
-    assert (loud in said) == is_loud
-    assert ("WARNING" in said) == is_loud
 
 
 def test_the_last_lines_of_a_run_can_be_pasted(tmp_path: Path) -> None:

@@ -93,14 +93,6 @@ def test_faults_and_rules_are_listed_with_their_setting() -> None:
     assert "malice.members false-scores\n    Publishes false" in succeeds("settings", "faults").out
 
 
-def test_the_papers_strategies_are_for_members_without_attackers() -> None:
-    assert "no attackers" in succeeds("settings", "protocol.strategy").out
-    rules = {row["name"]: row["sentence"] for row in succeeds("settings", "rules", "--json").json}
-    for strategy in ("1", "2"):
-        assert "no attackers among the members" in rules[strategy]
-    assert "against attackers" in rules["3"]
-
-
 def test_a_removed_setting_ends_a_command_before_anything_is_written(tmp_path: Path) -> None:
     home, file = tmp_path / "home", tmp_path / "old.toml"
     file.write_text('[protocol]\nclients = 12\nreference = "peers"\n', "utf-8")

@@ -137,7 +137,7 @@ def test_each_changed_file_is_refused_by_theirs_and_ours(
         assert "signature" in {each["field"] for each in result["differences"]}, change
 
 
-@pytest.mark.parametrize("name", ["notes.txt", ".gitattributes", ".git", "base"])
+@pytest.mark.parametrize("name", ["notes.txt", ".git"])
 def test_no_file_is_added_to_a_signed_model(name: str, model: Path, keys: Path) -> None:
     (model / name).write_text("pickle")
     with pytest.raises(SignatureMismatchError, match="Extra files"):
@@ -191,21 +191,6 @@ def test_a_signature_over_another_folder_is_refused(
 
 
 @KNOWN_AUDIT
-def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, home: Path) -> None:
-    from cmfl.provenance.signing import sign_folder
-
-    data = bytearray((model / "model.safetensors").read_bytes())
-    data[-1] ^= 1
-    (model / "model.safetensors").write_bytes(data)
-    (model / "model.sig").unlink()
-    sign_folder(model, keys / "own.pem")
-    assert accepted_by_openssf(model, keys / "own.pub")
-    code, result = verified(model, home, keys / "own.pub")
-    assert (code, result["state"]) == (1, "false")
-    assert [each["field"] for each in result["differences"]] == ["model.safetensors"]
-
-
-@KNOWN_AUDIT
 def test_a_signature_of_another_key_is_refused(
     signed: Path, keys: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -218,12 +203,7 @@ def test_a_signature_of_another_key_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [
-        ("ethereum", "the key is on secp256k1"),
-        ("rsa", "the key is on no curve"),
-        ("locked", "the key is encrypted"),
-        ("none", "No such file"),
-    ],
+    [("ethereum", "the key is on secp256k1"), ("locked", "the key is encrypted")],
 )
 def test_keys_that_cannot_sign_are_refused_first(
     name: str, rule: str, keys: Path, home: Path, tmp_path: Path
@@ -237,12 +217,6 @@ def test_keys_that_cannot_sign_are_refused_first(
 def test_a_private_key_is_no_public_one(signed: Path, keys: Path, home: Path) -> None:
     asked = ("verify", "attestation", signed, "--home", home, "--key", keys / "own.pem")
     assert "is no PEM key of the right kind" in refusal(*asked)
-
-
-def test_a_folder_with_files_takes_no_signed_model(home: Path, keys: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    asked = ("model", "export", "--home", home, "--out", tmp_path, "--sign", keys / "own.pem")
-    assert "must be a new or an empty folder" in refusal(*asked)
 
 
 @KNOWN_AUDIT
@@ -260,7 +234,7 @@ def test_nothing_is_added_to_a_signature(model: Path, keys: Path, home: Path) ->
 
 
 @KNOWN_AUDIT
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"a":' * 5_000, b"\xff", b'{"a":NaN}'])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"a":' * 5_000])
 def test_what_is_no_signature_is_refused(data: bytes, model: Path, keys: Path, home: Path) -> None:
     (model / "model.sig").write_bytes(data)
     code, result = verified(model, home, keys / "own.pub")

@@ -78,21 +78,6 @@ def table() -> None:
     print_table("clients", COLUMNS, ROWS)
 
 
-def test_a_table_that_fits_is_a_table() -> None:
-    lines = shown(80, "utf-8", table).splitlines()
-    assert lines[0].rstrip() == "clients"
-    assert lines[1].startswith("┏")
-    assert any("│ 0x12345678…abcdef │      20 │ trained in three rounds │" in one for one in lines)
-
-
-def test_text_folds_at_words_and_numbers_and_digests_never() -> None:
-    text = shown(60, "utf-8", table)
-    assert max(map(len, text.splitlines())) <= 60
-    assert "│ 0x12345678…abcdef │" in text
-    words = set(text.replace("│", " ").replace("┃", " ").split())
-    assert {"trained", "three", "rounds", "nothing", "samples", "address"} <= words
-
-
 def test_sentences_wrap_at_words_and_copyable_text_stays_whole() -> None:
     digest = f"0x{'5c' * 32}"
     text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
@@ -202,15 +187,3 @@ def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
     ):
         sender._asked_password()
     assert asked == []
-
-
-def test_without_a_terminal_no_password_is_asked() -> None:
-    asking = "from cmfl.commands.sender import _has_terminal; raise SystemExit(_has_terminal())"
-    ended = subprocess.run(
-        [sys.executable, "-c", asking],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 0

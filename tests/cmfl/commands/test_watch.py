@@ -72,13 +72,6 @@ def test_each_stage_has_its_line() -> None:
         assert watch.line_of(answer(**changed | {"clients": clients})) == line
 
 
-def test_a_line_names_a_dozen_and_counts_the_rest() -> None:
-    client = example(FederationAnswer)["open"]["clients"][0]
-    late = [client | {"client": i, "late_since": 5.0, "awaited": []} for i in range(14)]
-    line = watch.line_of(answer(stage="collecting", late=list(range(14)), clients=late))
-    assert line.endswith("11 () and 2 more")
-
-
 def test_a_round_is_followed_until_the_service_is_gone(
     live: LiveFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
