@@ -6,8 +6,6 @@ import io
 import logging
 import os
 import re
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +19,11 @@ from cmfl.commands import application, verbosity
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = SHARED
-
-BIN = Path(sys.executable).parent
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -83,29 +78,6 @@ def test_the_version_is_that_of_package_protocol_and_contract_compiler() -> None
     assert said["protocol"] == str(PROTOCOL_VERSION)
     assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", said["cmfl"])
     assert said["contract compiler vyper"] == "0.4.3"
-
-
-def completed(*words: str) -> list[str]:
-    """Return what bash has for the last of the words, by the script that `cmfl` gives it."""
-    script = """
-    eval "$(cmfl --show-completion)"
-    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-    _cmfl_completion cmfl
-    printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    ended = subprocess.run(
-        ["bash", "-c", script, "bash", "cmfl", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"},
-    )
-    return ended.stdout.split()
-
-
-def test_bash_completes_commands() -> None:
-    assert completed("ro") == ["rounds"]
 
 
 def test_runs_and_presets_complete_themselves(home: Path) -> None:

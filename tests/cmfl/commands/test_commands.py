@@ -11,8 +11,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DROPOUTS, REFUSALS, DropoutReason, RefusalReason
@@ -118,48 +116,6 @@ def test_a_round_without_its_record_is_shown_from_the_chain(copy: Path) -> None:
     assert "record is missing" in succeeds("rounds", "explain", number, "--home", copy).out
     listed = succeeds("clients", "list", "--home", copy).out
     assert "The records of 1 rounds are missing" in listed
-
-
-@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
-    found = succeeds("rounds", "explain", number, "--home", home, "--json").json
-    assert list(found) == ["round", "status", "sentences"]
-    assert all(isinstance(sentence, str) for sentence in found["sentences"])
-    people = succeeds("rounds", "explain", number, "--home", home).out
-    assert people.splitlines() == "\n".join(found["sentences"]).splitlines()
-    assert "committee" in people
-
-
-def test_a_clients_counts_are_those_of_its_rounds(home: Path) -> None:
-    listed = succeeds("clients", "list", "--home", home, "--json").json
-    assert (listed["ended_rounds"], listed["records_missing"]) == (ROUNDS, 0)
-    rows = listed["clients"]
-    assert [row["client"] for row in rows] == list(range(14))
-    lied = [row for row in rows if row["refused"]]
-    assert lied, "who lied is not told as one who only served"
-    assert all(row["served"] >= row["refused"] for row in lied)
-    banned = {row["client"]: row["banned_in_round"] for row in rows if row["banned_in_round"]}
-    assert banned
-    for client, number in banned.items():
-        shown = succeeds("rounds", "show", number, "--home", home, "--json").json
-        assert client in shown["banned"]
-        parts = shown["parts"]
-        active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
-        assert client in active, "its ban counts from the next"
-    for row in rows[:4]:
-        client = row["client"]
-        assert succeeds("clients", "show", client, "--home", home, "--json").json["client"] == row
-        found = succeeds("clients", "rounds", client, "--home", home, "--json").json["rounds"]
-        assert sum(entry["role"] == "trainer" for entry in found) == row["sampled"]
-        seats = [e for e in found if e["role"] == "member" and not e["empty_seat"]]
-        assert len(seats) == row["served"]
-        assert sum(entry["outcome"] == "accepted" for entry in found) == row["accepted"]
-        assert sum(entry["scores"] == "refused" for entry in found) == row["refused"]
-        assert sum(len(entry["voted"]) for entry in found) == row["voted"]
-    assert "clients" in succeeds("clients", "list", "--home", home).out
-    people = succeeds("clients", "show", 0, "--home", home).out
-    assert people.startswith("client          0\n")
-    assert "rounds of client 0" in succeeds("clients", "rounds", 0, "--home", home).out
 
 
 def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:

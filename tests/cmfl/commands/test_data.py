@@ -11,20 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from tests.clients.onboarding.owners import samples_file
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
-REAL = Path(__file__).parents[4] / "shared" / "data"
 COMMIT = "a" * 40
-
-real = pytest.mark.skipif(not REAL.is_dir(), reason="shared/data is not beside us")
 
 
 def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
@@ -49,42 +44,6 @@ def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(whole[:-100])
     assert "cut.parquet: not a readable .parquet file" in refusal("data", "check", cut)
-
-
-def test_check_counts_samples_by_class_or_states_the_range(tmp_path: Path) -> None:
-    said = succeeds("data", "check", FIXTURES / "femnist").out.splitlines()
-    assert said[1:] == [
-        "7 samples of shape 28 x 28, of 2 clients",
-        "samples of 7 classes: 0: 1, 7: 1, 9: 1, 10: 1, 35: 1, 37: 1, 61: 1",
-    ]
-    path = tmp_path / "many.npz"
-    labels = np.array([*range(21), 3, 3, 4])
-    np.savez(path, x=np.zeros((24, 4)), y=labels, is_test=np.arange(24) == 22)
-    said = succeeds("data", "check", path).out.splitlines()
-    assert said[1:] == [
-        "24 samples of shape 4; train 23, test 1",
-        "samples of 21 classes: from 1 (class 0) to 3 (class 3)",
-        "1 feature: 'x' (float64), taken for numbers",
-        "label: 'y', 21 classes seen, 21 model outputs",
-        "clients: none named; the partition divides the samples",
-    ]
-
-
-def test_an_owners_file_is_checked_by_the_declared_form(tmp_path: Path) -> None:
-    path = samples_file(tmp_path / "mine.npz", 12)
-    form = settings_of("data.options.shape=[1,2,2]", "data.options.classes=3")
-    check = ["data", "check", path, "--dataset", "own"]
-    found = succeeds(*check, *form, "--json").json
-    assert (found["samples"], found["train"], found["test"]) == (14, 12, 2)
-    assert (found["dataset"], found["clients"], found["shape"]) == ("own", None, [1, 2, 2])
-    assert sum(found["per_class"].values()) == 14
-    assert "data.options.shape: must be given" in refusal(*check)
-    assert "y: values 0 .. 2, outside 0 .. 1" in refusal(
-        *check, *form, *settings_of("data.options.classes=2")
-    )
-    assert "'own' has no word vectors" in refusal(*check, *form, "--glove", path)
-    path.write_bytes(path.read_bytes()[:-40])
-    assert "mine.npz: not a readable .npz file" in refusal(*check, *form)
 
 
 def test_a_wrong_path_or_name_is_refused_with_the_choices(tmp_path: Path) -> None:

@@ -85,20 +85,3 @@ def test_without_exactly_one_secret_nothing_is_printed(
     password = ["--password-file", files.folder / "password"]
     assert "--password-file has no effect" in refusal(*files.digest(*salt, *password))
     assert "--salt: must be 64 hex digits" in refusal(*files.digest("--salt", "0x1122"))
-
-
-def test_files_and_settings_that_do_not_fit_are_refused(files: Files, tmp_path: Path) -> None:
-    salt = ["--salt", "11" * 32]
-    cut = tmp_path / "cut.npz"
-    cut.write_bytes(files.samples.read_bytes()[:-40])
-    said = refusal("data", "digest", cut, *SETTINGS, *salt)
-    assert said.startswith(f"{cut}: ")
-    assert "\n" not in said
-    none = tmp_path / "none.npz"
-    assert refusal("data", "digest", none, *SETTINGS, *salt) == f"{none}: no such file"
-    classes = [*SETTINGS, "--set", "data.options.classes=2"]
-    said = refusal("data", "digest", files.samples, *classes, *salt)
-    assert said.startswith(f"{files.samples}: y: ")
-    said = refusal("data", "digest", files.samples, "--preset", "smoke", *salt)
-    assert "divided from files for all" in said
-    assert "--config or --preset" in refusal("data", "digest", files.samples, *salt)

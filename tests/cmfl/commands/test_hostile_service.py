@@ -247,21 +247,9 @@ def changed_page(**fields: object) -> Callable[[Handler], None]:
     return lie
 
 
-def of_a_huge_block(handler: Handler) -> None:
-    page = handler.true().json()
-    page["rounds"][0]["ended"]["number"] = 2**70
-    handler.send(json.dumps(page).encode())
-
-
 @pytest.mark.parametrize(
     "lie",
-    [
-        changed_page(),
-        changed_page(rounds=[], scanned=0, next_cursor="AQAAAA"),
-        of_a_huge_block,
-        WIRE["no number"],
-        WIRE["a cut body"],
-    ],
+    [changed_page(), changed_page(rounds=[], scanned=0, next_cursor="AQAAAA"), WIRE["a cut body"]],
 )
 def test_a_page_of_another_form_makes_no_table(
     liar: Liar, tmp_path: Path, lie: Callable[[Handler], None]
@@ -275,15 +263,6 @@ def test_a_page_of_another_form_makes_no_table(
     )
     assert (found.code, found.out, found.err.count("\n")) == (2, "", 1), found
     assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]
-
-
-@pytest.mark.parametrize("name", ["dripping", "another place", "deep", "odd words", "no number"])
-@pytest.mark.parametrize("at", ["/v1/chains", "/deployments", "/bundle"])
-def test_no_other_answer_misleads_either(
-    liar: Liar, number: int, head: str, at: str, name: str
-) -> None:
-    found = lied_to(liar, at, WIRE[name], "verify", "round", number, "--head", head)
-    assert found.code == 2
 
 
 def test_a_proof_of_something_else_is_none(

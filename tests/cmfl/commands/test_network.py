@@ -9,8 +9,7 @@ import pytest
 
 from clients.configuration.parsing import plain_values
 from clients.testnet import ChainKind
-from clients.testnet.network import PACES, NetworkSettings, fitted_to_pace
-from cmfl.commands.network import patience_seconds
+from clients.testnet.network import PACES, fitted_to_pace
 from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import refusal, succeeds
@@ -41,14 +40,6 @@ def test_what_cannot_be_is_refused_and_nothing_is_begun(
     assert not home.exists()
 
 
-@pytest.mark.parametrize("text", ["", "protocol = 3\n"])
-def test_a_configuration_without_its_protocol_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "run.toml"
-    path.write_text(text)
-    assert "protocol" in refusal("network", "--home", tmp_path / "home", "--config", path)
-    assert not (tmp_path / "home").exists()
-
-
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     said = refusal("network", "--home", tmp_path, "--preset", "smoke")
@@ -69,16 +60,6 @@ def test_default_times_suit_the_chain_and_given_ones_stay() -> None:
         70 + pace.deadline_blocks,
         "none",
     )
-
-
-def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
-    def patience(*settings: str) -> float:
-        values = plain_values("smoke", settings=settings)
-        configuration = fitted_to_pace(values, PACES[ChainKind.EMBEDDED])
-        return patience_seconds(NetworkSettings(tmp_path, configuration, workers=3))
-
-    assert patience() == 300
-    assert patience("protocol.deadline_blocks=2000") == 2000
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
@@ -14,18 +13,6 @@ if TYPE_CHECKING:
 
 ROWS = 48
 RUN = ("--preset", "smoke", "--rounds", 1)
-NET = """
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.layer(x)
-"""
 
 
 def archive(path: Path, seed: int = 0) -> Path:
@@ -45,37 +32,6 @@ def test_own_data_are_simulated_audited_and_bound(tmp_path: Path) -> None:
     refused = refusal("run", "--home", home, "--resume")
     assert "the sha256 of its files was" in refused
     assert ", and is " in refused
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,b\n1,0\n", "mine.csv: has 'a', 'b', and lacks its labels"),
-        ("a,y\n1,0.5\n", "mine.csv: row 1: y: a label must be a whole number"),
-        ("a,y\n1,0\ninf,1\n", "mine.csv: row 2: a: is not finite"),
-        ("a,y,client,is_test\n1,0,p,0\n2,1,q,1\n", "'q' of the clients has no training sample"),
-    ],
-)
-def test_bad_rows_are_refused_and_nothing_is_written(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text(text, "utf-8")
-    assert message in refusal("data", "check", path, "--dataset", "file")
-    home = tmp_path / "h"
-    small = ("--set", "protocol.clients=6", "--set", "protocol.active_rate=1")
-    assert refusal("run", "--home", home, *RUN, *small, "--set", f"data.path={path}")
-    assert not home.exists()
-
-
-def test_a_model_of_another_shape_is_refused_before_writing(tmp_path: Path) -> None:
-    path, net = archive(tmp_path / "mine.npz"), tmp_path / "net.py"
-    net.write_text(NET, "utf-8")
-    home = tmp_path / "h"
-    for model, message in (("cnn", "needs images"), (f"{net}:Net", "on inputs of shape (8, 4)")):
-        settings = ("--set", f"data.path={path}", "--set", f"model.name={model}")
-        assert message in refusal("run", "--home", home, *RUN, *settings)
-    assert not home.exists()
 
 
 TABLE = "a, b, kind, client\n" + "".join(

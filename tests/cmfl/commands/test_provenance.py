@@ -26,7 +26,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope
-from ledger.protocol.errors import EncodingError
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
@@ -208,28 +207,6 @@ def test_each_changed_field_is_named(
     assert named(path) in fields or fields & {"chain", "genesis", "contract"}
 
 
-@EACH
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_a_changed_byte_changes_a_field_or_nothing(
-    kind: str, documents: dict[str, Path], home: Path, tmp_path_factory: Any, data: st.DataObject
-) -> None:
-    original = json_file(documents[kind]).read_bytes()
-    at = data.draw(st.integers(0, len(original) - 1))
-    changed = bytearray(original)
-    changed[at] ^= data.draw(st.integers(1, 255))
-    folder = tmp_path_factory.mktemp("changed")
-    file = folder / (METADATA_FILE if documents[kind].is_dir() else "document")
-    file.write_bytes(changed)
-    before = read_document(documents[kind])
-    try:
-        after = read_document(file)
-    except EncodingError:
-        return
-    is_same = after.value == before.value
-    assert is_same == (not list(differences(after.value, before.value)))
-
-
 @KNOWN_FACTS
 @KNOWN_AUDIT
 @EACH
@@ -311,17 +288,6 @@ def test_people_read_which_field_is_false(
     assert lines[2].startswith("  predicate.decided is true, and must be ")
     assert lines[3].startswith('  predicate.more is "xxx')
     assert lines[3].endswith("..., and must not be there")
-
-
-@EACH
-def test_a_model_that_is_gone_leaves_documents_unconfirmed(
-    kind: str, document: Path, copy: Path
-) -> None:
-    digest = read_facts(Target(copy)).model.hex()
-    (copy / "blobs" / digest[:2] / digest).unlink()
-    code, result = verified(document, copy)
-    assert (code, result["state"]) == (3, "unconfirmed")
-    assert digest in result["notes"][0]
 
 
 def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
@@ -572,15 +538,6 @@ def test_a_verdict_on_an_update_that_no_run_has_is_false(
     code, result = verified(file, home)
     assert (code, result["state"]) == (1, "false")
     assert all(len(note) < 500 for note in result["notes"])
-
-
-@KNOWN_AUDIT
-def test_verdicts_that_came_later_are_noted(copy: Path, documents: dict[str, Path]) -> None:
-    attest(copy, ReplayVerdict.OTHER)
-    for name in EXPORTS:
-        code, result = verified(documents[name], copy)
-        assert (code, result["state"]) == (0, "current")
-        assert "does not list: 0 same, 1 other" in result["notes"][0]
 
 
 @pytest.fixture(scope="module")

@@ -114,19 +114,6 @@ def portable(value: object) -> object:
     return value
 
 
-def test_the_block_beacon_makes_each_run_another_and_auditable(node: Node, tmp_path: Path) -> None:
-    arguments = ["--preset", "smoke", "--set", "protocol.beacon=block", "--rounds", 1, "--json"]
-    heads = []
-    for name in ("one", "two"):
-        options = ["--home", tmp_path, *node.options]
-        found = succeeds("run", *arguments, "--name", name, *options).json
-        heads.append(found["head"])
-        report = succeeds("audit", *options, "--run", name, "--json").json
-        assert report["outcome"] == "passed"
-        assert report["deployment"]["beacon"] == "block"
-    assert heads[0] != heads[1]
-
-
 def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> None:
     arguments = ["deploy", "--preset", "smoke", "--home", tmp_path, *node.options, "--json"]
     first = succeeds(*arguments).json

@@ -191,6 +191,21 @@ def test_a_signature_over_another_folder_is_refused(
 
 
 @KNOWN_AUDIT
+def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, home: Path) -> None:
+    from cmfl.provenance.signing import sign_folder
+
+    data = bytearray((model / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (model / "model.safetensors").write_bytes(data)
+    (model / "model.sig").unlink()
+    sign_folder(model, keys / "own.pem")
+    assert accepted_by_openssf(model, keys / "own.pub")
+    code, result = verified(model, home, keys / "own.pub")
+    assert (code, result["state"]) == (1, "false")
+    assert [each["field"] for each in result["differences"]] == ["model.safetensors"]
+
+
+@KNOWN_AUDIT
 def test_a_signature_of_another_key_is_refused(
     signed: Path, keys: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import pty
-import re
-import subprocess
 import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
@@ -27,7 +24,6 @@ from cmfl.commands.console import (
 )
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
-from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,33 +118,6 @@ def test_a_terminal_of_ascii_is_shown_ascii() -> None:
     with patch.object(sys, "stderr", err):
         complain("0.9 ± 0.1 å")
     assert err.getvalue() == "cmfl: 0.9 +/- 0.1 å\n"  # the stream shows å by its code
-
-
-def test_the_c_locale_is_ascii_on_60_columns(home: Path) -> None:
-    master, slave = pty.openpty()
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "cmfl", "runs", "list", "--home", str(home)],
-        stdin=subprocess.DEVNULL,
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        env=variables | {"LANG": "C", "COLUMNS": "60", "TERM": "dumb"},
-    ) as process:
-        os.close(slave)
-        text = b""
-        try:
-            while data := os.read(master, 65536):
-                text += data
-        except OSError:  # the other end is closed
-            pass
-        _, err = process.communicate(timeout=PATIENCE_SECONDS)
-    os.close(master)
-    assert (process.returncode, err) == (0, b"")
-    _, *lines = text.decode("ascii").splitlines()  # the first has a folder, which stays whole
-    # Too many columns to stand beside each other: a block of lines for the run.
-    assert max(map(len, lines)) <= 60
-    head = re.compile(r"head +0x[0-9a-fA-F]{8}\.\.\.[0-9a-fA-F]{6}")
-    assert sum(head.fullmatch(line) is not None for line in lines) == 1
 
 
 def test_csv_has_the_values_of_json() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from contextlib import contextmanager
@@ -260,28 +259,10 @@ def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> N
     assert refused.value.node == url
 
 
-def test_refuses_a_key_that_is_of_no_client(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
-    found = cmfl("worker", *served.options, "--folder", tmp_path)
-    assert found.code == 2
-    assert "is none of the run's 12 registered clients" in found.err
-    assert TEST_KEYS[0].hex() not in found.err
-
-
 def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
     with WorkerFolder(tmp_path).held():
         sentence = refusal(*served.worker(tmp_path, 0))
     assert ") runs a worker on this folder" in sentence
-
-
-def test_a_port_that_is_taken_is_named(served: Served, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        sentence = cmfl(*served.worker(tmp_path, 0), "--metrics-port", port)
-    assert sentence.code == 2
-    assert f"--metrics-port {port}: cannot listen on 127.0.0.1" in sentence.err
 
 
 def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:

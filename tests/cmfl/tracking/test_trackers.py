@@ -381,19 +381,6 @@ def test_a_database_that_cannot_be_opened_is_one_warning(
         assert line.startswith(f"warning: track.mlflow: ConfigurationError: {path} cannot be")
 
 
-def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path, database: Path) -> None:
-    with_database(tmp_path / "mlflow", database)
-
-    def interrupted() -> str:
-        raise CutError
-
-    with session_of(tmp_path, None, interrupted) as said:
-        assert said == []
-        ((_, run),) = mlflow_runs(tmp_path / "mlflow")
-        assert run.info.status == "KILLED"
-    assert offline_run(tmp_path / "wandb").history[-1]["_step"] == ROUNDS
-
-
 def test_runs_of_one_name_and_address_have_records_of_their_own(tmp_path: Path) -> None:
     place = tmp_path / "tb"
     chosen = (*settings_of(f"track.tensorboard={place}", "protocol.rounds=1"), "--chain-id", 7)
