@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import steps
-from benchmarks.gpu.plans import TINY, GpuPlan, ImageRun
+from benchmarks.gpu.plans import TINY, GpuPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,11 +76,3 @@ def test_steps_that_fail_or_begin_too_late_are_named(
     assert "no kernel image" in document["failed"]["training"]
     assert document["failed"]["round"].startswith("left out")
     assert not {"tests", "training", "round"} & set(document)
-
-
-def test_the_large_round_has_the_clients_that_fit() -> None:
-    run = ImageRun(100, 1, 1, 0.1, "softmax", {}, 2)
-    update = 4 * 48_670
-    assert steps.fitting(run, 1000 * update).clients == 100
-    assert steps.fitting(run, 100 * update).clients == 40
-    assert steps.fitting(run, 0).clients == 10

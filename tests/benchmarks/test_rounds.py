@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
 from benchmarks.rounds import (
@@ -20,13 +18,10 @@ from benchmarks.rounds import (
     PeerTask,
     Turns,
     compare,
-    take_turns,
 )
 from benchmarks.workloads import (
     WORKS,
-    RoundClock,
     flat,
-    hand_in,
     load_flat,
     make_workload,
     module_of,
@@ -47,14 +42,6 @@ def turns_of(contender: Contender, **facts: object) -> Turns:
     turns = Turns(contender)
     turns.results.append(facts)
     return turns
-
-
-def test_a_peer_without_an_environment_is_skipped_with_a_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    task = PeerTask("W3", "W3", (NOBODY,), 1)
-    assert take_turns(task, 1, tmp_path, Console(), quick=True) == []
-    assert "another is left out: `make bench-peers`" in capsys.readouterr().out
 
 
 def test_near_aggregates_are_equal_work_and_others_are_not(tmp_path: Path) -> None:
@@ -104,19 +91,3 @@ def test_the_engine_takes_the_plain_loops_steps_in_order(
         expected = workload.start - flat(module)
         # Two orders of the same float32 steps: 1e-6 of the weights' size, of updates far smaller.
         assert np.linalg.norm(row - expected) <= 1e-5 * np.linalg.norm(expected)
-
-
-def test_the_warm_up_is_kept_apart_and_is_no_result_alone(tmp_path: Path) -> None:
-    clock = RoundClock()
-    clock.start()
-    clock.stop()
-    aggregate = np.array([3, 4], dtype=np.float32)
-    with pytest.raises(ValueError, match="no round was timed"):
-        hand_in(tmp_path, clock, aggregate, [])
-    for _ in range(2):
-        clock.start()
-        clock.stop(training=0.5)
-    hand_in(tmp_path, clock, aggregate, ["numpy"], path="plain")
-    result = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    assert [round_["training"] for round_ in result["rounds"]] == [0.5, 0.5]
-    assert (result["aggregate_norm"], result["path"]) == (5, "plain")

@@ -15,9 +15,7 @@ from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import (
-    REMOVED_ATTACKS,
     REMOVED_DISTANCE,
-    REMOVED_METHODS,
     ROWS,
     read_published,
 )
@@ -25,13 +23,13 @@ from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials
 from clients.experiments.plan import missing_files, plan_experiment
-from clients.experiments.rows import ChoiceRow, ExperimentRows, read_experiments, read_rows
+from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TUNED, SHARED = "robustness-digits", "robustness-digits-one-rate"
+TUNED = "robustness-digits"
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
@@ -85,20 +83,6 @@ def test_the_published_report_is_what_the_rows_have() -> None:
     assert report == paper_report(read_published(), links), "run: benchmarks.paper report"
 
 
-def test_archives_keep_removed_methods_and_attacks_and_the_report_omits_them() -> None:
-    stored, shown = read_experiments(ROWS), read_published()
-    assert {
-        cell.method
-        for name, of in stored.items()
-        for cell in of.cells
-        if cell.method not in {method.name for method in definition_named(name).methods}
-    } == REMOVED_METHODS
-    for of in shown.values():
-        methods = {row.method for rows in (of.cells, of.trials, of.choices) for row in rows}
-        assert REMOVED_METHODS.isdisjoint(methods)
-        assert REMOVED_ATTACKS.isdisjoint(cell.condition for cell in of.cells)
-
-
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
     rows = read_published(ROWS, TUNED)[TUNED]
     reported = {cell.seed for cell in rows.cells}
@@ -108,11 +92,6 @@ def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
         # Not at an end of what was tried: a further rate would have been no better.
         tried = sorted(float(factor) for factor in choice.finals)
         assert tried[0] < choice.factor < tried[-1]
-
-
-def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="has no rows"):
-        main(["report", "--rows", str(tmp_path)])
 
 
 def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:

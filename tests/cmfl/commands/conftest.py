@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
+import typer
 
 from cmfl.access.target import Target
 from cmfl.auditing import audit_target
@@ -105,6 +106,28 @@ def refusal(*arguments: object) -> str:
     assert result.err.count("\n") == 1
     assert "Traceback" not in result.err
     return result.err.removeprefix("cmfl: ").strip()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command or a group: its words, and the names of its options."""
+
+    words: tuple[str, ...]
+    options: frozenset[str]
+    is_group: bool
+
+
+def every_command() -> dict[str, Command]:
+    """Return every command and every group, by its name; the program's own is empty."""
+    found: dict[str, Command] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(application.app))]
+    while waiting:
+        words, command = waiting.pop()
+        below = getattr(command, "commands", {})
+        waiting += [((*words, name), one) for name, one in below.items()]
+        options = frozenset(option for each in command.params for option in each.opts)
+        found[" ".join(words)] = Command(words, options, bool(below))
+    return found
 
 
 def decided_rounds(home: Path) -> list[dict[str, Any]]:

@@ -113,17 +113,6 @@ def test_runs_of_a_service_without_their_files(copy: Path) -> None:
         assert name in result.err
 
 
-def test_a_list_longer_than_a_page_is_read_by_pages(
-    home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.client.deployment.MAX_PAGE", 4)
-    for asked in (("clients", "list", "--limit", 13), ("rounds", "list", "--limit", 5)):
-        whole = succeeds(*asked, "--home", home, "--json").json
-        paged = succeeds(*asked, *api, "--json").json
-        assert paged[asked[0]] == whole[asked[0]]
-        assert paged["next_cursor"] == whole["next_cursor"]
-
-
 def test_a_proof_from_a_service_needs_a_head_or_contract(
     home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
 ) -> None:
@@ -137,15 +126,6 @@ def test_a_proof_from_a_service_needs_a_head_or_contract(
     assert nothing.out.startswith("NOT PROVEN: ")
     assert "neither a head nor a contract is trusted" in nothing.out
     assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
-
-
-def test_a_round_from_a_service_needs_a_head_or_contract(
-    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
-) -> None:
-    number = first_decided(home)
-    for trusted in (kept, node):
-        assert succeeds("verify", "round", number, *api, *trusted).out.startswith("PASSED: ")
-    assert cmfl("verify", "round", number, *api).code == 3
 
 
 def test_a_services_answers_are_saved_for_others_to_verify(

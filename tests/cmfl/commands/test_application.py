@@ -8,7 +8,6 @@ import os
 import re
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -18,22 +17,9 @@ from clients.configuration.parsing import PRESETS
 from cmfl.commands import application, verbosity
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
-from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.cmfl.commands.conftest import SHARED, cmfl, every_command, refusal, succeeds
 
 pytestmark = SHARED
-
-
-def commands() -> Iterator[tuple[str, ...]]:
-    root: Any = typer.main.get_command(application.app)
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), root)]
-    while waiting:
-        words, command = waiting.pop()
-        yield words
-        below = getattr(command, "commands", {})
-        waiting += [((*words, name), one) for name, one in below.items()]
 
 
 def help_of(words: tuple[str, ...], *first: str) -> str:
@@ -46,7 +32,7 @@ def help_of(words: tuple[str, ...], *first: str) -> str:
 
 
 def test_h_is_help_of_every_command_and_group() -> None:
-    every = list(commands())
+    every = [each.words for each in every_command().values()]
     assert {(), ("run",), ("rounds",), ("rounds", "list"), ("experiment", "audit")} < set(every)
     assert succeeds("rounds", "-h").out.startswith("Usage: ")
     for words in every:
@@ -56,20 +42,6 @@ def test_h_is_help_of_every_command_and_group() -> None:
         assert "-h, --help" in alone
         is_group = "COMMAND [ARGS]" in alone
         assert ("-q, --quiet" in alone, "-v, --verbose" in alone) == (not is_group, not is_group)
-
-
-def test_help_lists_each_command_once_in_a_panel() -> None:
-    root: Any = typer.main.get_command(application.app)
-    assert all(command.rich_help_panel for command in root.commands.values())
-    panels = succeeds("-h").out.split("\n\n")[3:]
-    assert [panel.split(":")[0].split(" ")[0] for panel in panels] == [
-        "Simulate",
-        "Audit",
-        "Deploy",
-        "Operate",
-    ]
-    listed = [line.split()[0] for panel in panels for line in panel.strip().splitlines()[1:]]
-    assert sorted(listed) == sorted(root.commands)
 
 
 def test_the_version_is_that_of_package_protocol_and_contract_compiler() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -11,9 +9,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
-from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Home
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.io.home import RunPaths
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
@@ -180,22 +175,6 @@ class TestPayingThatBreaksOff:
         assert ONE not in said
 
 
-BEGUN = {"deployer": address_of(TEST_KEYS[0]), "chain_id": DEFAULT_CHAIN_ID}
-
-
-def facts_of(node: PoolNode) -> dict[str, object]:
-    return {"genesis_hash": f"0x{node.chain.genesis_hash.hex()}"}
-
-
-def leave_intent(paths: RunPaths, facts: dict[str, object], creation: bytes) -> None:
-    """Write what a process leaves that is killed before it writes its manifest."""
-    names = ("chain_id", "genesis_hash", "deployer")
-    begun = {name: facts[name] for name in names} | {"format": 2, "nonce": 0}
-    paths.path.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(begun | {"creation_sha256": hashlib.sha256(creation).hexdigest()})
-    paths.intent.write_text(text)
-
-
 class TestDryRun:
     def test_says_what_deploying_sends_and_writes_nothing(
         self, chain: EmbeddedChain, node: list[object], tmp_path: Path
@@ -218,35 +197,6 @@ class TestDryRun:
         again = succeeds(*command, "--dry-run", "--json").json
         assert (again["steps"], again["gas"]) == ([], 0)
         assert again["contract"] is not None
-
-    def test_a_contract_whose_manifest_was_not_written_yet_is_found(
-        self, node: list[object], chain: EmbeddedChain, tmp_path: Path
-    ) -> None:
-        command = [*SMOKE, "--home", tmp_path, *node]
-        manifest = succeeds(*command, "--json").json
-        paths = Home(tmp_path).run("run")
-        paths.manifest.unlink()
-        creation = chain.transaction(bytes.fromhex(manifest["transaction"][2:])).input
-        leave_intent(paths, manifest, creation)
-        found = succeeds(*command, "--dry-run", "--json").json
-        assert (found["contract"], found["steps"]) == (manifest["address"], [])
-        assert succeeds(*command, "--json").json == manifest
-        assert chain.head().number == 2
-
-    def test_a_creation_that_waits_for_its_block_is_told(
-        self, pool: tuple[PoolNode, list[object]], tmp_path: Path
-    ) -> None:
-        served, options = pool
-        served.answers |= {"eth_estimateGas": "0x500000", "web3_clientVersion": "geth"}
-        command = [*SMOKE, "--home", tmp_path, *options, "--dry-run"]
-        leave_intent(paths := Home(tmp_path).run("run"), BEGUN | facts_of(served), b"")
-        with RpcChain(served.url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID) as mine:
-            mine.submit(ONE, b"", 50_000)
-        assert "one contract comes of both" in succeeds(*command).out
-        served.mine()
-        found = succeeds(*command, "--json").json
-        assert (found["contract"], found["hints"]) == (None, []), "something else has the nonce"
-        assert paths.intent.exists()
 
     def test_a_sender_who_owns_too_little_is_told(
         self, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

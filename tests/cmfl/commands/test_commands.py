@@ -52,15 +52,6 @@ def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
     assert (found["round"], found["rounds_now"], found["last"]) == (ROUNDS, 0, None)
 
 
-def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
-    names = {path.name for path in (home / "runs" / "run").iterdir()}
-    assert names == {
-        *("config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"),
-        *("environments.jsonl", "votes.sqlite", "run.lock"),
-    }
-    assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
-
-
 def test_rounds_list_takes_the_services_filters(home: Path) -> None:
     whole = succeeds("rounds", "list", "--home", home, "--full", "--json").json["rounds"]
     for status in ("decided", "abandoned", "open"):

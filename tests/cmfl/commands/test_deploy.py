@@ -98,17 +98,6 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
 
 
-def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> None:
-    with CuttingFile.create(tmp_path / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingFile)
-        chain.left, chain.after = 2, False
-        configuration, blobs = load("smoke", settings=MANY), FolderBlobs(tmp_path / "blobs")
-        with pytest.raises(Cut), prepared(tmp_path, "run", configuration, chain, blobs):
-            pass
-    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"] == []
-    assert "round 1 has not opened" in refusal("rounds", "show", 1, "--home", tmp_path)
-
-
 def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:
     (tmp_path / "chain.sqlite").touch()
     succeeds("deploy", "--preset", "smoke", "--home", tmp_path)

@@ -156,13 +156,6 @@ def test_workers_elsewhere_may_publish_in_another_store(coordinator: Path) -> No
     assert listed(coordinator)["rounds"] == PLAYED
 
 
-def test_a_deployed_run_waits_for_its_workers(tmp_path: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
-    assert checks(tmp_path)["run run"].endswith("in round 1 of 5")
-    row = listed(tmp_path)
-    assert (row["rounds"], row["of"]) == (0, 5)
-
-
 @pytest.mark.parametrize("node", ["played", "coordinator"], indirect=True)
 def test_a_run_on_a_node_is_read_there(node: list[object], tmp_path: Path, head: str) -> None:
     home = tmp_path / "home"

@@ -145,11 +145,6 @@ def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None
         assert said == f"round {number} has not opened; the newest of 5 is 5"
 
 
-def test_a_client_that_is_not_there_is_refused(home: Path) -> None:
-    said = refusal("clients", "show", 14, "--home", home)
-    assert said == "client 14: there are 14 clients, from 0"
-
-
 def edited(**changes: object) -> Callable[[bytes], bytes]:
     return lambda data: json.dumps(json.loads(data) | changes).encode()
 

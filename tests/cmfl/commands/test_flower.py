@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,15 +68,6 @@ def test_a_server_app_does_not_play_in_memory(tmp_path: Path) -> None:
     words = ("flower", "new", tmp_path / "app", "--preset", "smoke")
     assert "machine.ledger = memory" in refusal(*words, "--set", "machine.ledger=memory")
     assert not (tmp_path / "app").exists()
-
-
-def test_a_home_may_have_any_name(tmp_path: Path) -> None:
-    place = tmp_path / 'my "é😀" folder' / "app"
-    place.parent.mkdir()
-    written = succeeds("flower", "new", place, "--preset", "smoke").out
-    assert f"flwr run {quote(str(place))} --stream" in written
-    project = tomllib.loads((place / "pyproject.toml").read_text("utf-8"))
-    assert project["tool"]["flwr"]["app"]["config"]["home"] == str(place / "home")
 
 
 def test_without_flower_its_apps_say_what_to_install() -> None:

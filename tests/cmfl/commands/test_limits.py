@@ -82,16 +82,6 @@ def test_too_few_descriptors_for_the_blobs_are_no_verdict(home: Path, tmp_path: 
         refused_for_descriptors(process.wait(), out + err)
 
 
-def test_what_cannot_be_imported_is_no_verdict() -> None:
-    program = (
-        "import sys; sys.modules['cmfl.commands.application'] = None; "
-        "from cmfl.commands.main import run; run()"
-    )
-    found = limited("-v unlimited", [sys.executable, "-c", program])
-    assert found.returncode == 70
-    assert "cannot begin: ModuleNotFoundError" in refused(found)
-
-
 UNLOADED = ImportError("libtorch_cpu.so: failed to map segment from shared object")
 
 

@@ -103,17 +103,6 @@ def test_a_model_is_read_back_and_evaluates_equally(home: Path, exported: Path) 
     assert 0 < again["training_loss"] < 10
 
 
-def test_data_and_model_may_be_those_of_a_preset(home: Path, exported: Path) -> None:
-    result = succeeds("model", "evaluate", exported, "--preset", "smoke", "--json")
-    assert result.json["samples"] > 0
-    sentence = refusal(
-        "model", "evaluate", exported, "--preset", "smoke", *settings_of("model.name=cnn")
-    )
-    assert (
-        "holds tensor 'weights' of shape (10, 64) where model 'cnn' has 'convolution1" in sentence
-    )
-
-
 def model_of_round(home: Path, number: int, out: Path) -> dict[str, NDArray[np.float32]]:
     succeeds("model", "export", "--home", home, "--round", number, "--out", out)
     return load(out.read_bytes())

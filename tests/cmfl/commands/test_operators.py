@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shlex
 import sqlite3
-import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +22,7 @@ from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = SHARED
 
@@ -154,14 +151,6 @@ def test_a_run_that_loses_its_node_prints_a_continuing_command(
         assert succeeds(*words, "--json").json["round"] == rounds
 
 
-def test_a_run_that_never_reached_its_node_prints_no_command(tmp_path: Path) -> None:
-    node = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", DEFAULT_CHAIN_ID]
-    options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "home"]
-    message = refusal("run", "--preset", "smoke", *options)
-    assert message.startswith("http://127.0.0.1:1: unreachable")
-    assert "--resume" not in message
-
-
 @pytest.mark.parametrize("secret", ["user:pa55@", "?key=pa55"])
 def test_a_url_that_may_hold_a_key_is_never_printed(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
@@ -216,15 +205,6 @@ def test_a_start_that_fails_leaves_no_home_behind(
     refusal(*begin, "--rpc-url", url, "--chain-id", 1)
     refusal("chain", "serve", "--home", home, "--port", url.rpartition(":")[2])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_start_that_fails_leaves_what_was_there_alone(tmp_path: Path) -> None:
-    begin = ["run", "--preset", "smoke", "--home", tmp_path]
-    refusal(*begin, "--set", "data.name=digits-by-writer")
-    assert (tmp_path / "chain.sqlite").exists()
-    succeeds(*begin, "--rounds", 1)
-    refusal(*begin, "--name", "other", "--set", "data.name=digits-by-writer")
-    assert succeeds("rounds", "list", "--home", tmp_path, "--run", "run", "--json").json
 
 
 def test_a_resumed_run_never_makes_a_chain(copy: Path) -> None:
@@ -305,55 +285,6 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     assert (
         f"{address_of(TEST_KEYS[0])} of the variable CMFL_PRIVATE_KEY has" in succeeds(*doctor).out
     )
-
-
-def test_doctor_names_the_account_of_a_keystore_without_a_node(tmp_path: Path) -> None:
-    _, keystore, *_ = keystore_in(tmp_path, TEST_KEYS[0])
-    doctor = ["doctor", "--home", tmp_path, "--keystore", keystore]
-    assert f"{address_of(TEST_KEYS[0])} of {keystore}\n" in succeeds(*doctor).out
-    Path(str(keystore)).write_text('{"crypto": {}, "address": "[/red]\\u001b[2J"}')
-    assert f"{keystore} does not name its account" in succeeds(*doctor).out
-    Path(str(keystore)).write_text("{}")
-    result = cmfl(*doctor)
-    assert (result.code, "no keystore: it has no object 'crypto'" in result.out) == (1, True)
-
-
-@contextmanager
-def web_server_over(folder: Path) -> Iterator[str]:
-    handler = functools.partial(_QuietHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _QuietHandler(SimpleHTTPRequestHandler):
-    log_message: Callable[..., None] = lambda *_: None
-
-
-def test_an_audit_of_node_and_blobs_needs_no_home(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = succeeds("audit", "--home", home, "--json").json["deployment"]
-    monkeypatch.chdir(tmp_path)
-    with (
-        EmbeddedReader.open(home / "chain.sqlite") as chain,
-        RpcServer(chain) as node,
-        web_server_over(home / "blobs") as blobs,
-    ):
-        options = ["--rpc-url", node.url, "--chain-id", chain.chain_id, "--address", own["address"]]
-        for place in (blobs, home / "blobs"):
-            found = succeeds("audit", *options, "--blobs", place, "--json").json
-            assert (found["outcome"], found["deployment"]["head"]) == ("passed", own["head"])
-        result = cmfl("audit", *options, "--blobs", f"{blobs}/elsewhere")
-        assert (result.code, result.err) == (3, "")
-        assert "is no folder here" in refusal("audit", *options, "--blobs", tmp_path / "none")
-        assert "there is no deployed run in cmfl-home" in refusal("audit", *options[:4])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_option_to_keep_detects_other_runs(home: Path) -> None:

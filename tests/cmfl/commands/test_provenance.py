@@ -271,25 +271,6 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
-@KNOWN_FACTS
-@KNOWN_AUDIT
-def test_people_read_which_field_is_false(
-    documents: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    value = json.loads(documents["statement"].read_text())
-    value["predicate"] |= {"decided": True, "more": "x" * 200}
-    del value["predicate"]["abandoned"]
-    file = tmp_path / "document"
-    file.write_text(json.dumps(value))
-    result = cmfl("verify", "attestation", file, "--home", home)
-    lines = result.out.splitlines()
-    assert (result.code, lines[0].partition(":")[0]) == (1, "FAILED, false")
-    assert lines[1].startswith("  predicate.abandoned is missing, and must be ")
-    assert lines[2].startswith("  predicate.decided is true, and must be ")
-    assert lines[3].startswith('  predicate.more is "xxx')
-    assert lines[3].endswith("..., and must not be there")
-
-
 def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
     documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -522,22 +503,6 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     code, result = verified(filtered, copy)
     assert (code, result["state"]) == (0, "current")
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
-
-
-@KNOWN_FACTS
-@KNOWN_AUDIT
-@pytest.mark.parametrize(("round_", "client"), [(0, 1), (10**400, 1)])
-def test_a_verdict_on_an_update_that_no_run_has_is_false(
-    round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    value = json.loads(documents["statement"].read_text())
-    row = {"round": round_, "client": client, "auditor": "0x12", "verdict": "same"}
-    value["predicate"]["training"]["attestations"] = [row]
-    file = tmp_path / "document"
-    file.write_text(json.dumps(value))
-    code, result = verified(file, home)
-    assert (code, result["state"]) == (1, "false")
-    assert all(len(note) < 500 for note in result["notes"])
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
 from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, refusal, seed_of, succeeds
 
 pytestmark = SHARED
@@ -101,23 +99,6 @@ def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
     assert succeeds(*show, "--json").json["chain"]["outcome"] == "unclaimed"
 
 
-def test_a_claimed_head_is_looked_up_on_a_node(copy: Path) -> None:
-    file = (copy / "chain.sqlite").rename(copy / "elsewhere.sqlite")
-    with EmbeddedReader.open(file) as chain, RpcServer(chain) as server:
-        show = ("runs", "show", "run", "--home", copy, "--json", "--rpc-url", server.url)
-        node = ("--chain-id", chain.chain_id)
-        rows = rows_of(copy)
-        head = rows[-1]["head"]
-        true = {"outcome": "matches", "round": ROUNDS, "head": head, "claimed": head}
-        assert succeeds(*show, *node).json["chain"] == true
-        write_rows(copy, [*rows[:-1], rows[-1] | {"head": (forged := f"0x{'5c' * 32}")}])
-        result = cmfl(*show, *node)
-        differs = true | {"outcome": "differs", "claimed": forged}
-        assert (result.code, result.json["chain"]) == (1, differs)
-        assert f"and the chain has {head}" in result.err
-        assert "--rpc-url needs --chain-id" in refusal(*show)
-
-
 def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
     shown = succeeds("runs", "show", "attacked", "--home", two)
     assert "attacked: it ran on the memory ledger, so no chain has its head" in shown.out
@@ -145,13 +126,6 @@ def test_the_last_lines_of_a_run_can_be_pasted(tmp_path: Path) -> None:
     assert [command[0] for command in words] == ["runs", "audit"]
     for command in words:
         succeeds(*command)
-
-
-def test_a_memory_run_names_no_audit(tmp_path: Path) -> None:
-    memory = ("--rounds", 1, "--set", "machine.ledger=memory")
-    out = cmfl("run", "--preset", "smoke", "--home", tmp_path, *memory).out
-    assert "look at them with: " in out
-    assert "audit it with" not in out
 
 
 def test_a_started_or_running_run_is_listed(two: Path) -> None:

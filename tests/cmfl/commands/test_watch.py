@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import TypeAdapter
 
-from api.client.connection import ServiceProblemError
 from api.schemas.federation import FederationAnswer
-from api.schemas.problems import Problem
 from api.settings import Settings
 from cmfl.commands import watch
 from ledger.protocol.errors import ServiceError
@@ -153,18 +151,6 @@ def test_an_offline_service_is_retried_for_a_minute_in_total(
     with pytest.raises(ServiceError, match="it does not answer"):
         asked(monkeypatch, gone, poll)
     assert 60 <= gone.now <= 60 + 2 * poll
-
-
-def test_what_a_service_refuses_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing(Away):
-        def federation(self) -> FederationAnswer:
-            super().federation()
-            raise ServiceProblemError("at", 404, Problem.model_validate(example(Problem)))
-
-    refusing = Refusing(first=0)
-    with pytest.raises(ServiceProblemError):
-        asked(monkeypatch, refusing, 1.0)
-    assert refusing.asked == 1
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **how: Any) -> str:

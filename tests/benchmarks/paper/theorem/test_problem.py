@@ -55,18 +55,6 @@ def test_two_clients_of_opposite_opinions() -> None:
     assert problem.gamma == pytest.approx(4 * (log(3) + 1))
 
 
-def test_the_committee_gap_of_either_client() -> None:
-    problem = problem_of(OPPOSED, MU)
-    # At w* both sides are Gamma.
-    assert problem.committee_gap([0], problem.values(ZERO), [0]) == pytest.approx(1.0)
-    # At the first client's own minimum its numerator is 0, and the other's is all there is.
-    own = minimum(problem.clients[0]).weights
-    values = problem.values(own)
-    assert problem.committee_gap([0], values, [0]) == pytest.approx(0.0, abs=1e-9)
-    assert problem.committee_gap([1], values, [0]) == pytest.approx(2.0)
-    assert problem.committee_difference([1], [0]) == pytest.approx(0.0, abs=1e-9)
-
-
 def test_clients_weigh_as_much_as_their_samples() -> None:
     problem = problem_of(divided(((1.0,), (0,)), ((1.0, 1.0, 1.0), (1, 1, 1))), MU)
     assert problem.shares.tolist() == [0.25, 0.75]

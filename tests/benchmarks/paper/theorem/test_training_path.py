@@ -63,20 +63,6 @@ def test_what_two_clients_of_opposite_opinions_show() -> None:
     assert bound.total > path.rounds[-1].error
 
 
-def test_the_step_size_counts_steps_over_all_rounds() -> None:
-    asked: list[int] = []
-
-    def step_size(step: int) -> float:
-        asked.append(step)
-        return 0.1
-
-    plan = PathSettings(
-        rounds=2, local_steps=3, batch_size=1, step_size=step_size, members=1, seed=0
-    )
-    follow_path(problem_of(divided(((1.0,), (0,))), MU), AveragingSelection(1, 1), ZERO, plan)
-    assert asked == [0, 1, 2, 3, 4, 5]
-
-
 def test_gradient_descent_with_the_theorems_steps_comes_near_the_optimum() -> None:
     data = divided(((1.0, -1.0), (0, 1)), ((2.0, -1.0), (0, 0)), ((0.5, 1.0), (1, 0)))
     problem = problem_of(data, 0.5)
@@ -105,12 +91,7 @@ def drawn(count: int) -> dict[ClientId, np.ndarray]:
 
 @pytest.mark.parametrize(
     "rules",
-    [
-        ("protocol.strategy=1",),
-        ("protocol.strategy=1", "protocol.aggregation_rate=1.0"),
-        ("protocol.strategy=2",),
-        ("protocol.strategy=3",),
-    ],
+    [("protocol.strategy=1",), ("protocol.strategy=3",)],
 )
 def test_a_committee_accepts_trainers_and_elects_others(rules: tuple[str, ...]) -> None:
     parameters = load("smoke", settings=rules).parameters(dimension=6)
