@@ -130,22 +130,6 @@ def test_own_presets_stand_beside_names(tmp_path: Path) -> None:
     assert by_path.rows.column("final") == by_dict.rows.column("final") == finals[:1]
 
 
-def test_of_a_presets_own_attack_nothing_is_taken(tmp_path: Path) -> None:
-    path = tmp_path / "attacked.toml"
-    attack = '[malice]\nattack = "same-value"\nfactor = 9.0\nmalicious_rate = 0.2\n'
-    path.write_text(SMALLEST + attack, encoding="utf-8")
-    compared = cmfl.compare(
-        ["fedavg"],
-        attacks=[None, "back-gradient"],
-        seeds=[1],
-        preset=path,
-        malicious_rate=0.1,
-        recorded=False,
-    )
-    assert [cell.attack for cell in compared.cells] == [None, "back-gradient"]
-    assert [len(cell.malicious) for cell in compared.cells] == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -176,17 +176,3 @@ def test_a_comparison_takes_objects_and_references(data: cmfl.Data) -> None:
             assert final == pytest.approx(rows["fedavg", attacks[0]]["final"])
     # The file of its rules is known to the audit, as everything else of this process.
     assert {rows["mine", attack]["audit"] for attack in attacks} == {"passed"}
-
-
-def test_a_sweep_takes_objects_as_values_and_attack() -> None:
-    swept = cmfl.sweep(
-        "smoke",
-        over={"distance": [city_block, "squared"]},
-        attack=reversed_mean,
-        malicious_rate=0.2,
-        seeds=[1],
-        rounds=1,
-        recorded=False,
-    )
-    assert swept.rows.column("distance") == ["city_block", "squared"]
-    assert {cell.attack for cell in swept.cells} == {f"{_OWN_PARTS}:reversed_mean"}

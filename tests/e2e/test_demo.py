@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import urllib.request
 from pathlib import Path
 from statistics import fmean
 from unittest.mock import patch
@@ -112,15 +111,3 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "was not made by a demo" in refusal("demo", "--home", tmp_path, "--seeds", 1)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
-def test_the_service_announces_its_address_and_ends_on_interrupt(
-    forks: Forks, tmp_path: Path
-) -> None:
-    service = forks.start("serve", "--home", tmp_path, "--port", 0)
-    said = service.first_line()
-    address = next(word for word in said.split() if word.startswith("http://"))
-    with urllib.request.urlopen(address + "health") as answer:
-        assert json.load(answer)
-    service.send_signal(signal.SIGINT)
-    assert service.wait() == 0

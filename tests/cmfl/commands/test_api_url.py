@@ -54,26 +54,6 @@ def test_the_same_text_is_printed_of_service_and_home(
     assert sorted(remote.out.splitlines()) == sorted(own.out.splitlines())
 
 
-def test_a_digest_is_found_at_a_service_as_at_home(
-    home: Path, api: tuple[str, str], service: httpx.Client
-) -> None:
-    digest = service.get(deployments(service)[0]["links"]["self"]).json()["state"]["model"]
-    own = succeeds("rounds", "show", digest, "--home", home, "--json").json
-    assert [one["kind"] for one in own["items"]] == ["model"]
-    assert succeeds("rounds", "show", digest[2:].upper(), *api, "--json").json == own
-    assert (
-        succeeds("rounds", "show", digest, *api).out
-        == succeeds("rounds", "show", digest, "--home", home).out
-    )
-    nowhere = "5c" * 32
-    assert "is not in this run" in succeeds("rounds", "show", nowhere, *api).out
-    for wrong in ("5c", "0", str(2**32), "\u0661"):
-        assert "number of a round" in refusal("rounds", "show", wrong, *api)
-    assert "--rpc-url and --api" in refusal(
-        "rounds", "show", nowhere, *api, "--rpc-url", "http://y"
-    )
-
-
 def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[str, str]) -> None:
     (own,) = succeeds("runs", "list", "--home", home, "--json").json
     assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
@@ -93,24 +73,6 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     assert f"audit --api {api[1].rstrip('/')} --rpc-url URL --chain-id" in people
     assert "serves no run 'other'; it serves run" in refusal("runs", "show", "other", *api)
     assert "--rpc-url and --api" in refusal("runs", "show", "run", *api, "--rpc-url", "http://y")
-
-
-def test_runs_of_a_service_without_their_files(copy: Path) -> None:
-    later = ("--preset", "smoke", "--set", "seed=99", "--run", "later")
-    succeeds("deploy", *later, "--home", copy, "--json")
-    metrics = copy / "runs" / "run" / "metrics.jsonl"
-    with serving(Settings(home=copy)) as http:
-        api = ("--api", str(http.base_url))
-        assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
-        metrics.write_text("{}\n")
-        assert "run: the service cannot read the run's own files" in (
-            succeeds("runs", "list", *api).out
-        )
-        name = http.get(deployments(http)[0]["links"]["self"]).json()["config"][2:]
-        (copy / "blobs" / name[:2] / name).unlink()
-        result = cmfl("runs", "show", "later", *api)
-        assert (result.code, result.out) != (0, "")
-        assert name in result.err
 
 
 def test_a_proof_from_a_service_needs_a_head_or_contract(

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration.loading import load
-from clients.runs.open_run import open_run
 from cmfl.access.target import Target
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest, write_manifest
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.ports import NotServedError
 from ledger.io.home import Home
-from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 from tests.support.creations import FLAGS, planted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.ports import Transaction
 
 pytestmark = SHARED
 
@@ -102,42 +94,3 @@ def test_another_creation_of_a_home_s_contract_fails_step_one(copy: Path) -> Non
     found = cmfl("audit", "--home", copy, "--json")
     assert (found.code, found.json["steps"][0]["outcome"]) == (1, "failed")
     assert cmfl("rounds", "list", "--home", copy).code == 2
-
-
-def test_a_home_whose_creation_is_not_served_is_audited_all_the_same(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    created = read_run_manifest(Home(home).run("run")).transaction
-    true = EmbeddedReader.transaction
-
-    def lost(chain: EmbeddedReader, transaction_hash: bytes) -> Transaction:
-        if f"0x{transaction_hash.hex()}" == created:
-            raise NotServedError("the index is pruned")
-        return true(chain, transaction_hash)
-
-    monkeypatch.setattr(EmbeddedReader, "transaction", lost)
-    found = cmfl("audit", "--home", home, "--json")
-    outcomes = [step["outcome"] for step in found.json["steps"]]
-    assert (found.code, outcomes.count("passed")) == (3, 9)
-    assert outcomes[0] == "not checkable"
-
-
-@pytest.mark.parametrize("lost", ["*-wal", "*.sqlite"])
-def test_an_audit_names_the_rollback_of_a_chain_that_lost_its_newest_blocks(
-    tmp_path: Path, lost: str
-) -> None:
-    home, copy = tmp_path / "home", tmp_path / "copy"
-    home.mkdir()
-    configuration = load("smoke", settings=("protocol.rounds=1",))
-    with (
-        EmbeddedChain.create(home / "chain.sqlite") as chain,
-        open_run(home, "run", configuration, chain, FolderBlobs(home / "blobs")) as run,
-    ):
-        run.go_on(lambda _: None)
-        newest = chain.head().number
-        shutil.copytree(home, copy, ignore=shutil.ignore_patterns(lost, "*-shm"))
-    for command in ("audit",), ("rounds", "list"), ("clients", "list"):
-        found = cmfl(*command, "--home", copy)
-        assert f"block {newest} 0x" in found.out + found.err
-        assert "was acknowledged here, but " in found.out + found.err
-    assert refusal("audit", "--home", copy).startswith(f"{copy / 'chain.sqlite'}: block {newest} ")

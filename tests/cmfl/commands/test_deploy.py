@@ -10,22 +10,14 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import lot_warning
-from clients.runs.preparation import prepared
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
-from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Beacon
-from ledger.storage.blobs import FolderBlobs
-from tests.clients.played import Cut, CuttingFile
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# 300 clients are registered in two transactions: 256 and 44.
-MANY = ("protocol.clients=300", "protocol.active_rate=0.04", "protocol.rounds=1")
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -67,35 +59,6 @@ def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: P
     assert blocks(tmp_path / "two") == 2
     (target / "deployment.json").write_bytes(manifest[:50])
     assert "is not JSON" in refusal(*arguments, tmp_path / "two")
-
-
-@pytest.mark.parametrize(("left", "registered"), [(1, 0), (2, 256)])
-def test_a_deployment_cut_off_between_its_transactions_is_completed(
-    tmp_path: Path, left: int, registered: int
-) -> None:
-    configuration = load("smoke", settings=(*MANY, "protocol.beacon=block"))
-    with CuttingFile.create(tmp_path / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingFile)
-        blobs = FolderBlobs(tmp_path / "blobs")
-        chain.left, chain.after = left, False
-        with pytest.raises(Cut), prepared(tmp_path, "run", configuration, chain, blobs):
-            pass
-        chain.left = None
-        manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
-        ledger = LedgerWriter(chain, manifest["address"], manifest["block"])
-        assert ledger.state().registered == registered
-    assert succeeds("clients", "list", "--home", tmp_path, "--json").out.count('"address"') == (
-        registered
-    )
-    found = succeeds(
-        "deploy", "--preset", "smoke", *settings_of(*MANY), "--home", tmp_path, "--json"
-    )
-    assert found.json == manifest
-    assert blocks(tmp_path) == 3
-    with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader:
-        state = CommitteeLedger(reader, manifest["address"], manifest["block"]).state()
-        assert (state.registered, state.stage, state.round) == (300, LedgerStage.OPEN, 1)
-    assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
 
 
 def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.experiments import catalogue
 from clients.experiments.execution.row_store import RowStore
 from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
@@ -153,26 +152,3 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
     place = tmp_path / "out"
     assert said in refusal("experiment", *words, "--out", place)
     assert not place.exists()
-
-
-def test_all_that_find_their_files_are_run_drawn_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    some = ("robustness-worst", "robustness-worst-tuned", "robustness-worst-writers")
-    monkeypatch.setattr(catalogue, "names", lambda: some)
-    listed = succeeds("experiment", "list", "--json").json
-    assert [row["experiment"] for row in listed] == list(some)
-    assert succeeds("experiment", "list", "all", "--json").json == listed
-    words = ("all", "--quick", "--out", tmp_path)
-    result = cmfl("experiment", "run", *words, "--jobs", 1, "--json")
-    assert result.code == 0
-    played = [row["experiment"] for row in result.json]
-    assert played == [row["experiment"] for row in listed if not row["files"]]
-    assert all(row["new"] and not row["failures"] for row in result.json)
-    assert {verdict for row in result.json for verdict in row["verdicts"]} == {"passed"}
-    assert result.err.count("is left out: it reads") == len(listed) - len(played)
-    report = succeeds("experiment", "report", *words).out
-    assert all(f": `{name}`" in report for name in played)
-    succeeds("experiment", "plot", *words, "--to", tmp_path / "figures")
-    drawn = {path.name for path in (tmp_path / "figures").glob("*.svg")}
-    assert drawn == {f"{name}-heat.svg" for name in played}

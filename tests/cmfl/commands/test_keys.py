@@ -60,7 +60,6 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     "command",
     [
         ("keys", "new"),
-        ("register", "--preset", "smoke", "--samples", 5, "--out", "entry.json"),
         (
             "chain",
             "fund",

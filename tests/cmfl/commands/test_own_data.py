@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,23 +61,6 @@ def test_a_run_first_names_features_labels_and_clients(tmp_path: Path) -> None:
     assert succeeds("model", "evaluate", model, "--home", home, "--json").json["samples"] == 16
     quiet = succeeds("run", "--home", tmp_path / "q", *RUN, *kind, *classes, "-q")
     assert "features" not in quiet.out
-
-
-def test_notes_on_own_data_are_shown_by_check_run_and_deploy(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    rows = TABLE.replace("high", "1").replace("low", "2").replace("mid", "3")
-    path.write_text(rows.replace("kind", "y"), "utf-8")
-    checked = succeeds("data", "check", path)
-    assert "label: 'y', 3 classes seen, 4 model outputs" in checked.out.splitlines()
-    assert "note: 3 classes are seen, 1 to 3, and the model gets 4 outputs" in checked.out
-    found = succeeds("data", "check", path, "--json").json
-    assert (found["features"], found["outputs"], len(found["notes"])) == (["a", "b"], 4, 1)
-    own = ("--preset", "smoke", "--set", f"data.path={path}", *EIGHT)
-    for command in (("run", *own, "--rounds", 1), ("deploy", *own)):
-        done = cmfl(*command, "--home", tmp_path / command[0], "--json")
-        assert done.code == 0
-        assert f"note on {path}: 3 classes are seen" in done.err
-        assert done.json
 
 
 def test_settings_of_a_table_reach_its_check(tmp_path: Path) -> None:

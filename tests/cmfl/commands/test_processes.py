@@ -35,13 +35,6 @@ def ended(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path, forks: Forks) -> None:
-    process = forks.start("rounds", "list", "--home", tmp_path)
-    out, err = process.communicate()
-    assert (process.returncode, out) == (2, "")
-    assert err == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
-
-
 def test_a_clock_before_1970_keeps_nobody_from_deploying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,11 +69,7 @@ def test_an_interrupted_run_prints_the_command_that_continues_it(
 
 @pytest.mark.parametrize(
     ("package", "command", "extra"),
-    [
-        ("torch", ("run", "--preset", "smoke"), "clients"),
-        ("uvicorn", ("serve",), "api"),
-        ("uvicorn", ("demo",), "api"),
-    ],
+    [("torch", ("run", "--preset", "smoke"), "clients"), ("uvicorn", ("serve",), "api")],
 )
 def test_a_command_without_its_extra_names_it_and_does_nothing(
     package: str, command: tuple[str, ...], extra: str, tmp_path: Path

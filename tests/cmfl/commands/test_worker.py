@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -21,34 +21,26 @@ from clients.runs.preparation import prepared
 from clients.worker.process.setup import WorkerTarget, find_deployed_run
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
-from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.chain.ports import NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from ledger.protocol.documents.run import decode_run
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.federation.worker_faults import FAULT_VARIABLE
-from tests.patience import wait_until
 from tests.processes import Forks
-from tests.support.creations import created_by_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.chain.ports import Log
-    from tests.processes import Forked
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -194,23 +186,6 @@ def test_a_worker_whose_account_has_code_does_not_start(
     assert not WorkerFolder(tmp_path).journal.exists()
 
 
-def test_a_worker_takes_part_in_the_run_of_a_factory_only_by_an_option(served: Served) -> None:
-    url, chain_id = str(served.node[1]), int(str(served.node[3]))
-    with RpcChain(url, TEST_KEYS[0], chain_id=chain_id) as node:
-        blobs = FolderBlobs(served.home.blobs)
-        config = CommitteeLedger(node, served.predictable).deployment().config
-        document = decode_run(blobs.get(config))
-        deployment, batches = deployment_for(document)
-        ledger = created_by_factory(node, deployment)
-        for batch in batches:
-            ledger.register_clients(batch.words, batch.rest)
-        places = WorkerTarget(ledger.address, str(served.home.blobs), "no-mail")
-        with pytest.raises(ConfigurationError, match="--allow-unknown-creation"):
-            find_deployed_run(node, places)
-        allowed = replace(places, allow_unknown_creation=True)
-        assert find_deployed_run(node, allowed).document == document
-
-
 class Late(RpcChain):
     """A node that calls nothing final but the block that all begins with."""
 
@@ -239,26 +214,6 @@ def test_an_unconfirmed_contract_is_awaited_with_a_hint(
         find_deployed_run(node, places)
 
 
-class Forgetful(RpcChain):
-    """A node that has lost the log of the first round's opening."""
-
-    def logs(self, *asked: Any, **how: Any) -> list[Log]:
-        lost = abi.topic("LedgerOpened")
-        return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
-
-
-def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
-    """The contract itself says that its first round has opened."""
-    places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
-    url, chain_id = str(served.node[1]), int(str(served.node[3]))
-    with (
-        Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
-        pytest.raises(IncompleteLogsError) as refused,
-    ):
-        find_deployed_run(node, places)
-    assert refused.value.node == url
-
-
 def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
     with WorkerFolder(tmp_path).held():
         sentence = refusal(*served.worker(tmp_path, 0))
@@ -274,28 +229,6 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
     assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"
-
-
-def test_an_idle_worker_asked_to_leave_leaves_at_once(
-    served: Served, tmp_path: Path, forks: Forks
-) -> None:
-    told: list[Forked] = []
-
-    def ask() -> None:
-        wait_until((tmp_path / "status.json").exists)
-        told.append(forks.start("leave", "--folder", tmp_path, "--json"))
-
-    asker = threading.Thread(target=ask)
-    asker.start()
-    result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
-    asker.join()
-    assert result.code == 0
-    out, err = told[0].communicate()
-    assert (told[0].returncode, err) == (0, "")
-    assert json.loads(out) == {"round": 1, "has_ended": True}
-    events = [json.loads(line)["event"] for line in result.err.splitlines()]
-    assert "leaves after round 1" in events
-    assert not (tmp_path / "leave").exists()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import resource
 import shutil
@@ -305,54 +304,6 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path, database: Path) ->
     assert [step for step, _ in steps] == [1, 2, 3]
     history = offline_run(tmp_path / "wandb").history
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
-
-
-@pytest.mark.parametrize(
-    ("call", "left"),
-    [
-        ("create_run", {}),
-        ("log_batch", {"a": "1"}),
-        ("log_batch 2", {"a": "1", "b": "2"}),
-        ("log_batch 3", {"a": "1", "b": "2"}),
-    ],
-)
-def test_an_interrupted_record_is_completed_by_the_next_call(
-    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, call: str, left: dict[str, str]
-) -> None:
-    """A kill after the record is made, after each of two parameters, and after a round."""
-    place = with_database(tmp_path / "mlflow", database)
-    monkeypatch.setattr(tracking, "_MOST_NAMED", 1)
-    monkeypatch.setattr(tracking, "_MOST_VALUES", 2)
-    run = TrackedRun("run", RUN.key, {"a": "1", "b": "2"}, RUN.tags)
-    rows = rows_of("0x01", "0x02")
-    from mlflow.tracking import MlflowClient
-
-    method, _, number = call.partition(" ")
-    calls = itertools.count(1)
-    kept = getattr(MlflowClient, method)
-
-    def cut(*arguments: object, **named: object) -> object:
-        answer = kept(*arguments, **named)
-        if next(calls) == int(number or 1):
-            raise CutError
-        return answer
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(MlflowClient, method, cut)
-            with pytest.raises(CutError):
-                MlflowSink(str(place), "project", run, rows)
-    ((_, interrupted),) = mlflow_runs(place)
-    assert interrupted.data.params == left
-    session = TrackingSession(TrackSection(mlflow=str(place), project="project"), pytest.fail)
-    session.open(run, rows)
-    session.close({}, None)
-    ((_, completed),) = mlflow_runs(place)
-    assert completed.info.run_id == interrupted.info.run_id
-    assert completed.data.params == run.parameters
-    for metric, values in (("decided", (1.0, 1.0)), ("accuracy", (0.125, 0.25))):
-        assert mlflow_steps(place, metric) == list(enumerate(values, 1))
 
 
 @pytest.mark.parametrize("content", ["garbage", "folder", "locked"])
