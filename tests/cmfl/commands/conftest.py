@@ -19,6 +19,8 @@ import typer
 from cmfl.access.target import Target
 from cmfl.auditing import audit_target
 from cmfl.commands import application, progress_lines
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
@@ -188,6 +190,16 @@ def service(home: Path) -> Iterator[httpx.Client]:
 
     with serving(Settings(home=home)) as http:
         yield http
+
+
+@pytest.fixture(scope="session")
+def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
+    """Yield the options that name a node with the home's chain, and the contract there."""
+    from tests.api.conftest import deployments
+
+    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
+        address = deployments(service)[0]["address"]
+        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
-from tests.api.conftest import deployments, serving
+from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
@@ -32,14 +29,6 @@ def api(service: httpx.Client) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def kept(head: str) -> tuple[str, str]:
     return "--head", head
-
-
-@pytest.fixture(scope="module")
-def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
-    """Return the options that name a node with the home's chain, and the contract there."""
-    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
-        address = deployments(service)[0]["address"]
-        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
 
 
 @pytest.mark.parametrize(

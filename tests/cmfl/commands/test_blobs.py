@@ -14,7 +14,7 @@ from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import ObjectMailbox
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -115,3 +115,25 @@ def test_wrong_options_of_a_store_are_refused(
     home: Path, options: list[str], sentence: str
 ) -> None:
     assert sentence in refusal("blobs", "serve", "--home", home, *options)
+
+
+def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path) -> None:
+    home = ("--home", tmp_path)
+    settings = settings_of("protocol.rounds=2", "machine.keep=accepted")
+    succeeds("run", "--preset", "smoke", *settings, *home)
+    shown = succeeds("rounds", "show", 1, *home, "--json").json
+    parts = shown["parts"]
+    accepted = {entry["client"] for entry in parts["aggregation"]["accepted"]}
+    active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
+    gone = sorted(active - accepted)
+    sentence = (
+        f"Of 10 payloads {len(gone)} are not stored here, those of clients "
+        f"{', '.join(map(str, gone))}: what depends on them is reported, but cannot be checked."
+    )
+    assert sentence in succeeds("rounds", "show", 1, *home).out.splitlines()
+    assert succeeds("rounds", "explain", 1, *home, "--json").json["sentences"][-1] == sentence
+    report = cmfl("audit", *home)
+    assert report.code == 3
+    assert f"round 1, client {gone[0]}: the payload 0x" in report.out
+    assert "INCOMPLETE: nothing contradicts, but steps 5, 6 lack what to check by" in report.out
+    assert " 9 the model, bit for bit               passed" in report.out

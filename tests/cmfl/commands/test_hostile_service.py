@@ -15,10 +15,7 @@ import pytest
 
 from ledger.audit.proofs.proof_document import proof_bytes
 from ledger.audit.proofs.proof_maker import make_proof
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.types import ClientId
-from tests.api.conftest import deployments
 from tests.audit.proofs.mutations import changed, paths
 from tests.cmfl.commands.conftest import (
     SHARED,
@@ -205,13 +202,6 @@ def other(home: Path) -> int:
     return int(decided_rounds(home)[1]["round"])
 
 
-@pytest.fixture(scope="module")
-def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
-    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
-        address = deployments(service)[0]["address"]
-        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
-
-
 def lied_to(liar: Liar, at: str, lie: Callable[[Handler], None], *arguments: object) -> Result:
     """Return what a command makes of a lie: no success, no traceback, nothing a terminal obeys."""
     liar.at, liar.lie = at, lie
@@ -237,32 +227,6 @@ def test_an_invalid_answer_is_refused_in_one_line_in_time(
 ) -> None:
     asked = ("verify", "client", "--round", number, "--client", client, "--head", head)
     assert lied_to(liar, "/proof/", lie, *asked).code == 2
-
-
-def changed_page(**fields: object) -> Callable[[Handler], None]:
-    def lie(handler: Handler) -> None:
-        page = handler.true(handler.path.replace("full=true", "full=false")).json()
-        handler.send(json.dumps({**page, **fields}).encode())
-
-    return lie
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [changed_page(), changed_page(rounds=[], scanned=0, next_cursor="AQAAAA"), WIRE["a cut body"]],
-)
-def test_a_page_of_another_form_makes_no_table(
-    liar: Liar, tmp_path: Path, lie: Callable[[Handler], None]
-) -> None:
-    file = tmp_path / "file"
-    file.write_text("earlier")
-    liar.at, liar.lie = "/rounds", lie
-    found = cmfl(
-        *("export", "table", "participation", "--format", "parquet"),
-        *("--api", liar.url, "--output", file),
-    )
-    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1), found
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]
 
 
 def test_a_proof_of_something_else_is_none(

@@ -16,7 +16,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
-from cmfl.commands.console import plain, print_line, print_table
+from cmfl.commands.console import plain, print_line
 from cmfl.commands.log import shown_as_lines
 from ledger.chain.contract.deployment import (
     DEPLOYMENT_GAS,
@@ -60,16 +60,6 @@ def test_a_line_is_printed_verbatim_except_terminal_controls() -> None:
     assert printed(lambda: print_line(HOSTILE)) == f"{SHOWN}\n"
     assert printed(lambda: print_line("2 of 3 clients (å, 中)")) == "2 of 3 clients (å, 中)\n"
     assert plain("one line\nPASSED") == r"one line\nPASSED"
-
-
-def test_a_table_shows_titles_names_and_methods_as_text() -> None:
-    # As the demo's table does with the names of methods.
-    rows = [[HOSTILE, 0.5, True, (1, 2), None], ["FedAvg", 0.25, False, (), None]]
-    text = printed(lambda: print_table(HOSTILE, ("method", "mean", "x", "y", "z"), rows))
-    require_harmless(text)
-    assert text.startswith(SHOWN)
-    assert text.count(SHOWN) == 2
-    assert "0.25" in text
 
 
 def test_a_hostile_name_of_a_run_is_one_harmless_line(copy: Path) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cmfl
+import cmfl as face
 from cmfl.access.target import Target
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_equal_commands_have_equal_heads(preset: str, tmp_path: Path) -> None:
     assert succeeds(*command, tmp_path / "b").json["head"] == first
     in_memory = settings_of("machine.ledger=memory")
     assert succeeds(*command, tmp_path / "c", *in_memory).json["head"] == first
-    assert cmfl.run(preset, rounds=2, home=tmp_path / "d", progress=False).head == first
+    assert face.run(preset, rounds=2, home=tmp_path / "d", progress=False).head == first
 
 
 def test_the_chain_of_other_settings_has_another_id(tmp_path: Path) -> None:
@@ -72,3 +72,18 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
         said = refusal(*command, "--home", tmp_path)
         assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
         assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
+
+
+RUN = ("run", "--preset", "smoke", "--rounds", 1, "--set", "machine.ledger=memory", "--json")
+ATTACK = ("--set", "malice.attack=ipm", "--set", "malice.malicious_rate=0.25")
+
+
+def test_an_attacked_run_outside_the_regime_is_warned_of_once(tmp_path: Path) -> None:
+    result = cmfl(*RUN, *ATTACK, "--home", tmp_path)
+    assert result.code == 0
+    assert result.err.count("outside the tested regime: a committee of 4") == 1
+    assert result.json["run"] == "run"  # standard output is JSON alone
+
+
+def test_a_run_that_nobody_attacks_is_not_warned_of(tmp_path: Path) -> None:
+    succeeds(*RUN, "--home", tmp_path)  # quietly

@@ -255,16 +255,6 @@ def test_what_is_published_is_read_while_no_other_process_publishes(
     assert [(other.code, "serves it" in other.err) for other in others] == [(2, True)]
 
 
-def test_a_log_without_its_quorum_is_not_published(witnessed: Published, tmp_path: Path) -> None:
-    write_policy(witnessed.folder, witnessed.key, (witnessed.urls[0], "http://127.0.0.1:9"))
-    refused = witnessed.publish(out=tmp_path / "log")
-    assert (refused.code, "--first" in refused.err) == (2, True)
-    done = witnessed.publish("--first", out=tmp_path / "log")
-    assert done.code == 3
-    assert "no quorum" in done.err
-    assert not (tmp_path / "log" / "checkpoint").exists()
-
-
 def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) -> None:
     own = witnessed.folder / "log"
     with log_at(own) as url:

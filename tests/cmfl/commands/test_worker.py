@@ -9,7 +9,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -21,11 +21,12 @@ from clients.runs.preparation import prepared
 from clients.worker.process.setup import WorkerTarget, find_deployed_run
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
+from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
@@ -40,6 +41,8 @@ from tests.processes import Forks
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ledger.chain.ports import Log
 
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -212,6 +215,26 @@ def test_an_unconfirmed_contract_is_awaited_with_a_hint(
         pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
     ):
         find_deployed_run(node, places)
+
+
+class Forgetful(RpcChain):
+    """A node that has lost the log of the first round's opening."""
+
+    def logs(self, *asked: Any, **how: Any) -> list[Log]:
+        lost = abi.topic("LedgerOpened")
+        return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
+
+
+def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
+    """The contract itself says that its first round has opened."""
+    places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with (
+        Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
+        pytest.raises(IncompleteLogsError) as refused,
+    ):
+        find_deployed_run(node, places)
+    assert refused.value.node == url
 
 
 def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:

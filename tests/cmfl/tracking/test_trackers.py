@@ -251,17 +251,6 @@ def test_a_run_of_others_has_what_the_chain_knows(tracked: Path, tmp_path: Path)
     assert "| cmfl.audit | not audited |" in tensorboard_text(tmp_path / "tb", "end")
 
 
-def test_a_run_in_memory_is_logged_later_without_an_audit(tmp_path: Path) -> None:
-    home, place = tmp_path / "home", tmp_path / "tb"
-    chosen = settings_of("protocol.rounds=1", "machine.ledger=memory")
-    succeeds("run", "--preset", "smoke", "--home", home, *chosen)
-    chosen = settings_of(f"track.tensorboard={place}")
-    succeeds("track", "--home", home, "--run", "run", *chosen)
-    assert refusal("track", "--home", home, "--run", "other", *chosen).startswith("there is no")
-    assert [step for step, _ in tensorboard_steps(place, "decided")] == [1]
-    assert "| cmfl.audit | not audited |" in tensorboard_text(place, "end")
-
-
 @contextmanager
 def session_of(
     place: Path, cut: int | None, verdict: Callable[[], str] = lambda: NOT_AUDITED
