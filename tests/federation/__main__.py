@@ -18,12 +18,11 @@ import numpy as np
 from clients.configuration.parsing import plain_values
 from clients.testnet import ChainKind, StoreKind
 from clients.testnet.network import ChainPace, NetworkSettings, fitted_to_pace
-from tests.federation import disks
+from tests.federation import worker_files
 from tests.federation.cells import Cell, possible_cells
 from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.long_run import LongRun
-from tests.federation.state import WANTED, State
-from tests.federation.table import written
+from tests.federation.state import WANTED, State, written
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
@@ -48,7 +47,7 @@ def main(arguments: list[str]) -> int:
     folder = options.state
     folder.mkdir(parents=True, exist_ok=True)
     chains = [ChainKind(options.chain)] if options.chain else [*ChainKind]
-    can_mount = disks.has_own_mounts()
+    can_mount = worker_files.has_own_mounts()
     if not can_mount:
         say("no mounts of our own here: full disks are left out")
     for chain in chains:
@@ -75,11 +74,11 @@ def _session(state: State, path: Path, ends: float, wanted: int, *, can_mount: b
             ]
             try:
                 for folder in small:
-                    disks.mount_small(folder)
+                    worker_files.mount_small(folder)
                 _federation(state, path, Path(home), ends, possible, wanted)
             finally:
                 for folder in small:
-                    disks.unmount(folder)
+                    worker_files.unmount(folder)
         if any(one.wrong == "stuck" for one in state.violations):
             return  # the next one would only hide it
 

@@ -15,8 +15,7 @@ from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from tests.federation.cells import BANS, Fault
-from tests.federation.effects import NAMED_BY
+from tests.federation.cells import BANS, NAMED_BY, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from clients.worker.process.worker_folder import WorkerFolder
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
-from tests.federation import disks
+from tests.federation import worker_files
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
 from tests.federation.relay import LinkCondition
 from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
@@ -170,8 +170,8 @@ class Arena:
                 ]
             case Fault.FULL_DISK:
                 made._acts = [
-                    (begin, lambda: disks.fill(seat.folder)),
-                    (end, lambda: disks.empty(seat.folder)),
+                    (begin, lambda: worker_files.fill(seat.folder)),
+                    (end, lambda: worker_files.empty(seat.folder)),
                 ]
             case Fault.RESTORED_BACKUP:
                 copy = self._backups / str(one.round - 1) / seat.name

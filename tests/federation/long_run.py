@@ -23,6 +23,7 @@ from tests.federation.cells import (
     Fault,
     Margin,
     Role,
+    effective,
     is_drawn_for_nothing,
     margin_of,
     roles_of,
@@ -30,9 +31,8 @@ from tests.federation.cells import (
 )
 from tests.federation.checks import Checks, Wrong
 from tests.federation.disturbances import Arena, begun
-from tests.federation.effects import effective
-from tests.federation.inspection import Inspected, Inspection
 from tests.federation.recovery import Recoveries, Recovery, not_among
+from tests.federation.retraining import Inspected, Inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
