@@ -117,19 +117,3 @@ def test_means_are_those_of_the_weights() -> None:
         "FedAvg", HONEST, pre=[("Bucketing", {"s": 2})], rng=chance
     )
     assert bucketed == pytest.approx(HONEST.mean(axis=0))
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: cmfl.aggregators.krum(HONEST, f=2), "n = 6 updates"),
-        (lambda: cmfl.aggregators.aggregate("Mean", HONEST), "unknown aggregator 'Mean'"),
-        (lambda: cmfl.aggregators.fedavg(HONEST, weights=[1.0]), "weights: must be 6 finite"),
-        (lambda: cmfl.aggregators.centered_clipping(HONEST, 1.0, last=[0.0]), "last: must have 8"),
-    ],
-)
-def test_an_aggregator_refuses_what_it_cannot_take(
-    call: Callable[[], object], sentence: str
-) -> None:
-    with pytest.raises((ValueError, cmfl.ConfigurationError), match=sentence):
-        call()

@@ -227,20 +227,6 @@ class TestFeeCaps:
             assert "over the cap of 500000000" in said
         assert chain.head().number == 0
 
-    @pytest.mark.parametrize(
-        ("caps", "fact"),
-        [
-            (["--max-fee", "0"], "--max-fee 0: an amount is a number over 0"),
-            (["--max-tip", "x"], "--max-tip x: an amount is a number over 0"),
-            (["--max-fee", "0.0000000001"], "at most 9 decimals"),
-            (["--max-fee", "3", "--max-tip", "4"], "the tip is part of the fee"),
-        ],
-    )
-    def test_caps_that_make_no_sense_are_refused(
-        self, caps: list[str], fact: str, node: list[object]
-    ) -> None:
-        assert fact in refusal("chain", "fund", ONE, "--amount", "1", *node, *caps)
-
     def test_without_a_node_they_have_no_effect_and_are_refused(self, tmp_path: Path) -> None:
         said = refusal("deploy", "--preset", "smoke", "--home", tmp_path, "--max-fee", "3")
         assert "--max-fee has no effect without --rpc-url" in said

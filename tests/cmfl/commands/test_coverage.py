@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from eth_account import Account
 
-import clients.replay
 import cmfl as cmfl_package
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
@@ -368,24 +366,6 @@ def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
         if line.startswith("training, apart from the ten steps: 3 updates drawn")
     )
     assert "same" in line
-
-
-def test_an_audit_without_torch_says_that_nothing_was_repeated(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clients, "replay", clients.replay)  # put back what is imported below
-    for name in [name for name in sys.modules if name.startswith("clients.replay")]:
-        monkeypatch.delitem(sys.modules, name)
-
-    class NoTorch:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name.startswith("clients.replay."):
-                raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
-    shown = succeeds("audit", "--home", home, "--json", "--training", 3).json
-    assert shown["training"]["counts"] is None
-    assert "extra [clients]: pip install " in shown["training"]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import lot_warning
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.types import Beacon
-from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,24 +39,6 @@ def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
     assert f"go on with: cmfl run --home {tmp_path} --run run --resume" in people
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
     assert succeeds(*arguments, "--json").json == found
-
-
-def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: Path) -> None:
-    arguments = ["deploy", "--preset", "smoke", "--home"]
-    succeeds(*arguments, tmp_path / "one")
-    manifest = (tmp_path / "one" / "runs" / "run" / "deployment.json").read_bytes()
-    (tmp_path / "two").mkdir()
-    # Another time of block 0 makes it another chain, even under the same id.
-    same_id = json.loads(manifest)["chain_id"]
-    path = tmp_path / "two" / "chain.sqlite"
-    EmbeddedChain.create(path, chain_id=same_id, clock=lambda: 1.0).close()
-    succeeds(*arguments, tmp_path / "two", "--name", "other")
-    target = tmp_path / "two" / "runs" / "run"
-    shutil.copytree(tmp_path / "one" / "runs" / "run", target)
-    assert "with genesis" in refusal(*arguments, tmp_path / "two")
-    assert blocks(tmp_path / "two") == 2
-    (target / "deployment.json").write_bytes(manifest[:50])
-    assert "is not JSON" in refusal(*arguments, tmp_path / "two")
 
 
 def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -52,25 +51,6 @@ def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
     assert [line.split(",")[0] for line in table[1:]] == [CELL, OTHER]
     text = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2).out
     assert "Mini: 2 of 4 cells have their row" in text
-
-
-def test_rows_of_another_version_are_listed_as_such(out: Path, tmp_path: Path) -> None:
-    (tmp_path / "quick").mkdir()
-    rows = [json.loads(line) for line in (out / "quick" / "mini.jsonl").read_text().splitlines()]
-    rows[0]["digest"] = f"0x{'11' * 32}"
-    text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "quick" / "mini.jsonl").write_text(text)
-    words = ("experiment", "list", *SMALL, "--out", tmp_path)
-    assert [one["current"] for one in succeeds(*words, "--json").json] == [False, True]
-    people = succeeds(*words).out
-    assert "Mini: 1 of 2 cells have their row" in people
-    assert f"1 rows in {tmp_path}/quick/mini.jsonl are of another version of this" in people
-    # Of more seeds there are cells without a row, and no row is of another version.
-    more = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2)
-    assert [one["current"] for one in succeeds(*words, "--seeds", 2, "--json").json].count(
-        None
-    ) == 2
-    assert "another version" not in more.out
 
 
 def test_own_rows_are_drawn_and_reported(

@@ -24,7 +24,6 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
-from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -297,19 +296,6 @@ def test_an_account_with_code_is_named_before_it_joins(
     result = cmfl(*federation.join(0, tmp_path, "--json"))
     assert (result.code, states(result)["key"]) == (1, "missing")
     assert f"account {sender} delegates to the code at" in found(result, "key")
-
-
-def test_a_folder_of_another_chain_is_noticed_before_the_start(
-    federation: Federation, tmp_path: Path
-) -> None:
-    arguments = federation.join(0, tmp_path)
-    folder = WorkerFolder(tmp_path / "worker")
-    folder.path.mkdir()
-    with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
-        FinalityCheckpoints.open(folder.acted_on, other).note(other.head())
-    result = cmfl(*arguments, "--json")
-    assert "the checkpoints are of chain 7" in found(result, "folder")
-    assert result.code == 1
 
 
 @pytest.mark.usefixtures("brief_pauses")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from clients.models.model_file import read_model_file
 from tests.cmfl.commands.conftest import (
@@ -163,22 +163,6 @@ def test_a_model_whose_blob_is_gone_or_damaged_is_refused(copy: Path, tmp_path: 
     blob.unlink()
     assert f"blob {digest} is missing" in refusal(*arguments)
     assert not out.exists()
-
-
-def test_an_invalid_or_older_file_is_refused(home: Path, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-
-    def said() -> str:
-        return refusal("model", "evaluate", path, "--home", home)
-
-    assert "No such file" in said()
-    path.write_bytes(save({"parameters": np.zeros(650, dtype=np.float32)}))
-    assert "as older versions wrote it" in said()
-    path.write_bytes(b"\xff" * 100)
-    assert "not a safetensors file" in said()
-    path.unlink()
-    path.mkdir()
-    assert "no file, but a folder" in said()
 
 
 def test_a_run_that_is_not_there_is_refused(exported: Path, tmp_path: Path) -> None:

@@ -337,19 +337,3 @@ def test_a_worker_waiting_for_its_node_says_so(
     assert killed.out == "does not run, was killed while running; round 6, block 9\n"
     killed = cmfl(*show, "--json")
     assert (killed.code, killed.json["is_running"], killed.json["was_killed"]) == (1, False, True)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [{}, {"roles": {"0": {}}}, {"view": {"phase": 1}}],
-)
-def test_a_status_with_a_wrong_field_is_refused_entirely(
-    tmp_path: Path, damaged: dict[str, object]
-) -> None:
-    whole = {"pid": 1, "stand": "ended", "round": 1, "block": 1}
-    whole |= {"roles": {}, "view": None, "troubles": {}}
-    found = {"format": 1, **(whole | damaged if damaged else {})}
-    (tmp_path / "status.json").write_text(json.dumps(found))
-    said = cmfl("worker", "--status", "--folder", tmp_path)
-    assert (said.code, said.out) == (2, "")
-    assert "a field of a status is wrong" in said.err

@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import pytest
 
-import cmfl
 from clients.configuration.loading import load
 from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
@@ -321,17 +320,6 @@ def test_a_database_that_cannot_be_opened_is_one_warning(
         assert line.startswith(f"warning: track.mlflow: ConfigurationError: {path} cannot be")
 
 
-def test_runs_of_one_name_and_address_have_records_of_their_own(tmp_path: Path) -> None:
-    place = tmp_path / "tb"
-    chosen = (*settings_of(f"track.tensorboard={place}", "protocol.rounds=1"), "--chain-id", 7)
-    for seed in (0, 1):
-        home = tmp_path / f"home{seed}"
-        succeeds("run", "--preset", "smoke", "--home", home, *chosen, "--set", f"seed={seed}")
-    manifests = [json.loads(path.read_text()) for path in tmp_path.rglob("deployment.json")]
-    assert len({(each["chain_id"], each["address"]) for each in manifests}) == 1
-    assert len([*place.iterdir()]) == len(manifests) == 2
-
-
 def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(
     tmp_path: Path, database: Path
 ) -> None:
@@ -389,41 +377,13 @@ def test_a_full_disk_ends_a_record_and_nothing_else(tmp_path: Path) -> None:
     assert session.places == {}
 
 
-def test_python_warns_of_a_failing_tracker(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match=r"track\.tensorboard: NotADirectoryError"):
-        run = cmfl.run(
-            "smoke",
-            rounds=1,
-            ledger="memory",
-            progress=False,
-            settings={"track.tensorboard": str(tmp_path / "file")},
-        )
-    assert len(run.rounds) == 1
-
-
 def test_a_row_becomes_numbers() -> None:
-    row = tracked_row(
-        {
-            "round": 4,
-            "head": "0x01",
-            "decided": True,
-            "accuracy": 0.5,
-            "loss": None,
-            "client_accuracy": [0.25, None, 0.75],
-            "accepted": [3, 1],
-            "views": [0, 2],
-        }
-    )
+    measured = {"decided": True, "accuracy": 0.5, "loss": None, "views": [0, 2]}
+    lists = {"client_accuracy": [0.25, None, 0.75], "accepted": [3, 1]}
+    row = tracked_row({"round": 4, "head": "0x01", **measured, **lists})
     assert (row.round, row.head) == (4, "0x01")
-    assert row.metrics == {
-        "decided": 1.0,
-        "accuracy": 0.5,
-        "client_accuracy_mean": 0.5,
-        "client_accuracy_min": 0.25,
-        "accepted": 2.0,
-        "views": 3.0,
-    }
+    numbers = {"decided": 1.0, "accuracy": 0.5, "accepted": 2.0, "views": 3.0}
+    assert row.metrics == numbers | {"client_accuracy_mean": 0.5, "client_accuracy_min": 0.25}
 
 
 @pytest.mark.parametrize(
