@@ -10,15 +10,7 @@ import pytest
 import torch
 
 from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
-from benchmarks.rounds import (
-    PLAIN,
-    SAME_WORK,
-    TASKS,
-    Contender,
-    PeerTask,
-    Turns,
-    compare,
-)
+from benchmarks.rounds import PLAIN, SAME_WORK, TASKS, Contender, PeerTask, Turns, compare
 from benchmarks.workloads import (
     WORKS,
     flat,

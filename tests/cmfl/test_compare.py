@@ -34,10 +34,7 @@ local_steps = 2
 def compared() -> cmfl.Comparison:
     """Return a comparison of three methods under two conditions, as small as it can be."""
     return cmfl.compare(
-        ["fedavg", "krum", "cmfl-1"],
-        attacks=[None, "back-gradient"],
-        seeds=range(2),
-        **SMALL,
+        ["fedavg", "krum", "cmfl-1"], attacks=[None, "back-gradient"], seeds=range(2), **SMALL
     )
 
 

@@ -28,8 +28,7 @@ def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [("stratgy", "strategy"), ("protocol.stratgy", "protocol.strategy")],
+    ("name", "near"), [("stratgy", "strategy"), ("protocol.stratgy", "protocol.strategy")]
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(

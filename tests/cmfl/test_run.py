@@ -133,9 +133,7 @@ def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:
     assert cmfl.run(home=run.home, resume=True).head == run.head
 
 
-def test_progress_goes_to_standard_error_if_asked_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_goes_to_standard_error_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     cmfl.run("smoke", rounds=1, ledger="memory", progress=True)
     shown = capsys.readouterr()
     assert (shown.out, shown.err.startswith("run, rounds: 1 of 1, accuracy 0.")) == ("", True)

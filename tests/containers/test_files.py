@@ -112,7 +112,7 @@ def test_no_file_holds_a_secret(file: Path) -> None:
 def test_commands_have_the_options_that_they_are_given() -> None:
     named = [*commands()]
     assert {words[0] for _, words in named} == {
-        *("keys", "register", "registry", "deploy", "chain", "blobs", "serve", "worker"),
+        *("keys", "register", "registry", "deploy", "chain", "blobs", "serve", "worker")
     }
     assert {name: faults_of_cmfl(words) for name, words in named if faults_of_cmfl(words)} == {}
 

@@ -12,11 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from clients.testnet.node import free_port as unused_port
-from cmfl.commands.demo.command import (
-    MOST_PORTS,
-    _made_anew,
-    free_port,
-)
+from cmfl.commands.demo.command import MOST_PORTS, _made_anew, free_port
 from cmfl.commands.demo.runs import DemoStep, steps_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError

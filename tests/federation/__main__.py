@@ -84,12 +84,7 @@ def _session(state: State, path: Path, ends: float, wanted: int, *, can_mount: b
 
 
 def _federation(
-    state: State,
-    path: Path,
-    home: Path,
-    ends: float,
-    possible: tuple[Cell, ...],
-    wanted: int,
+    state: State, path: Path, home: Path, ends: float, possible: tuple[Cell, ...], wanted: int
 ) -> None:
     chain = ChainKind(state.chain)
     settings = NetworkSettings(

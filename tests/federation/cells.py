@@ -179,10 +179,7 @@ def is_drawn_for_nothing(one: HistoryRound, faulty: frozenset[ClientId], views: 
 
 
 def victims(
-    cell: Cell,
-    seats: Iterable[WorkerSlot],
-    roles: dict[ClientId, frozenset[Role]],
-    margin: Margin,
+    cell: Cell, seats: Iterable[WorkerSlot], roles: dict[ClientId, frozenset[Role]], margin: Margin
 ) -> list[WorkerSlot]:
     """Return the seats that a cell's fault can befall with the round still to be decided.
 

@@ -27,15 +27,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
 
-ACCUSATIONS = frozenset(
-    {
-        FALSE_SCORES,
-        TWO_VECTORS,
-        WRONG_PROPOSAL,
-        EQUIVOCATION,
-        BAN,
-    }
-)
+ACCUSATIONS = frozenset({FALSE_SCORES, TWO_VECTORS, WRONG_PROPOSAL, EQUIVOCATION, BAN})
 """What only the faulty are to be named for; silence and absence befall the disturbed, too."""
 
 _ALL = 1_000_000
@@ -195,11 +187,7 @@ class Checks:
         self._owed = still_owed
 
     def _found(
-        self,
-        wrong: Wrong,
-        one: WatchedRound,
-        fault: str,
-        clients: list[ClientId] | None = None,
+        self, wrong: Wrong, one: WatchedRound, fault: str, clients: list[ClientId] | None = None
     ) -> None:
         numbers = tuple(map(int, clients or ()))
         self.violations.append(Violation(wrong, one.number, fault, numbers))

@@ -126,10 +126,7 @@ class Inspection:
         return self._running is not None
 
     def begin(
-        self,
-        earlier: EarlierAudit | None,
-        rounds: range,
-        liars: Mapping[int, frozenset[ClientId]],
+        self, earlier: EarlierAudit | None, rounds: range, liars: Mapping[int, frozenset[ClientId]]
     ) -> None:
         assert self._running is None, "one at a time"
         self._running = self._threads.submit(self._inspected, earlier, rounds, dict(liars))
@@ -148,10 +145,7 @@ class Inspection:
             self._retraining.close()
 
     def _inspected(
-        self,
-        earlier: EarlierAudit | None,
-        rounds: range,
-        liars: Mapping[int, frozenset[ClientId]],
+        self, earlier: EarlierAudit | None, rounds: range, liars: Mapping[int, frozenset[ClientId]]
     ) -> Inspected | None:
         try:
             report = audit(self._ledger, self._blobs, earlier=earlier)

@@ -113,10 +113,7 @@ class OpenRound:
         self,
         client: int,
         kind: StatementKind = StatementKind.REPLY,
-        statements: tuple[Digest, Digest] = (
-            encoding.sha256(b"one"),
-            encoding.sha256(b"other"),
-        ),
+        statements: tuple[Digest, Digest] = (encoding.sha256(b"one"), encoding.sha256(b"other")),
         **fields: object,
     ) -> EquivocationReport:
         """Return the proof that a client signed two statements for one slot."""

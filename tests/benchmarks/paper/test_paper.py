@@ -14,11 +14,7 @@ import pytest
 from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import paper_report
-from benchmarks.paper.published import (
-    REMOVED_DISTANCE,
-    ROWS,
-    read_published,
-)
+from benchmarks.paper.published import REMOVED_DISTANCE, ROWS, read_published
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials

@@ -114,12 +114,7 @@ def test_without_a_gap_above_0_there_is_no_bound(least_gap: float) -> None:
     assert bound_after(4, replace(NONE, least_gap=least_gap)) is None
 
 
-@given(
-    st.integers(1, 10_000),
-    st.floats(0.1, 1.0),
-    st.floats(1.0, 3.0),
-    st.floats(0.0, 10.0),
-)
+@given(st.integers(1, 10_000), st.floats(0.1, 1.0), st.floats(1.0, 3.0), st.floats(0.0, 10.0))
 def test_it_falls_with_the_steps_to_what_lasts(
     steps: int, least: float, largest: float, heterogeneity: float
 ) -> None:
@@ -353,10 +348,7 @@ def drawn_updates(count: int) -> dict[ClientId, np.ndarray]:
     return {ClientId(k): rng.standard_normal(6).astype(np.float32) for k in range(count)}
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [("protocol.strategy=1",), ("protocol.strategy=3",)],
-)
+@pytest.mark.parametrize("rules", [("protocol.strategy=1",), ("protocol.strategy=3",)])
 def test_a_committee_accepts_trainers_and_elects_others(rules: tuple[str, ...]) -> None:
     parameters = load("smoke", settings=rules).parameters(dimension=6)
     committee = CommitteeSelection(parameters, layout=(("weights", (2, 2)), ("biases", (2,))))

@@ -220,10 +220,7 @@ class TestFeeCaps:
         self, node: list[object], chain: EmbeddedChain, tmp_path: Path
     ) -> None:
         for dry in ([], ["--dry-run"]):
-            said = refusal(
-                *(*SMOKE, "--home", tmp_path, *node, *dry),
-                *("--max-fee", "0.5"),
-            )
+            said = refusal(*(*SMOKE, "--home", tmp_path, *node, *dry), *("--max-fee", "0.5"))
             assert "over the cap of 500000000" in said
         assert chain.head().number == 0
 

@@ -140,10 +140,7 @@ def test_fetch_creates_a_folder_that_check_accepts(
     with served(monkeypatch, {"main": files}, digest):
         found = succeeds("data", "fetch", "femnist", destination, "--json").json
     names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
-    assert found == {
-        "dataset": "femnist",
-        "files": [str(destination / name) for name in names],
-    }
+    assert found == {"dataset": "femnist", "files": [str(destination / name) for name in names]}
     assert [path.name for path in sorted(destination.iterdir())] == names
     assert [path.name for path in destination.parent.iterdir()] == ["femnist"]
     assert (destination / names[0]).read_bytes() == published

@@ -92,9 +92,7 @@ def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], b
     assert cmfl("audit", "--home", copy).code in {1, 2}
 
 
-def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(
-    copy: Path,
-) -> None:
+def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(copy: Path) -> None:
     with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
         file.execute("DELETE FROM logs WHERE id = (SELECT max(id) FROM logs)")
     rows = (copy / "runs" / "run" / "metrics.jsonl").read_bytes()
@@ -334,10 +332,7 @@ def test_a_node_needs_its_chain_id_and_a_sender(
         assert secret not in said
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "[" * 50_000, '{"version": 3, "crypto": {}}'],
-)
+@pytest.mark.parametrize("text", ["", "[]", "[" * 50_000, '{"version": 3, "crypto": {}}'])
 def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
     (tmp_path / "password").write_text("swordfish\n")

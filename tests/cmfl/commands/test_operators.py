@@ -222,9 +222,7 @@ def test_a_roll_back_is_accepted_by_name_only(copy: Path) -> None:
     succeeds("run", "--home", copy, "--resume", "--accept-rollback")
 
 
-def test_a_rollback_before_the_contract_is_refused_first(
-    copy: Path,
-) -> None:
+def test_a_rollback_before_the_contract_is_refused_first(copy: Path) -> None:
     with EmbeddedReader.open(copy / "chain.sqlite") as chain:
         genesis = chain.genesis_hash
     with closing(sqlite3.connect(copy / "chain.sqlite")) as database, database:

@@ -49,11 +49,7 @@ if TYPE_CHECKING:
 
 pytestmark = SHARED
 
-EXPORTS = {
-    "statement": ("attestation",),
-    "ML-BOM": ("mlbom",),
-    "RO-Crate": ("crate",),
-}
+EXPORTS = {"statement": ("attestation",), "ML-BOM": ("mlbom",), "RO-Crate": ("crate",)}
 AUDITOR, LIAR = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)
 

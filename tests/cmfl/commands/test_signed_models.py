@@ -217,8 +217,7 @@ def test_a_signature_of_another_key_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "rule"),
-    [("ethereum", "the key is on secp256k1"), ("locked", "the key is encrypted")],
+    ("name", "rule"), [("ethereum", "the key is on secp256k1"), ("locked", "the key is encrypted")]
 )
 def test_keys_that_cannot_sign_are_refused_first(
     name: str, rule: str, keys: Path, home: Path, tmp_path: Path

@@ -82,11 +82,7 @@ def test_sentences_wrap_at_words_and_copyable_text_stays_whole() -> None:
     digest = f"0x{'5c' * 32}"
     text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
     lines = shown(40, "utf-8", lambda: print_prose(text)).splitlines()
-    assert lines == [
-        "  The head after round 7 is",
-        f"  {digest},",
-        "  and eleven-twelfths agree.",
-    ]
+    assert lines == ["  The head after round 7 is", f"  {digest},", "  and eleven-twelfths agree."]
     piped = io.StringIO()
     with redirect_stdout(piped):
         print_prose(text)

@@ -57,14 +57,8 @@ def test_each_stage_has_its_line() -> None:
             {"stage": "electing", "view": view, "late": [7], "clients": [late]},
             "round 2: election, view 2, primary 7; late: 7 (reply)",
         ),
-        (
-            {"stage": "deciding"},
-            "round 2: both votes are certified, the decision is pending",
-        ),
-        (
-            {"stage": "exhausted"},
-            "round 2: no view is left, may be abandoned from block 17 on",
-        ),
+        ({"stage": "deciding"}, "round 2: both votes are certified, the decision is pending"),
+        ({"stage": "exhausted"}, "round 2: no view is left, may be abandoned from block 17 on"),
     ):
         clients = changed.get("clients") or [client | {"late_since": None}]
         assert watch.line_of(answer(**changed | {"clients": clients})) == line
@@ -174,10 +168,7 @@ def test_a_chain_that_stands_still_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     still = answer(stage="collecting")
-    moved: FederationAnswer = {
-        **still,
-        "as_of": {**still["as_of"], "hash": "0x" + "11" * 32},
-    }
+    moved: FederationAnswer = {**still, "as_of": {**still["as_of"], "hash": "0x" + "11" * 32}}
     out = watched(monkeypatch, [still, still, still, moved, moved, finished()])
     number = still["as_of"]["number"]
     assert capsys.readouterr().err.count(f"no block for 60 s: {number} is the newest") == 2

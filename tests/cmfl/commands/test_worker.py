@@ -314,9 +314,7 @@ def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
 
 
-def test_a_worker_waiting_for_its_node_says_so(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:
     folder = WorkerFolder(tmp_path)
     said = {"format": 1, "pid": 1, "stand": "ended", "round": 6, "block": 9, "is_finished": True}
     said |= {"roles": {}, "view": None, "troubles": {}}
