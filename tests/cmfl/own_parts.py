@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Net(nn.Module):
-    """Two layers on four numbers."""
-
     def __init__(self, width: int = 6) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(4, width), nn.Linear(width, 3)
@@ -28,7 +26,6 @@ class Net(nn.Module):
 def reversed_mean(
     own: NDArray[np.float32], colluders: NDArray[np.float32], rng: np.random.Generator
 ) -> Any:
-    """Send the attackers' mean the other way."""
     return (-2 * colluders.mean(axis=0)).astype(own.dtype)
 
 

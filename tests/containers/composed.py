@@ -61,8 +61,6 @@ def compose() -> dict[str, Any]:
 
 @dataclass
 class Composed:
-    """Services that run, or have run."""
-
     folder: Path
     forks: Forks
     ports: dict[str, str] = field(default_factory=dict)

@@ -30,17 +30,12 @@ class PowerCutError(BaseException):
 
 @dataclass
 class Content:
-    """What a file holds."""
-
     data: bytes
     synced: bytes | None = None
 
 
 class FailingDisk(Disk):
-    """A disk that loses power at one of its operations."""
-
     def __init__(self, cut_at: int | None = None, transactions: int | None = None) -> None:
-        """Keep account of what is durable."""
         super().__init__()
         self.operations: list[str] = []
         self._cut_at = cut_at
@@ -101,7 +96,6 @@ class FailingDisk(Disk):
         self._durable_folders |= {made for made in self._folders if made.parent == folder}
 
     def lose(self, rng: random.Random, *, everything: bool) -> None:
-        """Leave the home as the power cut may have left it."""
         for path in sorted({*self._files, *self._durable_files}):
             now, then = self._files.get(path), self._durable_files.get(path)
             content = then if everything or rng.random() < 0.5 else now

@@ -25,8 +25,6 @@ _POLL_SECONDS = 0.002
 
 @dataclass(frozen=True)
 class Home:
-    """The home of one run, which processes write and tests read."""
-
     path: Path
     settings: tuple[str, ...]
 

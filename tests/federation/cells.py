@@ -34,8 +34,6 @@ class Role(StrEnum):
 
 
 class Fault(StrEnum):
-    """What befalls a worker, or the chain under all of them."""
-
     KILLED = "kill -9"
     FROZEN = "frozen"
     SLOW = "slow network"
@@ -104,8 +102,6 @@ BEFALLS: dict[Fault, tuple[Role, ...]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One cell of the matrix on one chain."""
-
     fault: Fault
     role: Role
 

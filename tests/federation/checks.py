@@ -34,8 +34,6 @@ _ALL = 1_000_000
 
 
 class Wrong(StrEnum):
-    """What must not be."""
-
     STUCK = "stuck"
     LOST_ROUND = "lost round"
     HONEST_BAN = "honest ban"
@@ -50,8 +48,6 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that must not be."""
-
     wrong: Wrong
     round: int
     fault: str = ""

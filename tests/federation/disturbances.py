@@ -49,8 +49,6 @@ _LONGEST_SECONDS = 6.0
 
 @dataclass
 class Disturbance:
-    """What is done, when, and how it is lifted."""
-
     fault: Fault
     seats: tuple[WorkerSlot, ...]
     clients: frozenset[ClientId]
@@ -94,8 +92,6 @@ def _NOTHING() -> None:  # noqa: N802 - a constant that can be called
 
 
 class Arena:
-    """Does faults to a federation."""
-
     def __init__(
         self, federation: DisturbedNetwork, backups: Path, rng: np.random.Generator
     ) -> None:
@@ -237,7 +233,6 @@ class _Damage:
         self._bytes = b""
 
     def look(self) -> None:
-        """Damage the payload if it has come."""
         if self._found is not None:
             return
         for own in WorkerFolder(self._seat.folder).payloads.glob(self._name):

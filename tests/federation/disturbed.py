@@ -23,8 +23,6 @@ FAULT_FILE = "fault"
 
 
 class ToldSlot(WorkerSlot):
-    """A slot whose worker reads its faults from a file."""
-
     def environment(self, folder: Path) -> dict[str, str]:
         return {FAULT_VARIABLE: faults_from_file(folder / FAULT_FILE)}
 

@@ -61,8 +61,6 @@ _MOMENT_SECONDS = 1.5
 
 @dataclass
 class LongRun:
-    """A federation under faults."""
-
     federation: DisturbedNetwork
     state: State
     rng: np.random.Generator
@@ -110,7 +108,6 @@ class LongRun:
         self._inspect_the_rest()
 
     def _round(self, one: HistoryRound) -> bool:
-        """Disturb one round, and say whether it ended."""
         begun_at = time.monotonic()
         self._newest = one.round
         until = begun_at + _MOMENT_SECONDS
@@ -164,7 +161,6 @@ class LongRun:
         *,
         is_drawn: bool = False,
     ) -> None:
-        """Count a round that is over, and check it."""
         self.state.rounds += 1
         self.state.abandoned += not ended.is_decided
         self.state.beyond += not margin.is_kept

@@ -18,8 +18,6 @@ RECOVERY_SECONDS = 90.0
 
 @dataclass
 class Recovery:
-    """What is known of one fault's end."""
-
     cell: Cell
     round: int
     done: Disturbance
@@ -40,13 +38,10 @@ class Recovery:
 
 @dataclass
 class Recoveries:
-    """Watches all victims until each has caught up."""
-
     on_settled: Callable[[Recovery], None]
     _open: list[Recovery] = field(default_factory=list)
 
     def add(self, one: Recovery) -> None:
-        """Watch the victims of one more fault."""
         self._open.append(one)
 
     def look(self, newest: int) -> None:

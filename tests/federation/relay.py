@@ -26,8 +26,6 @@ _WRONG = b"<html>\x00 this is no JSON \xff"
 
 
 class LinkCondition(StrEnum):
-    """Condition of a path."""
-
     WHOLE = "whole"
     SLOW = "slow"
     """Each piece of an answer waits."""
@@ -41,8 +39,6 @@ class LinkCondition(StrEnum):
 
 @dataclass
 class Relay:
-    """One path."""
-
     target: int
     port: int = 0
     condition: LinkCondition = LinkCondition.WHOLE
@@ -54,7 +50,6 @@ class Relay:
 
     @property
     def url(self) -> str:
-        """URL for the process that uses the path."""
         return f"http://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
@@ -146,8 +141,6 @@ async def _answer_wrongly(
 
 
 class Relays:
-    """All relays of a network, on a thread of their own."""
-
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays", daemon=True)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 class Retraining:
-    """Trains again what the clients of a run have trained."""
-
     def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
         self._ledger = ledger
         self._blobs = blobs
@@ -105,15 +103,11 @@ def _engine(document: RunDocument) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What an inspection came to."""
-
     report: AuditReport
     differing: dict[int, tuple[ClientId, ...]]
 
 
 class Inspection:
-    """One inspection at a time, in a thread of its own."""
-
     def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
         self._ledger = ledger
         self._blobs = blobs

@@ -23,8 +23,6 @@ WANTED = 10
 
 @dataclass
 class Tally:
-    """How often one cell occurred."""
-
     done: int = 0
     missed: int = 0
     recovery_seconds: list[float] = field(default_factory=list)
@@ -33,8 +31,6 @@ class Tally:
 
 @dataclass
 class State:
-    """All sessions on one chain together."""
-
     chain: str
     cells: dict[Cell, Tally] = field(default_factory=lambda: {cell: Tally() for cell in CELLS})
     violations: list[Violation] = field(default_factory=list)
@@ -51,7 +47,6 @@ class State:
         return all(self.cells[cell].done >= wanted for cell in possible)
 
     def write(self, path: Path) -> None:
-        """Keep it."""
         whole = asdict(replace(self, cells={}))
         whole["cells"] = [
             {"fault": cell.fault, "role": cell.role, **asdict(tally)}

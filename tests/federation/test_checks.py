@@ -52,7 +52,6 @@ class Told:
         self.contract = Outcomes()
 
     def ends(self, letter: str) -> None:
-        """Tell that the next round has ended so."""
         number = len(self.contract.heads) + 1
         self.contract.heads.append(letter)
         one = WatchedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter), 1)

@@ -115,8 +115,6 @@ def played(federation: LocalNetwork, ledger: CommitteeLedger, rounds: int) -> li
 
 @dataclass(frozen=True)
 class Signed:
-    """All that was signed in a run."""
-
     domain: Domain
     calls: list[CommitCall | DecideCall]
     mail: list[tuple[bytes, Envelope]]

@@ -34,8 +34,6 @@ _MOST_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class WorkerFaults:
-    """Faults of all clients of a worker."""
-
     of_members: MemberFault | None = None
     of_trainers: TrainerFault | None = None
 

@@ -81,7 +81,6 @@ def unmount(folder: Path) -> None:
 
 
 def fill(folder: Path) -> None:
-    """Leave no byte free on a folder's disk."""
     with (folder / FILLER).open("ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -92,5 +91,4 @@ def fill(folder: Path) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Free what was filled."""
     (folder / FILLER).unlink(missing_ok=True)

@@ -83,7 +83,6 @@ class Background:
             )
 
     def kill(self, name: str) -> None:
-        """Kill a process and its children outright."""
         process = self._running.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

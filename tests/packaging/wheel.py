@@ -45,7 +45,6 @@ class WrongAnswerError(Exception):
 
 
 def main() -> int:
-    """Build, install and run; print what took how long."""
     with tempfile.TemporaryDirectory(prefix="cmfl-wheel-") as folder:
         rows = [["what", "minutes"]]
         for name, seconds in _steps(Path(folder)):
@@ -80,7 +79,6 @@ def _steps(folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def _require_installed(environment: Environment) -> None:
-    """Require that the packages come from the environment."""
     names = ("cmfl", "ledger", "clients", "api", "contracts")
     script = f"import {', '.join(names)}; print(*({', '.join(f'{n}.__file__' for n in names)}))"
     for path in environment.run("python", "-c", script)[0].split():
@@ -89,7 +87,6 @@ def _require_installed(environment: Environment) -> None:
 
 
 def _audited(environment: Environment) -> float:
-    """Audit the run of the home; return the seconds."""
     output, seconds = environment.run("cmfl", "audit", "--home", "home", "--json")
     report = json.loads(output[output.index("{") : output.rindex("}") + 1])
     if report["outcome"] != "passed":

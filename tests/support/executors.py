@@ -13,8 +13,6 @@ T = TypeVar("T")
 
 
 class ImmediateExecutor(Executor):
-    """Runs each task before `submit` returns."""
-
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
         try:

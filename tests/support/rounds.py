@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenRound:
-    """A round that is open, for which clients and members sign."""
-
     domain: Domain
     keys: Sequence[KeySigner]
     round: int = 1
@@ -146,17 +144,14 @@ class ClosedRound:
 
     @property
     def members(self) -> tuple[ClientId, ...]:
-        """The members who have a seat."""
         return self.inputs.participants.members
 
     @property
     def usable(self) -> tuple[ClientId, ...]:
-        """The clients with a usable update, ascending."""
         return usable_clients(self.inputs, self.evidence)
 
     @property
     def open_round(self) -> OpenRound:
-        """The same round, to sign for."""
         inputs, participants = self.inputs, self.inputs.participants
         return OpenRound(
             domain=inputs.domain,

@@ -58,8 +58,6 @@ KNOWN_AUDIT = pytest.mark.usefixtures("known_audit")
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to."""
-
     code: int
     out: str
     err: str

@@ -131,8 +131,6 @@ class TestFunding:
 
 
 class TestPayingThatBreaksOff:
-    """Whoever reads the error knows who is not to be paid again."""
-
     def test_who_was_paid_before_the_node_refused_is_named(
         self, pool: tuple[PoolNode, list[object]], chain: EmbeddedChain
     ) -> None:

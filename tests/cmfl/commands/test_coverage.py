@@ -63,7 +63,6 @@ class Audited:
 
     @property
     def domain(self) -> Domain:
-        """Of the run's contract."""
         return read_run_manifest(Home(self.home).run("run")).domain()
 
     def mail(self, round_number: int = 1) -> Sequence[Envelope]:

@@ -60,8 +60,6 @@ class Liar(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
-
     server: Liar
 
     def do_GET(self) -> None:

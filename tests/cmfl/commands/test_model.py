@@ -84,8 +84,6 @@ def test_a_missing_folder_is_made_only_if_allowed(home: Path, tmp_path: Path) ->
 
 
 class Terminal(io.StringIO):
-    """What is typed at a terminal."""
-
     def isatty(self) -> bool:
         return True
 

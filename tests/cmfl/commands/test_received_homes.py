@@ -84,8 +84,6 @@ EDITED = {
 
 
 class HasHome(Protocol):
-    """A folder with a home."""
-
     home: Path
 
 

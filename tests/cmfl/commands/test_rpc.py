@@ -38,8 +38,6 @@ RUN += settings_of("seed=4")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and a funded key of it."""
-
     url: str
     chain_id: int
     key: bytes

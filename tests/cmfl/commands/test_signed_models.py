@@ -40,8 +40,6 @@ pytestmark = SHARED
 
 
 class KeyPair:
-    """A key in two PEM files."""
-
     def __init__(
         self, folder: Path, name: str, key: PrivateKeyTypes, password: bytes = b""
     ) -> None:

@@ -52,8 +52,6 @@ def test_a_printed_command_runs_as_it_is(
 
 
 class Terminal(io.StringIO):
-    """A terminal of one encoding."""
-
     def __init__(self, encoding: str) -> None:
         super().__init__()
         self._encoding = encoding
@@ -159,8 +157,6 @@ def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
 
 
 class Clock:
-    """A clock that only goes on where it is told to."""
-
     def __init__(self) -> None:
         self.now = 0.0
 

@@ -39,7 +39,6 @@ def used(home: Path) -> tuple[int, int]:
 def sent(
     home: Path, used: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """A proof and a bundle, as somebody sends them."""
     folder, (number, client) = tmp_path_factory.mktemp("sent"), used
     proof, bundle = folder / "proof.json", folder / "bundle.tar"
     asked = ("--round", number, "--home", home)

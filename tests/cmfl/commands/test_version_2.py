@@ -29,8 +29,6 @@ pytestmark = pytest.mark.skipif(PROTOCOL_VERSION == 2, reason="this program has 
 
 
 class Old:
-    """What a program of version 2 left."""
-
     def __init__(self, folder: Path) -> None:
         with tarfile.open(ARCHIVE) as archive:
             archive.extractall(folder, filter="data")

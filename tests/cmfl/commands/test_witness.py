@@ -46,7 +46,6 @@ class Published:
     urls: tuple[str, str]
 
     def publish(self, *options: object, out: Path | None = None) -> Result:
-        """Publish the home, asking the witnesses of the policy."""
         home = ("--home", self.folder / "home", *NAME, *signing(self.folder))
         policy = ("--witness-policy", self.folder / "policy")
         return cmfl("log", "publish", *home, "--out", out or self.folder / "log", *policy, *options)

@@ -218,8 +218,6 @@ def test_an_unconfirmed_contract_is_awaited_with_a_hint(
 
 
 class Forgetful(RpcChain):
-    """A node that has lost the log of the first round's opening."""
-
     def logs(self, *asked: Any, **how: Any) -> list[Log]:
         lost = abi.topic("LedgerOpened")
         return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]

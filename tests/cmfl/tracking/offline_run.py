@@ -22,8 +22,6 @@ _HEAD = struct.Struct("<IHB")
 
 @dataclass
 class OfflineRun:
-    """What a file has."""
-
     run_id: str = ""
     project: str = ""
     config: dict[str, Any] = field(default_factory=dict)
