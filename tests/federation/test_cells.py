@@ -62,21 +62,6 @@ def test_a_victim_has_the_role_within_the_fault_limit() -> None:
     assert numbers(Fault.NOT_FINITE, Role.TRAINER) == [0], "of seven trainers two can be spared"
 
 
-def test_self_bans_leave_tolerably_many_vacant_slots() -> None:
-    trainer = frozenset({Role.TRAINER})
-    roles = {ClientId(0): trainer, ClientId(1): trainer, ClientId(2): frozenset({Role.MEMBER})}
-    places = seats((0, 1), (1,), (1, 2))
-
-    def numbers(fault: Fault, role: Role) -> list[int]:
-        return [seat.number for seat in victims(Cell(fault, role), places, roles, MARGIN)]
-
-    # Two trainers of one worker that are both elected would be two empty seats of five.
-    assert numbers(Fault.LATE, Role.TRAINER) == [0, 1]
-    assert numbers(Fault.SELF_BAN, Role.TRAINER) == [1]
-    assert numbers(Fault.SELF_BAN, Role.MEMBER) == []
-    assert numbers(Fault.EQUIVOCATING, Role.MEMBER) == [2], "its trainer signs no votes"
-
-
 REGISTRY = tuple(RegisteredClient(Address(bytes(20)), 1) for _ in range(24))
 
 

@@ -44,14 +44,6 @@ UPPER_BOUNDS = {"llvmlite", "vyper"}
 """Packages of which a later version is known to break: LLVM's dialect, the artefact's compiler."""
 
 
-def test_the_project_says_what_an_index_shows() -> None:
-    assert project()["license"] == "Apache-2.0"
-    assert project()["authors"] == [{"name": "the CMFL ledger authors"}]
-    assert project()["keywords"]
-    assert (ROOT / project()["readme"]).is_file()
-    assert not [line for line in project()["classifiers"] if line.startswith("License")]
-
-
 def test_the_classifiers_name_the_pythons_of_the_matrix() -> None:
     prefix = "Programming Language :: Python :: 3."
     minors = [c.removeprefix(prefix) for c in project()["classifiers"] if c.startswith(prefix)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper import complexity
-from benchmarks.paper.claims import efficiency, normal, robustness
+from benchmarks.paper.claims import efficiency, normal
 from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, side_of
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
@@ -79,16 +79,6 @@ def test_a_finding_is_the_method_less_the_other_whatever_is_claimed() -> None:
     assert verdict.findings[0].numbers.startswith("CMFL-I: -0.3000 ± 0.0000 to FedAvg-trainers")
     better = constant("CMFL-I", (0.9, 0.91))
     assert _claimed(worst, normal=rows([*typical, *better])).answer is ClaimAnswer.FAILS
-
-
-def test_an_attack_is_compared_with_the_same_experiment_without_it() -> None:
-    withstands = next(one for one in robustness.CLAIMS if "withstands" in one.sentence)
-    clean = constant("CMFL-I", (0.9, 0.9, 0.9), number=2)
-    kept = constant("CMFL-I", (0.885, 0.886, 0.885), number=2, condition="same-value-10")
-    lost = constant("CMFL-I", (0.85, 0.851, 0.85), number=2, condition="same-value-10")
-    assert _claimed(withstands, x=rows([*clean, *kept])).answer is ClaimAnswer.HOLDS
-    assert _claimed(withstands, x=rows([*clean, *lost])).answer is ClaimAnswer.FAILS
-    assert _claimed(withstands, x=rows(kept)).answer is ClaimAnswer.MISSING
 
 
 def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:

@@ -469,18 +469,6 @@ def test_too_few_owners_are_told_the_least_federation(
     assert f"too few for a run yet: {least}" in succeeds(*gather).out
 
 
-def test_gather_options_must_match_what_owners_signed(
-    federation: Federation, tmp_path: Path
-) -> None:
-    out = tmp_path / "registry.json"
-    gather = ["registry", "gather", federation.folder / "entries", "--out", out]
-    other = ["--set", "training.learning_rate=0.9"]
-    assert "have signed for settings 0x" in refusal(*gather, *AGREED, *other)
-    assert "give it" in refusal(*gather, *other)
-    assert not out.exists()
-    assert succeeds(*gather, "--json").json["command"] is None
-
-
 def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Path) -> None:
     own = own_samples(federation, tmp_path)
     key = federation.key(1, 5)

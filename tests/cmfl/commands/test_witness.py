@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sqlite3
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -339,28 +338,10 @@ def test_a_policy_of_another_run_is_refused(witnessed: Published, tmp_path: Path
     assert "has no log of this run, whose origin ends with /" in said
 
 
-def test_a_damaged_chain_file_stays_a_contradiction(witnessed: Published, tmp_path: Path) -> None:
-    """Nothing of the chain is needed to ask witnesses, so the audit still names the damage."""
-    home = tmp_path / "damaged"
-    shutil.copytree(witnessed.folder / "home", home)
-    with closing(sqlite3.connect(home / "chain.sqlite")) as file, file:
-        file.execute("UPDATE logs SET data = zeroblob(length(data))")
-    plain = cmfl("audit", "--home", home)
-    policy = ("--witness-policy", witnessed.folder / "policy")
-    assert cmfl("audit", "--home", home, *policy).code == plain.code == 1
-
-
 def test_a_checkpoint_needs_a_policy(witnessed: Published) -> None:
     home = ("--home", witnessed.folder / "home")
     assert "--witness-policy" in refusal("audit", *home, "--checkpoint", "x")
     assert "--witness-policy" in refusal("audit", *home, "--checkpoint-max-age", 1)
-
-
-@pytest.mark.parametrize("name", ["a b"])
-def test_a_name_that_no_key_has_is_refused(witnessed: Published, name: str) -> None:
-    assert "key name" in refusal("witness", "key", "--name", name, *signing(witnessed.folder))
-    home = ("--home", witnessed.folder / "home")
-    assert "key name" in refusal("log", "key", "--name", name, *home, *signing(witnessed.folder))
 
 
 def test_the_key_of_a_witness_is_no_key_of_a_log(witnessed: Published, tmp_path: Path) -> None:
