@@ -145,11 +145,10 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--run", "second")
 
 
-@pytest.mark.parametrize("number", [6])
-def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
+def test_a_round_that_has_not_opened_is_refused(home: Path) -> None:
     for command in ("show", "explain"):
-        said = refusal("rounds", command, number, "--home", home)
-        assert said == f"round {number} has not opened; the newest of 5 is 5"
+        said = refusal("rounds", command, 6, "--home", home)
+        assert said == "round 6 has not opened; the newest of 5 is 5"
 
 
 def edited(**changes: object) -> Callable[[bytes], bytes]:
@@ -186,25 +185,21 @@ def test_a_manifest_with_another_transaction_is_refused_and_the_audit_reads_the_
     succeeds("audit", "--home", copy)
 
 
-@pytest.mark.parametrize("block", [8])
-def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, block: int) -> None:
+def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path) -> None:
     # A reorganisation may have put the creation elsewhere; its transaction is the same.
     path = copy / "runs" / "run" / "deployment.json"
     before = path.read_bytes()
-    path.write_bytes(edited(block=block)(before))
+    path.write_bytes(edited(block=8)(before))
     for command in READING:
         said = refusal(*command, "--home", copy)
-        assert f"block 1 created the contract, not {block}" in said
+        assert "block 1 created the contract, not 8" in said
     succeeds("run", "--resume", "--home", copy)
     assert json.loads(path.read_bytes()) == json.loads(before)
 
 
-@pytest.mark.parametrize("address", ["0x" + "11" * 20])
-def test_an_address_without_the_contract_is_refused(home: Path, address: str) -> None:
+def test_an_address_without_the_contract_is_refused(home: Path) -> None:
     for command in READING:
-        assert "0x11" in (said := refusal(*command, "--home", home, "--address", address)) or (
-            "is not an address" in said
-        )
+        assert "0x11" in refusal(*command, "--home", home, "--address", "0x" + "11" * 20)
 
 
 def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
@@ -312,9 +307,8 @@ def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("url", ["ftp://here"])
-def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
-    said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
+def test_what_is_no_address_of_a_node_is_refused(home: Path) -> None:
+    said = refusal("rounds", "list", "--home", home, "--rpc-url", "ftp://here", "--chain-id", 1)
     assert said.startswith("the node's URL: the address is not ")
 
 

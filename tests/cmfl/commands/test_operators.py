@@ -236,9 +236,8 @@ def test_a_rollback_before_the_contract_is_refused_first(copy: Path) -> None:
     assert (copy / "chain.sqlite.head").read_bytes() == note
 
 
-@pytest.mark.parametrize("head", ["0x12"])
-def test_a_head_of_another_form_is_a_wrong_option(home: Path, head: str) -> None:
-    said = refusal("audit", "--home", home, "--head", head)
+def test_a_head_of_another_form_is_a_wrong_option(home: Path) -> None:
+    said = refusal("audit", "--home", home, "--head", "0x12")
     assert "'--head': a head is 0x and 64 hex digits" in said
 
 

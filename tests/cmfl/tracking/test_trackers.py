@@ -414,14 +414,15 @@ def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None
     assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
 
 
-@pytest.mark.parametrize("own", ["runs/run"])
-def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path, own: str) -> None:
+def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path) -> None:
     for ledger in ("chain", "memory"):
-        chosen = settings_of(f"track.wandb={tmp_path / 'home' / own}", f"machine.ledger={ledger}")
+        chosen = settings_of(
+            f"track.wandb={tmp_path / 'home/runs/run'}", f"machine.ledger={ledger}"
+        )
         said = refusal("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
         assert said.startswith("track.wandb = ")
     assert not (tmp_path / "home").exists()
-    chosen = settings_of(f"track.tensorboard={tracked / 'home' / own}")
+    chosen = settings_of(f"track.tensorboard={tracked / 'home/runs/run'}")
     assert refusal("track", "--home", tracked / "home", *chosen).startswith("track.tensorboard = ")
 
 
