@@ -6,9 +6,9 @@ say of themselves it is taken which model they hold, and whether they are up aga
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
@@ -52,9 +52,6 @@ class Violation:
     round: int
     fault: str = ""
     clients: tuple[int, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass

@@ -43,7 +43,6 @@ class Relay:
     port: int = 0
     condition: LinkCondition = LinkCondition.WHOLE
     delay_seconds: float = 0.5
-    bytes_moved: int = 0
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
     _faults: itertools.count[int] = field(default_factory=itertools.count)
     _server: asyncio.Server | None = None
@@ -115,7 +114,6 @@ class Relay:
         while data := await reader.read(_CHUNK_BYTES):
             if delays and self.condition is LinkCondition.SLOW:
                 await asyncio.sleep(self.delay_seconds)
-            self.bytes_moved += len(data)
             writer.write(data)
             await writer.drain()
 
@@ -156,9 +154,6 @@ class Relays:
     def turn(self, relay: Relay, condition: LinkCondition, delay_seconds: float = 0.5) -> None:
         """Change the condition of a path, and return once open connections are affected."""
         self._carry_out(relay.turn(condition, delay_seconds))
-
-    def bytes_moved(self) -> int:
-        return sum(relay.bytes_moved for relay in self._open)
 
     def close(self) -> None:
         for relay in self._open:

@@ -131,9 +131,7 @@ def test_what_is_typed_counts_or_is_refused(arguments: list[str], said: str) -> 
     assert said in refusal("rounds", "list", *arguments)
 
 
-def test_which_deployment_is_meant_is_asked_for_by_name(
-    api: tuple[str, str], node: tuple[object, ...]
-) -> None:
+def test_which_deployment_is_meant_is_asked_for_by_name(api: tuple[str, str]) -> None:
     assert "the service at --api serves run at 0x" in refusal(
         "rounds", "list", *api, "--run", "another"
     )

@@ -169,7 +169,7 @@ def test_a_run_on_a_node_that_is_not_named_has_no_rounds(
         assert "--rpc-url" in succeeds("runs", *command, "--home", home).out
 
 
-def test_a_node_that_does_not_answer_is_reported(coordinator: Path, tmp_path: Path) -> None:
+def test_a_node_that_does_not_answer_is_reported(coordinator: Path) -> None:
     chain_id = EmbeddedReader.open(coordinator / "chain.sqlite").chain_id
     node = ["--rpc-url", "http://127.0.0.1:9", "--chain-id", chain_id]
     assert set(checks(coordinator, *node, code=1)) == {"node", "run run"}

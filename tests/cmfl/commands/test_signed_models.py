@@ -204,9 +204,7 @@ def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, h
 
 
 @KNOWN_AUDIT
-def test_a_signature_of_another_key_is_refused(
-    signed: Path, keys: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_signature_of_another_key_is_refused(signed: Path, keys: Path, home: Path) -> None:
     code, result = verified(signed, home, keys / "foreign.pub")
     assert (code, result["state"]) == (1, "false")
     assert [each["field"] for each in result["differences"]] == ["signature"]
