@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = FACE
+call_of: Any = partial
 
 NODE = {"rpc_url": "http://127.0.0.1:1", "address": "0x" + "1" * 40, "blobs": "."}
 VALID: dict[str, dict[str, Any]] = {
@@ -92,7 +93,8 @@ def test_wrong_types_are_refused_by_a_run_too(run: cmfl.Run) -> None:
 @pytest.mark.parametrize("home", ["h" * 300, "h\0"])
 def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -> None:
     calls: list[Callable[[str], object]] = [cmfl.open, cmfl.runs, cmfl.audit, run.save]
-    for call in (*calls, lambda name: cmfl.run("smoke", home=name)):
+    calls.append(lambda name: cmfl.run("smoke", home=name))
+    for call in calls:
         with pytest.raises(cmfl.ConfigurationError):
             call(home)
 
@@ -100,15 +102,15 @@ def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -
 @pytest.mark.parametrize(
     "call",
     [
-        partial(cmfl.rules.squared, "x", [[1.0]]),
-        partial(cmfl.rules.direction, [[1.0]], [[1.0]], 5),
-        partial(cmfl.rules.nearest, [1.0, 2.0], "x"),
-        partial(cmfl.rules.accept, [[1.0]], [[1.0]], accepted="x", strategy=1),
-        partial(cmfl.rules.accept, [[1.0]], [[1.0]], distance=[], strategy=1),
-        partial(cmfl.aggregators.krum, [[1.0]], "x"),
-        partial(cmfl.aggregators.aggregate, 5, [[1.0]]),
-        partial(cmfl.aggregators.median, [[1.0]], pre=5),
-        partial(cmfl.aggregators.centered_clipping, [[1.0]], 1.0, last="x"),
+        call_of(cmfl.rules.squared, "x", [[1.0]]),
+        call_of(cmfl.rules.direction, [[1.0]], [[1.0]], 5),
+        call_of(cmfl.rules.nearest, [1.0, 2.0], "x"),
+        call_of(cmfl.rules.accept, [[1.0]], [[1.0]], accepted="x", strategy=1),
+        call_of(cmfl.rules.accept, [[1.0]], [[1.0]], distance=[], strategy=1),
+        call_of(cmfl.aggregators.krum, [[1.0]], "x"),
+        call_of(cmfl.aggregators.aggregate, 5, [[1.0]]),
+        call_of(cmfl.aggregators.median, [[1.0]], pre=5),
+        call_of(cmfl.aggregators.centered_clipping, [[1.0]], 1.0, last="x"),
     ],
 )
 def test_what_is_no_array_or_number_is_a_value_error(call: Callable[[], object]) -> None:

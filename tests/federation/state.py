@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.federation.state import State, Tally
 
 WANTED = 10
 """How often each cell has to occur."""
