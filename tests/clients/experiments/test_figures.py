@@ -187,18 +187,6 @@ def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
     assert "Run under one condition alone: once." in words
 
 
-def test_a_heat_map_may_refer_to_a_method_without_a_column(tmp_path: Path) -> None:
-    cells = [
-        cell("FedAvg", 1, (0.9,)),
-        *(cell("mine", 1, (0.8,), condition=c) for c in ("clean", "lies", "ipm")),
-    ]
-    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
-    words = svg(tmp_path, "mine-heat")
-    assert words.count("\N{MINUS SIGN}0.100") == 3
-    assert "less that of FedAvg under clean" in words
-    assert "Run under one condition alone: FedAvg." in words
-
-
 def test_a_loss_is_the_redder_the_larger_it_is() -> None:
     tones = [tone_of(difference) for difference in (-0.9, -0.3, -0.1, -0.01, 0.01)]
     assert tones == sorted(tones)
@@ -288,11 +276,6 @@ def test_a_caption_of_many_conditions_gives_the_range() -> None:
     ] + [cell("a", 1, (0.3,), condition="d", malicious=(1,))]
     said = caption_of("", "", cells)
     assert "33 to 100 % of the clients attack in all 5 conditions but c0." in said
-
-
-def test_a_caption_gives_the_rate_of_each_method() -> None:
-    cells = [cell("a", 1, (0.3,)), cell("b", 1, (0.3,), learning_rate=0.5), cell("c", 1, (0.3,))]
-    assert "Learning rate 0.1 of a, c; 0.5 of b." in caption_of("", "", cells)
 
 
 def test_a_caption_reports_uneven_seeds() -> None:

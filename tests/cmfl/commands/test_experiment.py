@@ -42,12 +42,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_is_there_is_not_run_again(out: Path) -> None:
-    (again,) = succeeds(*run(out, "--json")).json
-    assert again["new"] == again["failures"] == []
-    assert again["verdicts"] == ["passed"]
-
-
 def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
     listed = succeeds("experiment", "list", *SMALL, "--out", out, "--json").json
     assert [one["cell"] for one in listed] == [CELL, OTHER]
@@ -109,15 +103,6 @@ def test_own_rows_are_drawn_and_reported(
         "mini-curves.svg",
         "mini-table.svg",
     ]
-
-
-def test_a_figure_that_the_rows_cannot_fill_is_refused(out: Path, tmp_path: Path) -> None:
-    own = tmp_path / "mini.toml"
-    own.write_text(TEXT.replace("number = 1", 'figure = "grid"'))
-    place = tmp_path / "figures"
-    said = refusal("experiment", "plot", own, "--quick", "--out", out, "--to", place)
-    assert said == f"experiment {own}: figure 'grid' needs 2 axes; there are 0 (none)"
-    assert not place.exists()
 
 
 def test_experiments_are_listed_by_their_number() -> None:
@@ -194,18 +179,6 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
     place = tmp_path / "out"
     assert said in refusal("experiment", *words, "--out", place)
     assert not place.exists()
-
-
-def test_a_changed_experiment_is_refused_and_its_rows_stay(out: Path, tmp_path: Path) -> None:
-    changed = tmp_path / "mini.toml"
-    changed.write_text(TEXT.replace("malicious_rate=0.1", "malicious_rate=0.2"))
-    # The quick version has no attack: nothing of it has changed.
-    assert cmfl("experiment", "run", changed, "--quick", "--jobs", 1, "--out", out).code == 0
-    changed.write_text(TEXT.replace("protocol.rounds=1", "protocol.rounds=2"))
-    data = (out / "quick" / "mini.jsonl").read_bytes()
-    said = refusal("experiment", "run", changed, "--quick", "--out", out)
-    assert f"has changed since {out}/quick/mini.jsonl was started: {CELL} (0x" in said
-    assert (out / "quick" / "mini.jsonl").read_bytes() == data
 
 
 def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> None:
