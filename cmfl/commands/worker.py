@@ -23,7 +23,7 @@ from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.participant_options import ParticipantOptions
 from cmfl.commands.sender import Sender, private_keys
 from cmfl.commands.verbosity import Verbosity
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,17 +179,15 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     from ledger.protocol.signing import KeySigner
 
     with RpcReader(url, chain_id=chain_id, settings=settings) as node:
-        balances = [node.balance_of(checksum(KeySigner(key).address)) for key in keys]
+        accounts = [checksum(KeySigner(key).address) for key in keys]
+        for account in accounts:
+            require_plain_sender(node, account)
+        balances = [node.balance_of(account) for account in accounts]
     balance = max(balances)
-    chain = RpcChain(url, keys[balances.index(balance)], chain_id=chain_id, settings=settings)
-    try:
-        require_plain_sender(chain, chain.sender)
-    except ChainError:
-        chain.close()
-        raise
     if not balance:
         _log.warning("no account of this worker owns anything: it can send no transaction")
-    return chain
+    key = keys[balances.index(balance)]
+    return RpcChain(url, key, chain_id=chain_id, settings=settings)
 
 
 def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
