@@ -40,28 +40,15 @@ _PRODUCTS = 15
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class PlainLeafCnn(nn.Module):
-    """LEAF's network for FEMNIST: two 5 × 5 convolutions with pooling, two linear layers.
-
-    Args:
-        hidden: width of the first linear layer: 2048 for W1L, 512 for W1S.
-        classes: number of classes.
-    """
-
-    def __init__(self, hidden: int, classes: int = 62) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, 5, padding=2)
-        self.conv2 = nn.Conv2d(32, 64, 5, padding=2)
-        self.pool = nn.MaxPool2d(2)
-        self.hidden = nn.Linear(64 * 7 * 7, hidden)
-        self.output = nn.Linear(hidden, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return class scores of images, shape (n, classes)."""
-        x = self.pool(torch.relu(self.conv1(x)))
-        x = self.pool(torch.relu(self.conv2(x)))
-        logits: torch.Tensor = self.output(torch.relu(self.hidden(x.flatten(1))))
-        return logits
+def plain_leaf_cnn(hidden: int, classes: int = 62) -> nn.Module:
+    """Return LEAF's network for FEMNIST: two 5 x 5 convolutions with pooling, two linear layers."""
+    convolutions = (
+        layer
+        for channels in ((1, 32), (32, 64))
+        for layer in (nn.Conv2d(*channels, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+    )
+    linear = (nn.Linear(64 * 7 * 7, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(*convolutions, nn.Flatten(), *linear)
 
 
 class PlainShakespeareLstm(nn.Module):
@@ -92,21 +79,9 @@ class PlainShakespeareLstm(nn.Module):
         return logits
 
 
-class Softmax(nn.Module):
-    """Multinomial logistic regression of images.
-
-    Args:
-        classes: number of classes.
-    """
-
-    def __init__(self, classes: int = 62) -> None:
-        super().__init__()
-        self.output = nn.Linear(28 * 28, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return class scores of images, shape (n, classes)."""
-        logits: torch.Tensor = self.output(x.flatten(1))
-        return logits
+def softmax(classes: int = 62) -> nn.Module:
+    """Return multinomial logistic regression of images."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, classes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +133,9 @@ WORKS = {
 }
 
 _MODULES: dict[str, Callable[..., nn.Module]] = {
-    "leaf_cnn": PlainLeafCnn,
+    "leaf_cnn": plain_leaf_cnn,
     "shakespeare_lstm": PlainShakespeareLstm,
-    "softmax": Softmax,
+    "softmax": softmax,
 }
 
 
@@ -193,23 +168,24 @@ class PeerWorkload:
 def make_workload(work: Work, clients: int | None = None) -> PeerWorkload:
     """Return a workload with data made up for it: the same on every machine.
 
-    Args:
-        work: what is to be done.
-        clients: how many train, where it is to be less than the whole of it.
+    `clients` is how many train, where it is to be less than the whole of it.
     """
-    count = clients or work.clients
+    torch.manual_seed(0)
+    start = flat(module_of(work))
+    return PeerWorkload(work, *made_samples(work, clients or work.clients), start)
+
+
+def made_samples(work: Work, count: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return inputs and labels, shapes (clients, samples, ...) and (clients, samples)."""
     rng = np.random.default_rng(list(work.name.encode()))
     y = rng.integers(work.classes, size=(count, work.samples))
-    x: NDArray[Any]
     if work.tokens:
         x = rng.integers(_CHARACTERS, size=(count, work.samples, _TOKENS))
         x[..., -1] = y  # what comes next can be told from the last character
-    else:
-        prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
-        noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
-        x = (prototypes[y] + noise) / 2
-    torch.manual_seed(0)
-    return PeerWorkload(work, x, y, flat(module_of(work)))
+        return x, y
+    prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
+    noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
+    return (prototypes[y] + noise) / 2, y
 
 
 def write_workload(workload: PeerWorkload, folder: Path) -> None:

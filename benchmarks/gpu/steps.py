@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
@@ -20,22 +19,30 @@ import torch
 from numpy.typing import NDArray
 
 import cmfl
-from benchmarks.gpu.plans import IMAGES, TEXT_LENGTH, TEXTS, AdapterRun, GpuPlan, ImageRun
+from benchmarks.gpu.plans import TEXT_LENGTH, TEXTS, AdapterRun, GpuPlan
+from benchmarks.peers.our_rounds import (
+    data_of,
+    image_settings,
+    jobs_of,
+    training_of,
+    write_images,
+)
+from benchmarks.workloads import Work, made_samples, make_workload
 from clients.configuration.loading import checked
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.datasets.sequences import next_tokens
 from clients.devices import device_named
+from clients.experiments.execution.stopwatch import TRAINING, Stopwatch
 from clients.local_sgd import LocalTraining
-from clients.models.model import Model, ParameterVector
+from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
 from clients.training.lockstep.execution_plan import plan as planned
-from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingJob
+from clients.training.port import TrainingJob
 from cmfl.commands.checks.machine import machine_checks
-from ledger.protocol.encoding import sha256
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]
@@ -95,10 +102,17 @@ def digits_run(plan: GpuPlan, device: str, _left: float) -> Row:
 def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
     """Play a run on images in the form of FEMNIST, audit it, and repeat some of its training."""
     with tempfile.TemporaryDirectory() as folder:
-        images = Path(folder) / "femnist.npz"
-        plan.femnist.write_images(images)
-        settings = plan.femnist.settings(images, device)
+        settings = _image_run(*plan.femnist, Path(folder), device)
         return _played(plan, Path(folder) / "home", settings, {}, device)
+
+
+def _image_run(work: Work, rounds: int, folder: Path, device: str) -> Row:
+    """Write made images; return the settings of a run on them."""
+    images = folder / "femnist.npz"
+    write_images(*made_samples(work, work.clients), images)
+    settings = image_settings(work, images, work.clients, rounds)
+    settings["protocol"] |= {"committee_rate": 0.4, "aggregation_rate": 0.4}
+    return {**settings, "machine": {"device": device}}
 
 
 def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
@@ -166,11 +180,11 @@ def _played(
 
 def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
     """Return what each client's training costs, every update formed and hashed."""
-    rows = [
-        _trained(name, model_named(work.model, work.form, work.options), work.made_data(),
-                 work.settings, plan.repeats, device)
-        for name, work in plan.works.items()
-    ]  # fmt: skip
+    rows = []
+    for name, work in plan.works.items():
+        data = data_of(make_workload(work))
+        model = model_named(work.model, data.form, work.options)
+        rows.append(_trained(name, model, data, training_of(work), plan.repeats, device))
     with tempfile.TemporaryDirectory() as folder:
         rows.append(_adapters_trained(plan.adapters, Path(folder), plan.repeats, device))
     return rows
@@ -178,73 +192,42 @@ def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
 
 def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what a round at the size of paper-femnist costs, or its largest part that fits."""
-    run = fitting(plan.paper_round, free_bytes())
-    engines: list[TimedEngine] = []
-
-    def watched(engine: Engine) -> Engine:
-        engines.append(TimedEngine(engine))
-        return engines[0]
-
-    ends: list[float] = []
+    whole, rounds = plan.paper_round
+    work, stopwatch = fitting(whole, free_bytes()), Stopwatch()
+    ends: list[tuple[float, float]] = []
 
     def on_round(row: RoundMetrics) -> None:
         assert row.decided, f"round {row.round} was abandoned: there is nothing to time"
-        ends.append(time.perf_counter())
+        ends.append((time.perf_counter(), stopwatch.spent[TRAINING]))
 
     with tempfile.TemporaryDirectory() as folder:
-        images = Path(folder) / "femnist.npz"
-        run.write_images(images)
-        settings = run.settings(images, device)
+        settings = _image_run(work, rounds, Path(folder), device)
         settings["machine"] |= {"ledger": "memory"}
         home = Path(folder) / "home"
         home.mkdir()
-        with open_memory_run(home, "gpu", checked(settings), watched=watched) as opened:
+        with open_memory_run(home, "gpu", checked(settings), watched=stopwatch.watched) as opened:
             dimension = opened.population.model.dimension
             opened.go_on(on_round)
-    rounds = [after - before for before, after in itertools.pairwise(ends)]
+    spent = np.median(np.diff(np.array(ends), axis=0), axis=0)
     return {
-        "clients": run.clients,
-        "of": plan.paper_round.clients,
+        "clients": work.clients,
+        "of": whole.clients,
         "d": dimension,
-        "round s": median(rounds),
-        "training s": median(engines[0].seconds[1:]),
+        "round s": float(spent[0]),
+        "training s": float(spent[1]),
     }
 
 
-def fitting(run: ImageRun, free: int) -> ImageRun:
-    """Return a run with as many clients as have room for their updates in free bytes."""
-    model = model_named(run.model, IMAGES, run.options)
+def fitting(work: Work, free: int) -> Work:
+    """Return a work with as many clients as have room for their updates in free bytes."""
+    model = model_named(work.model, DataForm((1, 28, 28), work.classes), work.options)
     most = int(_MEMORY_SHARE * free) // (4 * model.dimension)
-    return replace(run, clients=max(10, min(run.clients, most)))
+    return replace(work, clients=max(10, min(work.clients, most)))
 
 
 def free_bytes() -> int:
     """Return the memory of this machine that nobody uses."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-class TimedEngine(Engine):
-    """An engine that records the seconds of each call of `train`."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.distances = engine.distances
-        self.seconds: list[float] = []
-        self._engine = engine
-
-    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; see `Engine.train`."""
-        began = time.perf_counter()
-        updates = self._engine.train(start, jobs)
-        self.seconds.append(time.perf_counter() - began)
-        return updates
-
-    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
-        return self._engine.evaluate(vector, sets)
-
-    def close(self) -> None:
-        """End the engine."""
-        self._engine.close()
 
 
 def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
@@ -272,17 +255,14 @@ def _trained(
     device: str,
 ) -> Row:
     start = model.initial(np.random.default_rng(1))
-    clients = range(len(data.train))
-    jobs = [TrainingJob(client, sha256(b"job %d" % client)) for client in clients]
+    jobs = jobs_of(len(data.train))
     path = planned(model, data, settings, device).path
 
     def measured(
         device: str, jobs: list[TrainingJob]
     ) -> tuple[list[float], list[NDArray[np.float32]]]:
-        with open_engine(
-            model, data, settings,
-            device=device, workers=1, path=path, sets={}, rows=len(jobs),
-        ) as engine:  # fmt: skip
+        machine: dict[str, Any] = {"device": device, "workers": 1, "path": path}
+        with open_engine(model, data, settings, sets={}, rows=len(jobs), **machine) as engine:
             times = [_seconds_of(lambda: engine.train(start, jobs)) for _ in range(repeats + 1)]
             some = engine.train(start, jobs)[:CPU_CLIENTS]
             return times, [update.vector.copy() for update in some]

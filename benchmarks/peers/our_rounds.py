@@ -56,21 +56,13 @@ def main() -> None:
 def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
     """Train and average."""
     work = workload.work
-    training, jobs, data = training_of(work), jobs_of(workload), data_of(workload)
+    training, jobs, data = training_of(work), jobs_of(len(workload.y)), data_of(workload)
     model = model_named(work.model, data.form, dict(work.options))
     path = plan(model, data, training, device="cpu").path
     vector = workload.start.copy()
     clock, first = RoundClock(), np.empty(0, dtype=np.float32)
-    with open_engine(
-        model,
-        data,
-        training,
-        device="cpu",
-        workers=WORKERS,
-        path=path,
-        sets={},
-        rows=len(jobs),
-    ) as engine:
+    machine: dict[str, Any] = {"device": "cpu", "workers": WORKERS, "path": path}
+    with open_engine(model, data, training, sets={}, rows=len(jobs), **machine) as engine:
         for number in range(arguments.rounds + 1):
             clock.start()
             begun = time.perf_counter()
@@ -84,9 +76,9 @@ def _train(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
     hand_in(arguments.out, clock, first, ["torch"], path=path)
 
 
-def jobs_of(workload: PeerWorkload) -> list[TrainingJob]:
+def jobs_of(clients: int) -> list[TrainingJob]:
     """Return a job for each client of a workload."""
-    return [TrainingJob(i, hashlib.sha256(b"%d" % i).digest()) for i in range(len(workload.y))]
+    return [TrainingJob(i, hashlib.sha256(b"%d" % i).digest()) for i in range(clients)]
 
 
 def training_of(work: Work) -> LocalTraining:
@@ -99,7 +91,7 @@ def training_of(work: Work) -> LocalTraining:
 def data_of(workload: PeerWorkload) -> FederatedData:
     """Return the data, put so that each job's batch order is the order of the workload."""
     work, train = workload.work, []
-    for job, x, y in zip(jobs_of(workload), workload.x, workload.y, strict=True):
+    for job, x, y in zip(jobs_of(len(workload.y)), workload.x, workload.y, strict=True):
         order = np.concatenate(list(batches(job.seed, len(y), training_of(work))))
         place = np.argsort(order)
         train.append(frozen_samples(x[place], y[place]))
@@ -130,9 +122,11 @@ def _play(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
     heads: list[str] = []
     with tempfile.TemporaryDirectory(dir=arguments.out) as folder:
         data = Path(folder) / "femnist.npz"
-        _write_data(workload, data)
-        values = _settings(workload, data, arguments.rounds + 1, arguments.members)
-        values["machine"]["ledger"] = arguments.variant
+        write_images(workload.x, workload.y, data)
+        values = image_settings(workload.work, data, len(workload.y), arguments.rounds + 1)
+        values["protocol"]["committee_rate"] = arguments.members / len(workload.y)
+        values["evaluation"]["every"] = _NEVER
+        values["machine"] = {"workers": WORKERS, "keep": "accepted", "ledger": arguments.variant}
         with _run(Path(folder) / "home", checked(values)) as run:
 
             def on_round(row: RoundMetrics) -> None:
@@ -151,33 +145,26 @@ def _play(arguments: argparse.Namespace, workload: PeerWorkload) -> None:
     hand_in(arguments.out, clock, first, ["torch"], path=path, heads=heads)
 
 
-def _settings(workload: PeerWorkload, data: Path, rounds: int, members: int) -> dict[str, Any]:
-    work, clients = workload.work, len(workload.y)
+def image_settings(work: Work, data: Path, clients: int, rounds: int) -> dict[str, Any]:
+    """Return the settings of a run on a file of images, in which all clients are active."""
     return {
-        "protocol": {
-            "clients": clients,
-            "active_rate": 1.0,
-            "committee_rate": members / clients,
-            "rounds": rounds,
-        },
+        "protocol": {"clients": clients, "active_rate": 1.0, "rounds": rounds},
         "data": {"name": "femnist", "path": str(data)},
-        "model": {"name": work.model, "options": work.options},
+        "model": {"name": work.model, "options": dict(work.options)},
         "training": {
             "learning_rate": work.learning_rate,
             "batch_size": work.batch,
             "local_steps": work.steps,
         },
-        "evaluation": {"every": _NEVER},
-        "machine": {"workers": WORKERS, "keep": "accepted"},
+        "evaluation": {"every": rounds},
     }
 
 
-def _write_data(workload: PeerWorkload, path: Path) -> None:
-    """Write the images of a workload as a data set, with one image of each client as its test."""
-    clients, samples = workload.y.shape
-    images = np.rint(workload.x * 255).astype(np.uint8).reshape(clients, samples, 28, 28)
-    labels = workload.y.astype(np.uint8)
-    writers = np.arange(clients, dtype=np.int16)
+def write_images(x: NDArray[np.float32], y: NDArray[np.int64], path: Path) -> None:
+    """Write images as a data set, with one image of each client as its test."""
+    clients, samples = y.shape
+    images = np.rint(x * 255).astype(np.uint8).reshape(clients, samples, 28, 28)
+    labels, writers = y.astype(np.uint8), np.arange(clients, dtype=np.int16)
     count = clients * (samples + 1)
     np.savez(
         path,

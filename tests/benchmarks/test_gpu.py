@@ -10,7 +10,8 @@ import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import steps
-from benchmarks.gpu.plans import TINY, GpuPlan, ImageRun
+from benchmarks.gpu.plans import TINY, GpuPlan
+from benchmarks.workloads import Work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,7 @@ def test_steps_that_fail_or_begin_too_late_are_named(
 
 
 def test_the_large_round_has_the_clients_that_fit() -> None:
-    run = ImageRun(100, 1, 1, 0.1, "softmax", {}, 2)
+    run = Work("large", 100, 1, 1, 0.1, "softmax", {})
     update = 4 * 48_670
     assert steps.fitting(run, 1000 * update).clients == 100
     assert steps.fitting(run, 100 * update).clients == 40

@@ -96,7 +96,7 @@ def test_the_engine_takes_the_plain_loops_steps_in_order(
     rows = np.empty((clients, len(start)), dtype=np.float32)
     model = model_named(work.model, data.form, dict(work.options))
     trainer = PlainTrainer(model, data.train, data.collate, training_of(work), "cpu")
-    trainer.train(workload.start, jobs_of(workload), list(rows))
+    trainer.train(workload.start, jobs_of(clients), list(rows))
     for client, row in enumerate(rows):
         load_flat(module, start)
         with reproducible(torch.device("cpu")):
