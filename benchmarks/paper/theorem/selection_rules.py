@@ -7,7 +7,7 @@ same election. Its rules see updates as they would be sent, in float32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
@@ -27,20 +27,8 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
 
 
-class TheoremSelection(Protocol):
-    """Chooses S_a in each round, rounds in their order."""
-
-    def active(self, seed: Digest) -> tuple[ClientId, ...]:
-        """Return who trains in the round of a seed, ascending."""
-
-    def accepted(
-        self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
-    ) -> tuple[ClientId, ...]:
-        """Return S_a, given w_t and the update of everybody who trained."""
-
-
 @dataclass(frozen=True, slots=True)
-class AveragingSelection(TheoremSelection):
+class AveragingSelection:
     """FedAvg: n clients train, and all of them are averaged.
 
     Attributes:
@@ -65,7 +53,7 @@ class AveragingSelection(TheoremSelection):
 
 
 @dataclass(slots=True)
-class CommitteeSelection(TheoremSelection):
+class CommitteeSelection:
     """CMFL: C members rank the n trainers, and their strategy accepts some of these.
 
     Attributes:
@@ -101,17 +89,11 @@ class CommitteeSelection(TheoremSelection):
         vectors = []
         for member, row in zip(members, table, strict=True):
             others = tuple(other for other in members if other != member)
-            vectors.append(
-                ScoreVector(
-                    round=len(self._models),
-                    member=member,
-                    base=_NO_BASE,
-                    trainers=self._trainers,
-                    distances=row[[place[client] for client in self._trainers]],
-                    members=others,
-                    member_distances=row[[place[client] for client in others]],
-                )
+            measured, among = (
+                row[[place[client] for client in clients]] for clients in (self._trainers, others)
             )
+            head = (len(self._models), member, _NO_BASE)
+            vectors.append(ScoreVector(*head, self._trainers, measured, others, among))
         ranking = rank_trainers(self.parameters, vectors)
         self._candidates = ranking.candidates
         return ranking.accepted
@@ -125,3 +107,6 @@ class CommitteeSelection(TheoremSelection):
 
 _NO_BASE = sha256(b"")
 """There are no commitments here, and no rule looks at what they come to."""
+
+TheoremSelection = AveragingSelection | CommitteeSelection
+"""Chooses S_a in each round, rounds in their order."""
