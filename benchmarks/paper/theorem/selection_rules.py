@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ledger.protocol.documents.vector import ScoreVector
-from ledger.protocol.encoding import sha256
+from clients.attacks.updates.rule_aware.game import score_vectors
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.ranking import elect
@@ -85,15 +84,8 @@ class CommitteeSelection:
         self._models.append(model)
         members = tuple(sorted(self._members))
         table = plain_distances(self.parameters.distance_rule, self._travel(), updates, members)
-        place = {client: column for column, client in enumerate(sorted(updates))}
-        vectors = []
-        for member, row in zip(members, table, strict=True):
-            others = tuple(other for other in members if other != member)
-            measured, among = (
-                row[[place[client] for client in clients]] for clients in (self._trainers, others)
-            )
-            head = (len(self._models), member, _NO_BASE)
-            vectors.append(ScoreVector(*head, self._trainers, measured, others, among))
+        number, clients = len(self._models), sorted(updates)
+        vectors = score_vectors(number, table, clients, self._trainers, members)
         ranking = rank_trainers(self.parameters, vectors)
         self._candidates = ranking.candidates
         return ranking.accepted
@@ -104,9 +96,6 @@ class CommitteeSelection:
             return None
         return displacement(self._models[window_start(number) - 1], self._models[-1])
 
-
-_NO_BASE = sha256(b"")
-"""There are no commitments here, and no rule looks at what they come to."""
 
 TheoremSelection = AveragingSelection | CommitteeSelection
 """Chooses S_a in each round, rounds in their order."""

@@ -68,4 +68,4 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
 
 
 # A share: half a batch is poisoned on average.
-BACKDOOR = DataAttack("backdoor", backdoor, Factor(0.5, 0.01, 1.0), triggered)
+BACKDOOR = DataAttack("backdoor", backdoor, triggered, factor=Factor(0.5, 0.01, 1.0))

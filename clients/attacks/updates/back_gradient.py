@@ -17,4 +17,4 @@ def back_gradient(attacker: AttackInput) -> Update:
 
 
 # The paper has no factor.
-BACK_GRADIENT = UpdateAttack("back-gradient", back_gradient, Factor(1.0, 0.01, 1000.0))
+BACK_GRADIENT = UpdateAttack("back-gradient", back_gradient, factor=Factor(1.0, 0.01, 1000.0))

@@ -22,4 +22,4 @@ def gaussian(attacker: AttackInput) -> Update:
 
 
 # Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
-GAUSSIAN = UpdateAttack("gaussian", gaussian, Factor(1.0, 0.01, 1000.0))
+GAUSSIAN = UpdateAttack("gaussian", gaussian, factor=Factor(1.0, 0.01, 1000.0))

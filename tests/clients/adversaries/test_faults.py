@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from clients.adversaries.faults import (
     MemberFault,
     TrainerFault,
-    agreed_scores,
     assign_faults,
     false_scores,
     faulty_payload,
-    favouring_scores,
 )
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -59,21 +57,6 @@ def test_false_scores_still_look_like_distances(true: list[float], seed: int) ->
     assert lies.shape == (len(true),)
     assert np.isfinite(lies).all()
     assert (lies >= 0).all()
-
-
-def test_favouring_scores_put_the_favoured_nearest_and_leave_others() -> None:
-    true = np.array([1.0, 4.0, 2.0])
-    assert favouring_scores(true, np.array([False, True, False])).tolist() == [1, 0, 2]
-    assert favouring_scores(true, np.zeros(3, dtype=np.bool_)).tolist() == [1, 4, 2]
-    assert true.tolist() == [1, 4, 2]
-
-
-def test_agreed_scores_decide_a_mean_and_no_median() -> None:
-    agreed = agreed_scores(np.array([False, True, False]))
-    assert agreed.tolist() == [1e6, 0, 1e6]
-    members = np.stack([np.array([1.0, 400.0, 2.0])] * 4 + [agreed])
-    assert np.argmin(members.mean(axis=0)) == 1
-    assert np.argsort(np.median(members, axis=0)).tolist() == [0, 2, 1]
 
 
 def test_a_faulty_trainer_sends_nan_wrong_length_or_nothing() -> None:

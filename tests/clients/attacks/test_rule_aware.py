@@ -261,7 +261,7 @@ def test_an_update_without_direction_is_played_not_estimated() -> None:
     frame = Frame.of(attacker)
     (game,) = games(attacker, frame)
     direction = (frame.row(frame.goal) @ game.coordinates)[0]
-    same = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
+    same = frame.norms[frame.own][:, None] * frame.row(frame.own)
     finite, infinite = estimated_effects(game, [same, 0 * same], direction)
     assert (np.isfinite(finite), infinite) == (True, np.inf)
 

@@ -32,9 +32,9 @@ def noise(attacker: AttackInput) -> NDArray[np.float32]:
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker)
-    pulls = turned(frame, frame.row(*frame.noise.rows.tolist()), goal(frame), attacker.factor)
+    pulls = turned(frame, frame.row(frame.noise), goal(frame), attacker.factor)
     pulls += ALONG_TRAVEL * frame.row(frame.travel)
     return (LENGTH * frame.length * pulls @ frame.vectors).astype(np.float32)
 
 
-NOISE = joint_attack("noise", noise, Factor(30.0, 0.0, 90.0))
+NOISE = joint_attack("noise", noise, factor=Factor(30.0, 0.0, 90.0))

@@ -48,10 +48,10 @@ def goal(frame: Frame) -> NDArray[np.float64]:
 
 
 def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
-    own = frame.row(*frame.own.rows.tolist())
+    own = frame.row(frame.own)
     base = {
         "own": own,
-        "reference": frame.mean(frame.own.rows),
+        "reference": frame.mean(frame.own),
         "travel": frame.row(frame.travel),
     }[candidate.base]
     return turned(frame, base, goal(frame), candidate.angle)
