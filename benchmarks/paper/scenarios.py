@@ -15,7 +15,7 @@ from clients.experiments.rows import CellRow
 from clients.experiments.statistics import paired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from clients.experiments.rows import ExperimentRows
     from clients.experiments.statistics import Estimate
@@ -144,13 +144,3 @@ def never_aggregated(cell: CellRow) -> float | None:
     """Return the share of the clients whose update never entered the model."""
     times = cell.times_aggregated
     return sum(count == 0 for count in times) / len(times) if times else None
-
-
-def mean_of(counts: Sequence[int] | None) -> float | None:
-    """Return the mean of a count over rounds; None without rounds."""
-    return fmean(counts) if counts else None
-
-
-def scenarios_named(places: Iterable[Scenario], *words: str) -> list[Scenario]:
-    """Return the places whose condition holds one of some words."""
-    return [place for place in places if any(word in place.condition for word in words)]
