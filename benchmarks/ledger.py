@@ -19,7 +19,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -38,14 +37,6 @@ SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 CLIENTS = 1075
 GAS_SNAPSHOT = Path(__file__).parent.parent / "contracts" / "gas_snapshot.json"
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionTime:
-    """Milliseconds of one transaction."""
-
-    wall: float
-    cpu: float
 
 
 def main() -> None:
@@ -129,30 +120,23 @@ def _record_round(
 ) -> dict[str, float]:
     """Decide one round on both ledgers; return gas and milliseconds of its two transactions."""
     number, signed = run.state.round, run.signed_commitments(run.active)
-    _, remembered_commit = _timed(lambda: memory.commit_updates(number, signed))
-    committed, commit = _timed(lambda: run.commit(signed))
+    costs: dict[str, float] = {}
+
+    def timed(name: str, send: Callable[[], _T]) -> _T:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = send()
+        costs[f"{name} ms"] = (time.perf_counter() - wall) * 1e3
+        costs[f"{name} CPU ms"] = (time.process_time() - cpu) * 1e3
+        return result
+
+    timed("memory commit", lambda: memory.commit_updates(number, signed))
+    costs["commit gas"] = timed("commit", lambda: run.commit(signed)).gas_used
     made = run.certified(other_repliers=other_repliers)
-    _, remembered_decide = _timed(lambda: memory.decide(number, made.decision, made.certificates))
-    decided, decide = _timed(lambda: run.decide(made))
+    timed("memory decide", lambda: memory.decide(number, made.decision, made.certificates))
+    costs["decide gas"] = timed("decide", lambda: run.decide(made)).gas_used
     if memory.state().head != run.state.head:
         raise RuntimeError(f"the memory ledger has another head after round {number}")
-    return {
-        "commit gas": committed.gas_used,
-        "commit ms": commit.wall,
-        "commit CPU ms": commit.cpu,
-        "memory commit CPU ms": remembered_commit.cpu,
-        "decide gas": decided.gas_used,
-        "decide ms": decide.wall,
-        "decide CPU ms": decide.cpu,
-        "memory decide CPU ms": remembered_decide.cpu,
-    }
-
-
-def _timed(send: Callable[[], _T]) -> tuple[_T, TransactionTime]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = send()
-    spent = TransactionTime((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
-    return result, spent
+    return costs
 
 
 def _show(rows: list[dict[str, float]]) -> None:

@@ -15,9 +15,9 @@ import contextlib
 import json
 import tempfile
 from collections import Counter
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from eth.vm.code_stream import CodeStream
 from rich.console import Console
@@ -35,7 +35,8 @@ from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 COUNTS = Path(__file__).with_suffix(".json")
 MEMBERS, TRAINERS, CLIENTS = 7, 20, 100
@@ -135,20 +136,19 @@ def counted_opcodes() -> Iterator[Counter[str]]:
         yield counter
 
 
-@contextlib.contextmanager
-def _counted_commits(counter: Counter[str]) -> Iterator[None]:
+def _counted_commits(counter: Counter[str]) -> AbstractContextManager[object]:
     original = FileJournal.sync
 
     def counted(self: FileJournal) -> None:
         counter["commits of the journal"] += self._base.in_transaction
         original(self)
 
-    with _replaced(FileJournal, "sync", counted):
-        yield
+    return patch.object(FileJournal, "sync", counted)
 
 
-@contextlib.contextmanager
-def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[None]:
+def _counted_items(
+    counter: Counter[str], stream: type[CodeStream]
+) -> AbstractContextManager[object]:
     original = stream.__iter__
 
     def counted(self: CodeStream) -> Iterator[int]:
@@ -156,31 +156,19 @@ def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[
             counter["left to py-evm"] += 1
             yield opcode
 
-    with _replaced(stream, "__iter__", counted):
-        yield
+    return patch.object(stream, "__iter__", counted)
 
 
-@contextlib.contextmanager
-def _counted(counter: Counter[str], name: str, owner: type[Any], method: str) -> Iterator[None]:
+def _counted(
+    counter: Counter[str], name: str, owner: type[Any], method: str
+) -> AbstractContextManager[object]:
     original = getattr(owner, method)
 
-    @wraps(original)
     def counted(*arguments: Any, **options: Any) -> Any:
         counter[name] += 1
         return original(*arguments, **options)
 
-    with _replaced(owner, method, counted):
-        yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: type[Any], method: str, by: Callable[..., Any]) -> Iterator[None]:
-    original = getattr(owner, method)
-    setattr(owner, method, by)
-    try:
-        yield
-    finally:
-        setattr(owner, method, original)
+    return patch.object(owner, method, counted)
 
 
 if __name__ == "__main__":

@@ -54,18 +54,12 @@ class Contender:
         """True if its environment is complete."""
         return self.peer is None or (ENVIRONMENTS / self.peer / ".installed").exists()
 
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs it."""
-        if self.peer is None:
-            return Path(sys.executable)
-        return ENVIRONMENTS / self.peer / "bin" / "python"
-
-    def command(self, work: Path, out: Path, rounds: int) -> list[str]:
-        """Return the command that runs it."""
-        module = ("-m", f"benchmarks.peers.{self.module}")
-        places = (str(work), str(out), "--rounds", str(rounds))
-        return [str(self.python), *self.launcher, *module, *places, *self.options]
+    def command(self, work: Path, out: Path, task: PeerTask) -> list[str]:
+        """Return the command that runs it, by the interpreter of its environment."""
+        own = Path(sys.executable) if self.peer is None else ENVIRONMENTS / self.peer / "bin/python"
+        module = ("-m", f"benchmarks.peers.{self.module}", str(work), str(out))
+        sizes = ("--rounds", str(task.rounds), "--members", str(task.members))
+        return [str(own), *self.launcher, *module, *sizes, *self.options]
 
 
 OURS = Contender("ours", "our_rounds")
@@ -168,8 +162,10 @@ def main() -> None:
     path = RESULTS / "rounds-quick.json" if arguments.quick else MEASURED / "rounds.json"
     with tempfile.TemporaryDirectory(prefix="rounds") as folder:
         for name in arguments.only or TASKS:
-            task = _shortened(TASKS[name]) if arguments.quick else TASKS[name]
-            cycles = 1 if arguments.quick else arguments.cycles
+            task, cycles = TASKS[name], arguments.cycles
+            if arguments.quick:
+                task = replace(task, rounds=1, members=QUICK_MEMBERS if task.members else 0)
+                cycles = 1
             turns = take_turns(task, cycles, Path(folder), console, quick=arguments.quick)
             faults += compare(task, turns, Path(folder))
             console.print(_table(task, turns))
@@ -200,10 +196,6 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _shortened(task: PeerTask) -> PeerTask:
-    return replace(task, rounds=1, members=QUICK_MEMBERS if task.members else 0)
-
-
 def take_turns(
     task: PeerTask, cycles: int, folder: Path, console: Console, *, quick: bool
 ) -> list[Turns]:
@@ -232,9 +224,6 @@ def take_turns(
 
 def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
     """Run a contender once; return what it wrote."""
-    command = contender.command(work, out, task.rounds)
-    if task.members:
-        command += ["--members", str(task.members)]
     environment = {
         **os.environ,
         # More threads than processes have cores make all of them slower.
@@ -247,7 +236,7 @@ def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[s
     with log.open("w", encoding="utf-8") as file:
         try:
             subprocess.run(
-                command,
+                contender.command(work, out, task),
                 env=environment,
                 cwd=ROOT,
                 stdout=file,
@@ -288,18 +277,8 @@ def _place(folder: Path, task: PeerTask, contender: Contender) -> Path:
 
 
 def _table(task: PeerTask, turns: list[Turns]) -> Table:
-    columns = (
-        "contender",
-        "wall s",
-        "least",
-        "most",
-        "CPU s",
-        "× wall",
-        "× CPU",
-        "differs",
-        "GF/s",
-    )
-    table = Table(*columns, title=f"{task.name}: a round")
+    names = "contender,wall s,least,most,CPU s,× wall,× CPU,differs,GF/s"
+    table = Table(*names.split(","), title=f"{task.name}: a round")
     ours = turns[0]
     for each in turns:
         walls = [round_["wall"] for round_ in each.rounds]

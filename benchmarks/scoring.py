@@ -52,14 +52,6 @@ Updates = dict[ClientId, "NDArray[np.float32]"]
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringCost:
-    """Seconds of one repeat."""
-
-    cpu: float
-    wall: float
-
-
-@dataclass(frozen=True, slots=True)
 class ScoredRound:
     """The updates of a round, in memory and in files, and the members that score."""
 
@@ -80,45 +72,47 @@ def main() -> None:
         "gemm before, GF/s": gemm_rate(),
         "seconds": [],
     }
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for dimension in arguments.dimensions:
-            ways = [name for name in WAYS if any(part in name for part in arguments.ways)]
             round_ = _round_of(dimension, arguments.members, arguments.trainers, Path(folder))
-            document["seconds"] += seconds(round_, arguments.repeats, ways)
+            document["seconds"] += seconds(round_, arguments.repeats)
     document["gemm after, GF/s"] = gemm_rate()
     _show(document["seconds"])
     (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
-def seconds(round_: ScoredRound, repeats: int, ways: Sequence[str]) -> list[dict[str, Any]]:
+def seconds(round_: ScoredRound, repeats: int) -> list[dict[str, Any]]:
     """Return the median time of each way in one round, and its ratio to the first way's."""
     members = len(round_.members)
-    few = {name: min(_FEW.get(name, members), members) for name in ways}
-    costs: dict[str, list[ScoringCost]] = {name: [] for name in ways}
+    few = {name: min(_FEW.get(name, members), members) for name in WAYS}
+    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
     for _ in range(repeats):
-        for name in ways:
-            way = WAYS[name]
+        for name, way in WAYS.items():
             part = replace(round_, members=round_.members[: few[name]])
-            costs[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
+            begun = time.process_time(), time.perf_counter()
+            way(part)
+            ended = time.process_time(), time.perf_counter()
+            costs[name].append((ended[0] - begun[0], ended[1] - begun[1]))
     for file in round_.files:
         file.unlink()
     rows: list[dict[str, Any]] = []
     for name, times in costs.items():
-        cpu = median(cost.cpu for cost in times) * members / few[name]
-        wall = median(cost.wall for cost in times) * members / few[name]
+        cpu, wall = (median(part) * members / few[name] for part in zip(*times, strict=True))
         row: dict[str, Any] = {"d": len(round_.updates[ClientId(0)]), "way": name}
         row |= {"members timed": few[name], "cpu s": round(cpu, 4), "wall s": round(wall, 4)}
         rows.append({**row, "ratio": round(cpu / (rows[0]["cpu s"] if rows else cpu), 2)})
     return rows
 
 
-def _ours(threads: int) -> Callable[[ScoredRound], object]:
-    distances = fast_distances(threads)
-    return lambda one: distances(SQUARED, None, one.updates, one.members)
+def _by(distances: Distances, rule: DistanceRule = SQUARED) -> Callable[[ScoredRound], object]:
+    """Return a way to compute distances; those of directions in a round with a displacement."""
 
+    def way(one: ScoredRound) -> object:
+        last = next(reversed(one.updates.values()))
+        travel = np.ascontiguousarray(last[::-1]) if rule is DIRECTION else None
+        return distances(rule, travel, one.updates, one.members)
 
-def _by(distances: Distances) -> Callable[[ScoredRound], object]:
-    return lambda one: distances(SQUARED, None, one.updates, one.members)
+    return way
 
 
 def _naive(
@@ -137,25 +131,14 @@ def _read_and_hashed(one: ScoredRound) -> list[bytes]:
     return [hashlib.sha256(file.read_bytes()).digest() for file in one.files]
 
 
-def _directions() -> Callable[[ScoredRound], object]:
-    """Return ours on one thread for strategy 3, in a round with a displacement."""
-    distances = fast_distances(1)
-
-    def way(one: ScoredRound) -> object:
-        travel = np.ascontiguousarray(next(reversed(one.updates.values()))[::-1])
-        return distances(DIRECTION, travel, one.updates, one.members)
-
-    return way
-
-
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
-    "ours, 1 thread": _ours(1),
+    "ours, 1 thread": _by(fast_distances(1)),
     "NumPy blocks": _by(distances_by(BlockedSquares)),
-    "ours, 2 threads": _ours(2),
+    "ours, 2 threads": _by(fast_distances(2)),
     "naive float32 loop": _by(_naive),
     "read and hashed": _read_and_hashed,
     "pair by pair": _by(plain_distances),
-    "direction, 1 thread": _directions(),
+    "direction, 1 thread": _by(fast_distances(1), DIRECTION),
 }
 _FEW = {"naive float32 loop": 8, "pair by pair": 1}
 """How many of the members are timed, if not all."""
@@ -171,12 +154,6 @@ def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> Scor
     return ScoredRound(updates, tuple(updates)[:members], files)
 
 
-def _taken(act: Callable[[], object]) -> ScoringCost:
-    cpu, wall = time.process_time(), time.perf_counter()
-    act()
-    return ScoringCost(time.process_time() - cpu, time.perf_counter() - wall)
-
-
 def _show(rows: list[dict[str, Any]]) -> None:
     table = Table(*rows[0])
     for row in rows:
@@ -190,11 +167,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
     parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
-    parser.add_argument("--ways", nargs="+", default=[""], help="parts of the names of ways")
-    parser.add_argument("--folder", type=Path, default=None, help="where files are written")
     arguments = parser.parse_args()
-    if not any(part in name for part in arguments.ways for name in WAYS):
-        parser.error(f"--ways: none of {', '.join(WAYS)}")
     if arguments.repeats < 1 or min(arguments.dimensions) < 1:
         parser.error("--repeats and --dimensions must be at least 1")
     return arguments
