@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.paper.verdict import Claim, ClaimFinding, wherever
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
-from clients.experiments.figures import sizes_of
+from clients.experiments.figures import by_size, sizes_of
 from clients.experiments.report import DASH, markdown
 from clients.experiments.statistics import mean_and_error
 
@@ -94,16 +94,10 @@ def exponents(results: Results, of: Measure) -> tuple[float | None, float | None
     start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
         return (None, None, None)
-    points: list[dict[float, list[float]]] = [{}, {}, {}]
-    for cell in cells:
-        sizes, value = sizes_of(cell), of(cell)
-        if sizes is None or not value:
-            continue
-        for place in range(3):
-            others = [other for other in range(3) if other != place]
-            if all(sizes[other] == start[other] for other in others):
-                points[place].setdefault(sizes[place], []).append(value)
-    return (_slope(points[0]), _slope(points[1]), _slope(points[2]))
+    first, second, third = (
+        _slope(by_size(cells, start, place, lambda cell: of(cell) or None)) for place in range(3)
+    )
+    return first, second, third
 
 
 def _slope(points: dict[float, list[float]]) -> float | None:

@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from clients.adversaries.attack_memory import AttackMemory
 from clients.adversaries.attackers import Attackers, AttackRound
 from clients.aggregators.aggregation import Aggregation
-from clients.aggregators.aggregator import Aggregator
 from clients.aggregators.centered_clipping import CenteredClipping
 from clients.aggregators.fed_avg import FedAvg
 from clients.aggregators.geometric_median import GeometricMedian
 from clients.aggregators.krum import Krum
 from clients.aggregators.mixture import Vector
 from clients.aggregators.multi_krum import MultiKrum
-from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
 from clients.attacks.registry import attack_named
 from clients.attacks.updates.update_attack import ServerRule, Update
 from clients.datasets.federated_data import FederatedData
@@ -83,8 +81,7 @@ class FederatedSettings:
         participants: clients sampled and trained in each round.
         server_rate: eta, the step along the aggregated update.
         attackers: clients that attack whenever they are sampled.
-        aggregator: makes one update of many.
-        pre_aggregators: what is done to the updates before.
+        aggregation: all that the server does with the updates of a round.
         memory: of the attackers; None unless their attack needs the history of the run.
     """
 
@@ -92,14 +89,8 @@ class FederatedSettings:
     participants: int
     server_rate: float = 1.0
     attackers: Attackers = field(default_factory=Attackers)
-    aggregator: Aggregator = field(default_factory=FedAvg)
-    pre_aggregators: tuple[PreAggregator, ...] = ()
+    aggregation: Aggregation = field(default_factory=Aggregation)
     memory: AttackMemory | None = None
-
-    @property
-    def aggregation(self) -> Aggregation:
-        """All that the server does with the updates of a round."""
-        return Aggregation(self.aggregator, self.pre_aggregators)
 
     def require(self, clients: int) -> None:
         """Refuse what cannot be run."""

@@ -153,9 +153,7 @@ class CommitteeTraffic:
         self._begin()
 
     def _begin(self) -> None:
-        self._round = RoundTraffic(
-            *["model", "commitments", "updates", "reading", "votes", "decision"]
-        )
+        self._round = RoundTraffic(*_PHASES)
         self._stored: set[Digest] = set()
         self._published: Counter[ClientId] = Counter()
         self._board: dict[bytes, Envelope] = {}

@@ -533,11 +533,15 @@ def draw_growth(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]
             for varied, (axes, title) in enumerate(zip(drawn.axes, titles, strict=True)):
                 for place, (line, own) in enumerate(panel.lines.items()):
                     prefix = f"{line}, " if len(panel.lines) > 1 else ""
-                    seconds, sent = _growth(own, start, varied)
-                    scoring = series.line_through(f"{prefix}scoring, seconds a round", seconds)
-                    busiest = series.line_through(f"{prefix}busiest link, MB a round", sent)
-                    draw_line(axes, scoring, 2 * place)
-                    draw_line(axes, busiest, 2 * place + 1)
+                    for style, (what, of) in enumerate(
+                        (
+                            ("scoring, seconds a round", _scoring_seconds),
+                            ("busiest link, MB a round", _busiest_megabytes),
+                        )
+                    ):
+                        points = by_size(own, start, varied, of)
+                        line_ = series.line_through(f"{prefix}{what}", points)
+                        draw_line(axes, line_, 2 * place + style)
                 axes.set(xscale="log", yscale="log", title=title, xlabel=title)
             drawn.name_y("seconds, and MB, a round")
             sentence = (
@@ -548,24 +552,30 @@ def draw_growth(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]
     return paths
 
 
-_Points: TypeAlias = dict[float, list[float]]
-
-
-def _growth(
-    cells: Sequence[CellRow], start: tuple[float, ...], varied: int
-) -> tuple[_Points, _Points]:
-    """Return seconds and megabytes a round by one size, where the others are those of the start."""
-    seconds: _Points = {}
-    sent: _Points = {}
+def by_size(
+    cells: Iterable[CellRow],
+    start: tuple[float, ...],
+    varied: int,
+    of: Callable[[CellRow], float | None],
+) -> dict[float, list[float]]:
+    """Return a number by one size of `sizes_of`, where the others are those of the start."""
+    points: dict[float, list[float]] = {}
     for cell in cells:
-        sizes = sizes_of(cell)
-        if sizes is None or any(sizes[at] != start[at] for at in range(3) if at != varied):
+        sizes, value = sizes_of(cell), of(cell)
+        if sizes is None or value is None:
             continue
-        if cell.seconds.scoring is not None:
-            seconds.setdefault(sizes[varied], []).append(cell.seconds.scoring / cell.rounds)
-        if "busiest" in cell.bytes:
-            sent.setdefault(sizes[varied], []).append(cell.bytes["busiest"] / cell.rounds / 1e6)
-    return seconds, sent
+        if all(sizes[at] == start[at] for at in range(3) if at != varied):
+            points.setdefault(sizes[varied], []).append(value)
+    return points
+
+
+def _scoring_seconds(cell: CellRow) -> float | None:
+    seconds = cell.seconds.scoring
+    return None if seconds is None else seconds / cell.rounds
+
+
+def _busiest_megabytes(cell: CellRow) -> float | None:
+    return cell.bytes["busiest"] / cell.rounds / 1e6 if "busiest" in cell.bytes else None
 
 
 def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:

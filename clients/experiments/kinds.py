@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
@@ -85,14 +85,17 @@ class MethodTask:
     on_round: Callable[[], None]
 
 
-class MethodKind(Protocol):
-    """A kind of method."""
+@dataclass(frozen=True, slots=True)
+class MethodKind:
+    """A kind of method.
 
-    def require(self, configuration: Configuration, method: Method) -> None:
-        """Refuse what cannot be played, before any data are loaded."""
+    Attributes:
+        require: refuses what cannot be played, before any data are loaded.
+        play: plays a run to its end.
+    """
 
-    def play(self, task: MethodTask) -> MethodRun:
-        """Play a run to its end."""
+    require: Callable[[Configuration, Method], None]
+    play: Callable[[MethodTask], MethodRun]
 
 
 def kind_named(name: MethodKindName) -> MethodKind:
@@ -110,20 +113,14 @@ def kind_named(name: MethodKindName) -> MethodKind:
         ) from error
 
 
-class CommitteeKind:
-    """CMFL."""
-
-    def require(self, configuration: Configuration, method: Method) -> None:
-        """Refuse nothing that the configuration has not refused already."""
-
-    def play(self, task: MethodTask) -> MethodRun:
-        """Play a run on the memory ledger."""
-        watched = task.stopwatch.watched
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            open_memory_run(Path(folder), RUN, task.configuration, watched=watched) as run,
-        ):
-            return play_run(run, task)
+def _play_committee(task: MethodTask) -> MethodRun:
+    """Play a run of CMFL on the memory ledger."""
+    watched = task.stopwatch.watched
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_memory_run(Path(folder), RUN, task.configuration, watched=watched) as run,
+    ):
+        return play_run(run, task)
 
 
 def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
@@ -162,85 +159,80 @@ def _committee_round(row: RoundMetrics) -> MethodRound:
     )
 
 
-class FederatedKind:
-    """One server and an aggregator: FedAvg and what withstands attacks on it."""
-
-    def require(self, configuration: Configuration, method: Method) -> None:
-        """Refuse an aggregation that the number of participants does not allow."""
-        participants = participants_of(_parameters(configuration), method)
-        _aggregation(method, participants).require(participants)
-
-    def play(self, task: MethodTask) -> MethodRun:
-        """Play a run with one server."""
-        parameters = _parameters(task.configuration)
-        participants = participants_of(parameters, task.method)
-        aggregation = _aggregation(task.method, participants)
-        with _open_population(task, participants) as (population, measure):
-            settings = FederatedSettings(
-                rounds=parameters.rounds,
-                participants=participants,
-                server_rate=parameters.server_rate,
-                attackers=population.attackers,
-                aggregator=aggregation.aggregator,
-                pre_aggregators=aggregation.pre_aggregators,
-                memory=population.attack_memory(task.configuration),
-            )
-            rows = run_federated(
-                [client.samples for client in population.registry],
-                measure.gauge,
-                population.initial,
-                settings,
-                task.configuration.seed,
-                lambda _: task.on_round(),
-            )
-        return _without_ledger(task, population, measure, rows, {"participants": participants})
+def _require_federated(configuration: Configuration, method: Method) -> None:
+    """Refuse an aggregation that the number of participants does not allow."""
+    participants = participants_of(_parameters(configuration), method)
+    _aggregation(method, participants).require(participants)
 
 
-@dataclass(frozen=True, slots=True)
-class DecentralisedKind:
-    """A system without a server, with as many participants as CMFL activates."""
+def _play_federated(task: MethodTask) -> MethodRun:
+    """Play a run with one server and an aggregator: FedAvg and what withstands attacks on it."""
+    parameters = _parameters(task.configuration)
+    participants = participants_of(parameters, task.method)
+    with _open_population(task, participants) as (population, measure):
+        settings = FederatedSettings(
+            rounds=parameters.rounds,
+            participants=participants,
+            server_rate=parameters.server_rate,
+            attackers=population.attackers,
+            aggregation=_aggregation(task.method, participants),
+            memory=population.attack_memory(task.configuration),
+        )
+        rows = run_federated(
+            [client.samples for client in population.registry],
+            measure.gauge,
+            population.initial,
+            settings,
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    return _without_ledger(task, population, measure, rows, {"participants": participants})
 
-    mixing: Literal["brain-torrent", "gossip"]
-    options: frozenset[str] = frozenset()
 
-    def require(self, configuration: Configuration, method: Method) -> None:
-        """Refuse an option that a method does not have, or that is not a whole number."""
-        for name, value in method.options.items():
-            if name not in self.options:
-                listed = ", ".join(sorted(self.options)) or "none"
-                raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
-        self._settings(configuration, method).require(configuration.protocol.clients)
+def _require_decentralised(configuration: Configuration, method: Method) -> None:
+    """Refuse an option that a method does not have, or that is not a whole number."""
+    known = ("replicas", "segments") if method.kind == "gossip" else ()
+    for name, value in method.options.items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
+    _decentralised(configuration, method).require(configuration.protocol.clients)
 
-    def play(self, task: MethodTask) -> MethodRun:
-        """Play a run."""
-        settings = self._settings(task.configuration, task.method)
-        with _open_population(task, settings.participants) as (population, measure):
-            rows = run_decentralised(
-                population.data,
-                measure.gauge,
-                population.initial,
-                replace(settings, attackers=population.attackers),
-                task.configuration.seed,
-                lambda _: task.on_round(),
-            )
-        extra = {
-            "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
-            "beside_loss": list(round_values(row.beside.loss for row in rows)),
-        }
-        return _without_ledger(task, population, measure, rows, extra)
 
-    def _settings(self, configuration: Configuration, method: Method) -> DecentralisedSettings:
-        sizes = _parameters(configuration)
-        return DecentralisedSettings(sizes.rounds, sizes.active, self.mixing, **method.options)
+def _play_decentralised(task: MethodTask) -> MethodRun:
+    """Play a run without a server, with as many participants as CMFL activates."""
+    settings = _decentralised(task.configuration, task.method)
+    with _open_population(task, settings.participants) as (population, measure):
+        rows = run_decentralised(
+            population.data,
+            measure.gauge,
+            population.initial,
+            replace(settings, attackers=population.attackers),
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    extra = {
+        "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
+        "beside_loss": list(round_values(row.beside.loss for row in rows)),
+    }
+    return _without_ledger(task, population, measure, rows, extra)
+
+
+def _decentralised(configuration: Configuration, method: Method) -> DecentralisedSettings:
+    sizes = _parameters(configuration)
+    mixing = cast("Literal['brain-torrent', 'gossip']", method.kind)
+    return DecentralisedSettings(sizes.rounds, sizes.active, mixing, **method.options)
 
 
 KINDS: Mapping[str, MethodKind] = {
-    "cmfl": CommitteeKind(),
-    "federated": FederatedKind(),
-    "brain-torrent": DecentralisedKind("brain-torrent"),
-    "gossip": DecentralisedKind("gossip", frozenset({"segments", "replicas"})),
+    # The configuration has refused all that CMFL cannot play.
+    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
+    "federated": MethodKind(_require_federated, _play_federated),
+    **dict.fromkeys(
+        ("brain-torrent", "gossip"), MethodKind(_require_decentralised, _play_decentralised)
+    ),
 }
 
 

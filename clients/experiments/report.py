@@ -200,7 +200,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     """Return a table, with sentences below on methods that have no column worth its room."""
-    seeds = max(len(own) for own in _by_line_and_method(cells).values())
+    seeds = max(
+        len(of) for own in grouped(cells, row_label).values() for of in by_method(own).values()
+    )
     entries: dict[str, dict[str, str]] = {}
     for line, own in grouped(cells, row_label).items():
         for method, named in by_method(own).items():
@@ -225,10 +227,6 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     sentences = [f"{'; '.join(single)}."] if single else []
     sentences += [f"Without a number: {', '.join(empty)}."] if empty else []
     return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
-
-
-def _by_line_and_method(cells: Sequence[CellRow]) -> dict[str, list[CellRow]]:
-    return grouped(cells, lambda cell: f"{row_label(cell)}\n{cell.method}")
 
 
 def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:

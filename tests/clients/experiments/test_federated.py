@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
 from clients.attacks.updates.update_attack import AttackParameters
@@ -99,10 +100,10 @@ def test_no_rounds_or_more_participants_than_clients_are_refused(
 
 def test_options_impossible_for_the_participants_are_refused_early() -> None:
     krum = aggregator_named("Krum", {"f": 3})
-    FederatedSettings(1, 9, aggregator=krum).require(60)
+    FederatedSettings(1, 9, aggregation=Aggregation(krum)).require(60)
     seen: list[MethodRound] = []
     with pytest.raises(ConfigurationError, match="Krum with f = 3 of n = 8 updates"):
-        run(FederatedSettings(1, 8, aggregator=krum), progress=seen.append)
+        run(FederatedSettings(1, 8, aggregation=Aggregation(krum)), progress=seen.append)
     assert not seen
 
 
