@@ -24,7 +24,7 @@ from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
@@ -62,20 +62,17 @@ def _pack(arguments: argparse.Namespace) -> None:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
-    named = {
-        "report": _report,
-        "plot": _plot,
-        "pack": _pack,
+    named: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, str]]] = {
+        "report": (_report, {"to": "report.md", "figures": "figures"}),
+        "plot": (_plot, {"to": "figures"}),
+        "pack": (_pack, {}),
     }
-    for name, command in named.items():
+    for name, (command, places) in named.items():
         subparser = commands.add_parser(name)
         subparser.set_defaults(command=command)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
-        if name == "report":
-            subparser.add_argument("--to", type=Path, default=SCIENCE / "report.md")
-            subparser.add_argument("--figures", type=Path, default=SCIENCE / "figures")
-        elif name == "plot":
-            subparser.add_argument("--to", type=Path, default=SCIENCE / "figures")
+        for option, place in places.items():
+            subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
     return parser.parse_args(words)
 
 

@@ -132,11 +132,12 @@ def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:
 def test_a_selecting_aggregator_reports_its_choice_and_withstands_attacks() -> None:
     tenfold = Attackers(MALICIOUS, "back-gradient", AttackParameters(10))
     plain = FederatedSettings(12, 30, attackers=tenfold)
-    chosen = replace(plain, aggregator=aggregator_named("MultiKrum", {"f": 13}))
+    chosen = replace(plain, aggregation=Aggregation(aggregator_named("MultiKrum", {"f": 13})))
     mixed = replace(
         plain,
-        aggregator=aggregator_named("TrMean", {"f": 13}),
-        pre_aggregators=(pre_aggregator_named("NNM", {"f": 13}),),
+        aggregation=Aggregation(
+            aggregator_named("TrMean", {"f": 13}), (pre_aggregator_named("NNM", {"f": 13}),)
+        ),
     )
     ruined, selected, trimmed = run(plain), run(chosen), run(mixed)
     assert accuracy(ruined[-1]) < 0.3
