@@ -104,8 +104,7 @@ def play_on_chain(
     The chain has another id for each cell, and the same each time. The home of chain, blobs and run
     is made. `experiment` is the folder of the experiment's runs, `data` that of the data.
     """
-    machine = task.configuration.machine.model_copy(update={"ledger": "chain"})
-    configuration = task.configuration.model_copy(update={"machine": machine})
+    configuration = on_chain(task.configuration)
     paths, disk = Home(home), HastyDisk()
     blobs = FolderBlobs(paths.blobs, disk=disk)
     chain_id = fresh_chain_id(int(cell.digest.removeprefix("0x"), 16))
@@ -133,6 +132,12 @@ def play_on_chain(
         configuration=f"{experiment}/{cell.name}/{CONFIGURATION}",
     )
     return ChainRun(portable(played_with, data), played, report, evidence)
+
+
+def on_chain(configuration: Configuration) -> Configuration:
+    """Return a configuration for a chain in place of the memory ledger."""
+    machine = configuration.machine.model_copy(update={"ledger": "chain"})
+    return configuration.model_copy(update={"machine": machine})
 
 
 def portable(configuration: Configuration, data: Path | None) -> str:
