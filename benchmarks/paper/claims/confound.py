@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SOURCE = "the authors' code"
 EPOCH, STEPS = "epoch", "steps"
-TYPICAL = ("FedAvg-trainers",)
+AVERAGED = ("FedAvg-trainers",)
 STRONG = 0.3
 """Size from which we call a rank correlation one."""
 
@@ -74,12 +74,12 @@ CLAIMS = (
         SOURCE,
         "With one epoch strategy II is more accurate than typical FL.",
         "final accuracy of II above that of FedAvg over n",
-        in_every_scenario(7, "CMFL-II", TYPICAL, final, EPOCH),
+        in_every_scenario(7, "CMFL-II", AVERAGED, final, EPOCH),
     ),
     Claim(
         SOURCE,
         "With the same steps for all strategy II is more accurate than typical FL, too.",
         "final accuracy of II above that of FedAvg over n",
-        in_every_scenario(7, "CMFL-II", TYPICAL, final, STEPS),
+        in_every_scenario(7, "CMFL-II", AVERAGED, final, STEPS),
     ),
 )
