@@ -74,10 +74,10 @@ class RecordedRounds:
         self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
         self.state = rounds.deployed(deployment, self.ledger.domain())
         self.registrations = [receipt]
-        for words, rest in batches:
+        for batch, rest in batches:
             receipt = self._sent(
-                lambda block, w=words, r=rest: rounds.register_clients(self.state, w, r, block),  # type: ignore[misc]
-                lambda w=words, r=rest: self.ledger.register_clients(w, r),  # type: ignore[misc]
+                lambda block, w=batch, r=rest: rounds.register_clients(self.state, w, r, block),  # type: ignore[misc]
+                lambda w=batch, r=rest: self.ledger.register_clients(w, r),  # type: ignore[misc]
             )
             self.registrations.append(receipt)
 
