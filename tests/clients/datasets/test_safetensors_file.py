@@ -71,14 +71,6 @@ def test_what_the_library_rejects_is_rejected(tmp_path: Path, name: str) -> None
         read_tensors(path, {n: ArrayRule("|u1", (None,)) for n in header})
 
 
-def test_a_name_that_comes_twice_is_rejected(tmp_path: Path) -> None:
-    one, other = json.dumps(X), json.dumps(entry("U8", [8], 0, 8))
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(file_of(f'{{"x":{one},"x":{other}}}', DATA[:8]))
-    with pytest.raises(ConfigurationError, match=r"x\.safetensors"):
-        read_any_tensors(path)
-
-
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
     """Draw a sound file, then a few changes to its offsets, shapes, header and end."""
