@@ -114,7 +114,11 @@ def recorded_rounds(
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
     first, last = _bounds(choice, len(ended))
-    _require_clients(choice.clients, history.fixed.clients)
+    for client in choice.clients:
+        if not 0 <= client < history.fixed.clients:
+            raise ConfigurationError(
+                f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
+            )
     models = _models(ended, initial_model)
     rounds = [
         _recorded(history, number, models[number - 1], choice.clients)
@@ -143,17 +147,6 @@ def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
     if last > ended:
         raise ConfigurationError(f"round {last}: the run has {ended} ended rounds")
     return first, last
-
-
-def _require_clients(clients: Sequence[ClientId], registered: int) -> None:
-    """Refuse clients that are not registered.
-
-    Raises:
-        ConfigurationError: names the first.
-    """
-    for client in clients:
-        if not 0 <= client < registered:
-            raise ConfigurationError(f"client {client}: the run has clients 0 .. {registered - 1}")
 
 
 def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:

@@ -244,7 +244,8 @@ class NetworkSupervisor:
                 if is_finished:
                     break
                 self._mind()
-                self._require_progress(last, patience_seconds)
+                if time.monotonic() - last > patience_seconds:
+                    raise CommandError(f"no round has ended for {patience_seconds:g} s")
                 time.sleep(_POLL_SECONDS)
                 continue
             last = time.monotonic()
@@ -288,7 +289,3 @@ class NetworkSupervisor:
                 f"{process.log_tail()}"
             )
         before.append(now)
-
-    def _require_progress(self, last: float, patience_seconds: float) -> None:
-        if time.monotonic() - last > patience_seconds:
-            raise CommandError(f"no round has ended for {patience_seconds:g} s")

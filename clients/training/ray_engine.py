@@ -70,7 +70,13 @@ class RayEngine(Engine):
         self._ray = _ray()
         self._owns_cluster = not self._ray.is_initialized()
         if self._owns_cluster:
-            _join(self._ray, address)
+            try:
+                self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                message = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise ConfigurationError(
+                    f"machine.ray_address = {address}: {message:.300}"
+                ) from error
         try:
             cards = self._ray.cluster_resources().get("GPU", 0)
             device, share = actor_device(workload.device, workers, cards)
@@ -311,15 +317,6 @@ def _ray() -> ModuleType:
     import ray  # noqa: PLC0415 - heavy, and an extra
 
     return ray
-
-
-def _join(ray: ModuleType, address: str) -> None:
-    """Join a cluster (ConfigurationError: there is none at the address)."""
-    try:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"machine.ray_address = {address}: {message:.300}") from error
 
 
 def _parts(length: int, count: int) -> list[slice]:

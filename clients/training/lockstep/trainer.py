@@ -197,7 +197,11 @@ class LockstepTrainer:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
         # From the first call that asks on: to keep probabilities is recorded with a step.
         if losses is not None and not self._network.probabilities:
-            self._record_probabilities()
+            with torch.inference_mode():
+                shape = (self._staging.room, *self._network.targets.shape)
+                self._probabilities = torch.zeros(shape, device=self._device)
+                self._network.probabilities = self._probabilities.unbind()
+            self._steps = RecordedSteps(self._network, recorder_for(self._device))
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
@@ -214,7 +218,12 @@ class LockstepTrainer:
                 schedules, targets, losses_of_chunk = zip(*chunk, strict=True)
                 windows = self._train_chunk(schedules, targets)
                 if losses is not None:
-                    _write_losses(torch.cat(windows), schedules, losses_of_chunk)
+                    by_step = torch.cat(windows).numpy()
+                    for place, (schedule, target) in enumerate(
+                        zip(schedules, losses_of_chunk, strict=True)
+                    ):
+                        if target is not None:
+                            target[:] = by_step[: schedule.steps, place]
             self._writer.finish()
 
     def _train_chunk(self, schedules: Sequence[Schedule], rows: Sequence[int]) -> list[Tensor]:
@@ -248,23 +257,3 @@ class LockstepTrainer:
                 shift = class_shift(schedule.samples.y, shifts.shape[1])
                 rows = slice(place * self._batch, (place + 1) * self._batch)
                 shifts[rows] = torch.from_numpy(shift).to(self._device)
-
-    def _record_probabilities(self) -> None:
-        """Let every step keep its probabilities: recorded steps are recorded anew."""
-        with torch.inference_mode():
-            shape = (self._staging.room, *self._network.targets.shape)
-            self._probabilities = torch.zeros(shape, device=self._device)
-            self._network.probabilities = self._probabilities.unbind()
-        self._steps = RecordedSteps(self._network, recorder_for(self._device))
-
-
-def _write_losses(
-    losses: Tensor,
-    schedules: Sequence[Schedule],
-    destinations: Sequence[NDArray[np.float32] | None],
-) -> None:
-    """Write the losses of a chunk's steps, shape (steps, chunk), to each client's destination."""
-    by_step = losses.numpy()
-    for place, (schedule, target) in enumerate(zip(schedules, destinations, strict=True)):
-        if target is not None:
-            target[:] = by_step[: schedule.steps, place]

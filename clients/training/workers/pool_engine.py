@@ -94,7 +94,9 @@ class PoolEngine(Engine):
         self._evaluation: RunningEvaluation | None = None
         self._group = WorkerGroup(self._shared, worker_devices(workload.device, workers), isa)
         if isa is not None:
-            self._require_cap(workers)
+            with self._closing_on_failure():
+                while self._started < workers:
+                    self._answers()
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -155,12 +157,6 @@ class PoolEngine(Engine):
         except BaseException:
             self.close()
             raise
-
-    def _require_cap(self, workers: int) -> None:
-        """Wait until every process has said with which instruction set it computes."""
-        with self._closing_on_failure():
-            while self._started < workers:
-                self._answers()
 
     def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[EncodedRow, bytes | None]]:
         """Let the workers train; return each update's payload in the matrix, and losses."""
