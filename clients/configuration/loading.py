@@ -12,7 +12,7 @@ from clients.attacks.registry import GROUP as ATTACK_GROUP
 from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
 from clients.configuration.parsing import parse, plain_values, with_settings
 from clients.configuration.run_configuration import key_and_value, require_same_code
-from clients.configuration.schema import REMOVED_DISTANCES, MaliceSection
+from clients.configuration.schema import MaliceSection
 from clients.datasets.registry import DATASETS
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
@@ -33,7 +33,7 @@ _BUILT_IN: dict[str, Collection[str]] = {
     "model.name": MODELS,
     "data.name": DATASETS,
     "malice.attack": {**ATTACKS, **DATA_ATTACKS},
-    "protocol.distance": (SQUARED.name, *REMOVED_DISTANCES),  # `schema` refuses the removed ones
+    "protocol.distance": (SQUARED.name,),
     "machine.ray_address": (),  # results of a Ray cluster are unpickled, which can run any code
 }
 """The values that run no code but this project's, for each setting that can name other code."""

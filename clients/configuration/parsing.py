@@ -23,7 +23,6 @@ from clients.configuration.schema import (
     Configuration,
     EarlyStopSection,
     TrackSection,
-    removed_setting,
 )
 from clients.datasets.own_data import FILE
 from clients.datasets.registry import DATASETS, data_set_named, verify_choice
@@ -255,8 +254,6 @@ def first_error(error: ValidationError) -> str:
     """Return the first setting that is wrong, its rule and its value, as one clause."""
     first = error.errors()[0]
     setting = ".".join(str(part) for part in first["loc"])
-    if (sentence := removed_setting(setting)) is not None:
-        return sentence
     value = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
     is_known = first["type"] != "extra_forbidden"
     return f"{setting}: {first['msg'] if is_known else 'there is no such setting'}{value}"

@@ -65,29 +65,6 @@ def _one_value(value: object) -> object:
 _RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
 
-REMOVED = {
-    "protocol.scoring": "a score is the mean of the distances",
-    "protocol.reference": "strategy 3 always compares with the round's peers",
-    "protocol.threshold": "strategy 3 always accepts the distances below 2",
-    "protocol.clip": "strategy 3 always clips to a quantile of the round's lengths",
-    "protocol.election": "strategy 3 always elects by lot, strategies 1 and 2 from the middle",
-    "protocol.scores_checked": "members always leave out false score vectors",
-}
-"""Settings that protocol 3 removed, each with its successor."""
-
-REMOVED_DISTANCES = {
-    "direction": "strategy 3 always measures directions",
-    "l2": 'strategies 1 and 2 measure "squared", or your own function as file.py:name',
-    "per_tensor": 'strategies 1 and 2 measure "squared", or your own function as file.py:name',
-}
-"""Values of `protocol.distance` that protocol 3 removed, each with its successor."""
-
-
-def removed_setting(name: str) -> str | None:
-    """Return why a setting is refused that protocol 3 removed; None for every other name."""
-    return f"{name}: removed in protocol 3; {REMOVED[name]}" if name in REMOVED else None
-
-
 _Scalar = Annotated[Option, BeforeValidator(_one_value)]
 
 
@@ -163,9 +140,6 @@ class ProtocolSection(Section):
         if self.distance == SQUARED.name:
             return self.distance
         setting = "protocol.distance"
-        if self.distance in REMOVED_DISTANCES:
-            fault = f": removed in protocol 3; {REMOVED_DISTANCES[self.distance]}"
-            raise ParametersError(fault, setting, self.distance)
         if self.strategy == AcceptanceForm.BELOW_TWO:
             fault = ": goes with strategies 1 and 2 only; strategy 3 always measures directions"
             raise ParametersError(fault, setting, self.distance)

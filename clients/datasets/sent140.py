@@ -9,7 +9,6 @@ does as the authors did).
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,8 +159,8 @@ def _as_records(texts: list[str]) -> NDArray[Any]:
 
 def _pool(records: Records, options: Sent140Options, rng: np.random.Generator) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
-    prepare = partial(_prepared, glove=Path(options.glove), lower=options.lower)
-    return pooled(records, is_test, prepare, as_tokens, "accounts")
+    form, x = _prepared(records.x, Path(options.glove), lower=options.lower)
+    return pooled(records, is_test, form, x, as_tokens, "accounts")
 
 
 def _prepared(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:

@@ -7,7 +7,7 @@ started beforehand, whose result does not depend on the time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -178,16 +178,11 @@ class Measure:
             raise ValueError(f"round {round_number} has not ended")
         decided = round_.decided
         accepted = decided.accepted if decided else ()
-        quality = self._quality(round_number, vector)
         return RoundMetrics(
             round=round_number,
             head=f"0x{round_.end.head.hex()}",
             decided=decided is not None,
-            accuracy=quality.accuracy,
-            loss=quality.loss,
-            training_loss=quality.training_loss,
-            client_accuracy=quality.client_accuracy,
-            backdoor_success=quality.backdoor_success,
+            **asdict(self._quality(round_number, vector)),
             floor=self.floor,
             trained=round_.trainers,
             served=round_.committee,

@@ -36,7 +36,6 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
 
     from clients.configuration.schema import Configuration
     from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -342,12 +341,7 @@ class LocalNetwork:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def start_workers(self) -> None:

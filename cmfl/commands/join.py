@@ -45,7 +45,8 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
+    from clients.onboarding.preflight import CheckState, PreflightChecks
+    from clients.worker.process.setup import WorkerTarget
     from ledger.protocol.signing import KeySigner
 
     shared, expected = options.shared(), _genesis(genesis)
@@ -60,19 +61,23 @@ def join(
 
         return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
-    target = PreflightTarget(
-        shared.contract,
-        shared.blobs,
-        shared.mailbox,
+    ready = PreflightChecks(
+        WorkerTarget(
+            shared.contract,
+            shared.blobs,
+            shared.mailbox,
+            options.data,
+            tuple(options.setting or ()),
+            options.confirmations,
+            options.allow_unknown_creation,
+        ),
         options.folder,
-        options.data,
-        tuple(options.setting or ()),
-        options.confirmations,
-        options.allow_predictable_seeds,
-        options.allow_unknown_creation,
+        open_node,
+        open_keys,
+        wall=time.time(),
+        probe=secrets.token_bytes(PROBE_BYTES),
+        allow_predictable_seeds=options.allow_predictable_seeds,
     )
-    probe = secrets.token_bytes(PROBE_BYTES)
-    ready = PreflightChecks(target, open_node, open_keys, wall=time.time(), probe=probe)
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
     command = _worker_command(options, shared)

@@ -67,13 +67,8 @@ def full_name(name: str) -> str:
     Raises:
         ConfigurationError: there is no such setting, or there are several.
     """
-    from clients.configuration.schema import REMOVED, removed_setting
-
     if not isinstance(name, str):
         raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
-    for removed in REMOVED:
-        if name in {removed, removed.rpartition(".")[2]}:
-            raise ConfigurationError(removed_setting(removed))
     if "." in name:
         if name in setting_names() or any(name.startswith(f"{t}.") for t in _tables()):
             return name

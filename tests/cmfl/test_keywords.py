@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.configuration.schema import REMOVED
 from cmfl.inputs.keywords import apply_keywords, full_name
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
@@ -70,15 +69,6 @@ def test_values_become_those_of_toml_and_none_takes_back() -> None:
         "data": {"path": "x"},
     }
     assert type(values["seed"]) is int
-
-
-@pytest.mark.parametrize("removed", REMOVED)
-def test_a_removed_setting_names_its_successor(removed: str) -> None:
-    section, _, key = removed.partition(".")
-    ways: list[dict[str, object]] = [{key: "x"}, {removed: "x"}, {section: {key: "x"}}]
-    for keywords in ways:
-        with pytest.raises(ConfigurationError, match=f"^{removed}: removed in protocol 3; "):
-            apply_keywords({}, keywords)
 
 
 def test_a_section_takes_a_table_alone() -> None:

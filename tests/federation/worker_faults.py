@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from clients.adversaries.faults import UNINVITED, MemberFault, TrainerFault, wild_reference
 from clients.adversaries.faulty_members import member_with
 from clients.adversaries.faulty_trainers import trainer_with
+from clients.worker.hosted_clients import WorkerBehaviour
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 
@@ -33,7 +34,7 @@ _MOST_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFaults:
+class WorkerFaults(WorkerBehaviour):
     """Faults of all clients of a worker.
 
     Attributes:
@@ -75,7 +76,7 @@ NO_FAULTS = WorkerFaults()
 
 
 @dataclass(frozen=True, slots=True)
-class FileFaults:
+class FileFaults(WorkerBehaviour):
     """Faults of single rounds, read from a file that may change while the worker runs.
 
     The file holds a round and names of faults, such as `12 copied`; in every other round, and

@@ -92,21 +92,21 @@ def _images(where: str, column: Any) -> NDArray[np.uint8]:
         raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
     if not len(column):
         return np.zeros((0, 1, 1, 1), np.uint8)
-    first = _decoded(where, column[0].as_py())
+    first = decoded_image(where, column[0].as_py())
     if len(column) * first.nbytes > MAX_OWN_BYTES:
         raise ConfigurationError(
             f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
         )
     images = np.empty((len(column), *first.shape), np.uint8)
     for index, content in enumerate(column):
-        image = _decoded(where, content.as_py())
+        image = decoded_image(where, content.as_py())
         if image.shape != first.shape:
             raise ConfigurationError(f"{where}: images of different sizes or modes")
         images[index] = image
     return images
 
 
-def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
+def decoded_image(where: str, content: bytes) -> NDArray[np.uint8]:
     """Return an upright image, shape (channels, height, width), after its size was checked."""
     pillow = imported("PIL.Image", "data", "images")
     turns = imported("PIL.ImageOps", "data", "images")

@@ -7,7 +7,7 @@ updates differ from plain ones in their last digits.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -39,22 +39,15 @@ if TYPE_CHECKING:
 _WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
 
 
-class Recorder(Protocol):
-    """Records a piece of work for repetition."""
+class Recorder:
+    """Records a piece of work for repetition, or repeats the work itself."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return a function that repeats the work; the work may be done meanwhile."""
-
-
-class EagerRecorder:
-    """Repeats the work itself."""
-
-    def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return the work itself."""
         return work
 
 
-class CudaGraphRecorder:
+class CudaGraphRecorder(Recorder):
     """Captures the work in a CUDA graph.
 
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
@@ -114,7 +107,7 @@ class RecordedSteps:
 def recorder_for(device: torch.device) -> Recorder:
     """Return the recorder of a device."""
     if device.type == "cpu":
-        return EagerRecorder()
+        return Recorder()
     with torch.cuda.device(device):
         return CudaGraphRecorder()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, ProtocolSection
+from clients.configuration.schema import ProtocolSection
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
@@ -157,36 +156,6 @@ def test_strategy_3_alone_gives_the_robust_rule() -> None:
 
 def test_the_protocol_has_14_settings() -> None:
     assert len(ProtocolSection.model_fields) == 14
-
-
-@pytest.mark.parametrize("name", REMOVED)
-@pytest.mark.parametrize("strategy", [1, 3])
-def test_a_removed_setting_is_refused_with_its_successor(
-    name: str, strategy: int, tmp_path: Path
-) -> None:
-    sentence = f"{name}: removed in protocol 3; {REMOVED[name]}"
-    for value in ("own", "false"):
-        assert said_of(f"protocol.strategy={strategy}", f"{name}={value}") == sentence
-    path = tmp_path / "old.toml"
-    path.write_text(f'[protocol]\nclients = 12\n{name.partition(".")[2]} = "own"\n', "utf-8")
-    with pytest.raises(ConfigurationError, match=re.escape(sentence)):
-        load(path=path)
-
-
-def test_the_example_of_a_removed_setting_reads_as_promised() -> None:
-    assert said_of("protocol.reference=travel") == (
-        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
-        "peers"
-    )
-
-
-@pytest.mark.parametrize("value", REMOVED_DISTANCES)
-@pytest.mark.parametrize("strategy", [1, 2, 3])
-def test_a_removed_distance_is_refused_with_its_successor(value: str, strategy: int) -> None:
-    sentence = said_of(f"protocol.strategy={strategy}", f"protocol.distance={value}")
-    assert sentence == (
-        f"protocol.distance = {value}: removed in protocol 3; {REMOVED_DISTANCES[value]}"
-    )
 
 
 def test_strategy_3_refuses_a_distance_before_its_code_runs(tmp_path: Path) -> None:
@@ -359,8 +328,8 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
         ("protocol.server_rate=0", "protocol.server_rate = 0.0 is not a positive number"),
         ("protocol.committee_rate=0.2", "protocol.committee_rate = 0.2: the committee has C = 2"),
         ("protocol.committee_rate=0.6", "protocol.committee_rate = 0.6: n = 4 trainers are"),
-        ("protocol.threshold=spread", "protocol.threshold: removed in protocol 3;"),
-        ("protocol.distance=l2", "protocol.distance = l2: removed in protocol 3;"),
+        ("protocol.threshold=spread", "protocol.threshold: there is no such setting"),
+        ("protocol.distance=l2", "protocol.distance = l2: is neither"),
         ("malice.attack=huge", "malice.attack: unknown attack 'huge'; known are gradient-scaling"),
         ("malice.members.late=1", "malice.members: unknown member fault 'late'; known are false"),
         ("malice.trainers.grinding=1", "malice.trainers: unknown trainer fault 'grinding'"),

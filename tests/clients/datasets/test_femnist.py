@@ -103,13 +103,16 @@ def test_models_get_background_1_and_ink_0_from_every_layout(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("image", "sentence"),
     [
-        (png(np.zeros((28, 29), dtype=np.uint8)), "an image of 29 × 28 pixels; must be 28 × 28"),
-        (png(np.zeros((28, 28, 3), dtype=np.uint8)), "an image of mode RGB; must be L"),
-        (png(blank())[:60], "no whole PNG image"),
-        (png(blank()).replace(b"IDAT", b"IDAX"), "not a readable PNG image"),
-        (b"GIF89a", "no whole PNG image"),
-        (b"", "no whole PNG image"),
-        (png(blank())[:16] + png(blank())[-12:], "pixels; must be 28 × 28"),
+        (
+            png(np.zeros((28, 29), dtype=np.uint8)),
+            r"an image of shape \(1, 28, 29\); must be 28 × 28",
+        ),
+        (png(np.zeros((28, 28, 3), dtype=np.uint8)), r"an image of shape \(3, 28, 28\)"),
+        (png(blank())[:50], "not a readable image"),
+        (png(blank()).replace(b"IDAT", b"IDAX"), "not a readable image"),
+        (b"GIF89a", "not a readable image"),
+        (b"", "not a readable image"),
+        (png(blank())[:16] + png(blank())[-12:], "not a readable image"),
     ],
 )
 def test_a_damaged_or_resized_image_is_refused(tmp_path: Path, image: bytes, sentence: str) -> None:
@@ -122,7 +125,7 @@ def test_an_image_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
     # The size of a PNG image stands in its first chunk, after 16 bytes.
     small = png(blank())
     large = small[:16] + (60_000).to_bytes(4, "big") * 2 + small[24:]
-    with pytest.raises(ConfigurationError, match="an image of 60000 × 60000 pixels; must be 28"):
+    with pytest.raises(ConfigurationError, match="not a readable image"):
         records(table(tmp_path, [large], [0], ["w"]))
 
 
@@ -170,14 +173,14 @@ def test_non_images_in_leaf_are_refused_with_the_user(
     ("changed", "sentence"),
     [
         ({"users": ["w1", "w2"]}, "2 users, 1 num_samples, 1 user_data"),
-        ({"users": "w1"}, "users must be a list"),
-        ({"users": [5]}, "user '5': must be a name"),
-        ({"users": ["x" * 201]}, "must be a name of at most 200 characters"),
-        ({"num_samples": [2]}, "'w1': 1 inputs and 1 labels, but num_samples 2"),
-        ({"num_samples": [True]}, "but num_samples True"),
-        ({"user_data": []}, "user_data must be an object"),
-        ({"user_data": {"w1": []}}, "'w1': x must be a list"),
-        ({"user_data": {"w1": {"x": [], "y": 5}}}, "'w1': y must be a list"),
+        ({"users": "w1"}, "users: Input should be a valid list"),
+        ({"users": [5]}, "users.0: Input should be a valid string"),
+        ({"users": ["x" * 201]}, "at most 200 characters"),
+        ({"num_samples": [2]}, "'w1': 1 inputs and 1 labels in user_data, but num_samples 2"),
+        ({"num_samples": [True]}, "num_samples.0: Input should be a valid integer"),
+        ({"user_data": []}, "user_data: Input should be a valid dictionary"),
+        ({"user_data": {"w1": []}}, "user_data.w1"),
+        ({"user_data": {"w1": {"x": [], "y": 5}}}, "user_data.w1"),
     ],
 )
 def test_a_folder_of_leaf_that_contradicts_itself_is_refused(
@@ -197,7 +200,7 @@ def test_a_folder_of_leaf_that_contradicts_itself_is_refused(
     [
         (b'{"users": ["w1"', "not a readable JSON file"),
         (b"\xff", "not a readable JSON file"),
-        (b"[]", "must be an object with users and user_data"),
+        (b"[]", "Input should be a valid dictionary"),
         (b'{"users": ' + b"[" * 2000, "nested more than 1000 levels"),
         (b'{"users": NaN}', "NaN is not a number"),
     ],

@@ -9,8 +9,7 @@ import numpy as np
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.runs.metrics import ModelGauge
-from clients.training.evaluation import FinishedEvaluation
-from clients.training.port import Engine, Evaluation, TrainedUpdate
+from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate
 from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId
@@ -45,9 +44,9 @@ class StepEngine(Engine):
         self.trained.append([job.client for job in jobs])
         return [TrainedUpdate(job.client, payload_of(self._steps[job.client])) for job in jobs]
 
-    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         found = Evaluation(int(vector[0]), float(vector[-1]) * TESTED, TESTED)
-        return FinishedEvaluation(tuple(found for _ in sets))
+        return PendingEvaluation(lambda: tuple(found for _ in sets))
 
     def close(self) -> None:
         pass

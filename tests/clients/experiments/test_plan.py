@@ -207,7 +207,7 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
         (("rounds=2", "rounds=x"), "cell CMFL-I, clean: protocol.rounds: Input should be a"),
         (
             ("rounds=2", "threshold=spread"),
-            "protocol.threshold: removed in protocol 3; strategy 3 always accepts",
+            "protocol.threshold: there is no such setting",
         ),
         (("rounds=2", "strategy=4"), "cell CMFL-I, clean: protocol.strategy = 4"),
         (

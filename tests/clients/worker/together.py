@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from clients.training.environment import environment_here
-from clients.training.port import Engine, Evaluation, TrainedUpdate
+from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -98,22 +98,12 @@ class DrawnEngine(Engine):
 
     def evaluate(
         self, vector: np.ndarray[tuple[int], np.dtype[np.float32]], sets: Sequence[str]
-    ) -> Measured:
+    ) -> PendingEvaluation:
         assert vector.shape == (PARAMETERS.dimension,)
-        return Measured(len(sets))
+        return PendingEvaluation(lambda: tuple(Evaluation(3, 2.0, 4) for _ in sets))
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """An evaluation that is done."""
-
-    sets: int
-
-    def result(self) -> tuple[Evaluation, ...]:
-        return tuple(Evaluation(3, 2.0, 4) for _ in range(self.sets))
 
 
 class Mail:

@@ -155,6 +155,6 @@ def test_a_document_of_version_2_is_refused(
     assert old.state() == before
 
 
-def test_settings_of_version_2_name_what_was_removed(old: Old) -> None:
-    with pytest.raises(ConfigurationError, match="removed in protocol 3"):
+def test_settings_of_version_2_are_refused(old: Old) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such setting"):
         load_recorded(Home(old.home).run("run").configuration)
