@@ -12,7 +12,6 @@ from tests.federation.relay import Relays
 from tests.federation.worker_faults import FAULT_VARIABLE, faults_from_file
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from tests.federation.relay import Relay
@@ -44,13 +43,8 @@ class DisturbedNetwork(LocalNetwork):
             self.relays.close()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
         self.relays.close()
 
     def relays_of(self, seat: WorkerSlot) -> tuple[Relay, ...]:
