@@ -5,7 +5,6 @@ The file is an `.npz` with `image` (0 background, 255 ink), `label`, `writer` an
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +49,6 @@ DIGITS_BY_WRITER = DataSet(
     "digits-by-writer",
     DigitsByWriterOptions,
     _pool,
-    (FileFormat(FileKind.ARRAYS, frozenset(RULES), partial(read_written, rules=RULES)),),
+    (FileFormat(FileKind.ARRAYS, frozenset(RULES), lambda layout: read_written(layout, RULES)),),
     owned_by="writers",
 )
