@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastapi import Request
 from fastapi.responses import Response
 from pydantic_core import to_json
+from starlette.requests import Request
 
 from api.http.encoded_answer import EncodedAnswer
 from api.http.request_view import RequestView

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends
+from starlette.requests import Request
 
 from api.http.problems import (
     CHAIN_MOVED,

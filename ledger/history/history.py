@@ -422,7 +422,8 @@ class FoldedHistory:
             self._count_final()
             counted, missing = derived.counted, list(derived.without_record)
             tally = derived.tally or Tally.empty(self.fixed.clients)
-            if counted > self.newest():  # an older block: the fold has gone further
+            ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
+            if counted > ended:  # as of an older block: others have counted further
                 tally, counted, missing = Tally.empty(self.fixed.clients), 0, []
         rounds = [*self.some(missing), *self.rounds(counted + 1, self.newest())]
         return tally.with_rounds(self._with_documents(rounds))
@@ -430,19 +431,18 @@ class FoldedHistory:
     def _count_final(self) -> None:
         """Count the rounds that have ended in final blocks since."""
         derived = self._derived
-        whole = []
-        for round_, documents in self._with_documents(
-            self.rounds(derived.counted + 1, self.newest())
-        ):
+        counted, whole, missing = derived.counted, [], []
+        for round_, documents in self._with_documents(self.rounds(counted + 1, self.newest())):
             if round_.ended is None or round_.ended.block_number > self.final:
                 break
-            derived.counted += 1
+            counted += 1
             if lacks_record(round_, documents):
-                derived.without_record.append(round_.round)
+                missing.append(round_.round)
             else:
                 whole.append((round_, documents))
         tally = derived.tally or Tally.empty(self.fixed.clients)
-        derived.tally = tally.with_rounds(whole)
+        derived.tally, derived.counted = tally.with_rounds(whole), counted
+        derived.without_record += missing
 
     def _with_documents(
         self, rounds: Iterable[HistoryRound]

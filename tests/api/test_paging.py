@@ -19,7 +19,7 @@ from ledger.history.pages import (
 from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole, RoundStatus
 from ledger.protocol.types import ClientId
-from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
+from tests.api.conftest import CLIENTS, ROUNDS, read, refused
 
 if TYPE_CHECKING:
     import httpx
@@ -48,45 +48,6 @@ def test_both_walks_hold_every_round_once(client: httpx.Client, root: str, limit
     newest = numbers(walk(client, f"{root}/rounds", "rounds", limit=limit, order="newest"))
     assert oldest == list(range(1, ROUNDS + 1))
     assert newest == oldest[::-1]
-
-
-@pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-def test_filters_part_the_rounds(client: httpx.Client, root: str, limit: int, order: str) -> None:
-    path = f"{root}/rounds"
-    parts = {
-        status: numbers(walk(client, path, "rounds", limit=limit, order=order, status=status))
-        for status in ("decided", "abandoned", "open")
-    }
-    assert parts["open"] == []
-    assert parts["decided"]
-    assert parts["abandoned"]
-    assert sorted(parts["decided"] + parts["abandoned"]) == list(range(1, ROUNDS + 1))
-
-
-def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
-    for number in range(0, CLIENTS, 2):
-        found = {
-            role: numbers(
-                walk(client, f"{root}/rounds", "rounds", limit=2, client=number, role=role)
-            )
-            for role in ("any", "trained", "served", "accepted")
-        }
-        assert not set(found["trained"]) & set(found["served"])
-        assert sorted(found["trained"] + found["served"], reverse=True) == found["any"]
-        assert set(found["accepted"]) <= set(found["trained"])
-        own = walk(client, f"{root}/clients/{number}/rounds", "rounds", limit=2)
-        assert numbers(own) == found["any"]
-        assert [e["round"] for e in own if e["role"] == "member"] == found["served"]
-
-
-def test_filters_agree_with_each_other(client: httpx.Client, root: str) -> None:
-    decided = rounds_that_are(client, root, "decided")
-    path = f"{root}/rounds"
-    for number in range(1, CLIENTS, 2):
-        both = walk(client, path, "rounds", limit=1, client=number, status="decided")
-        every = walk(client, path, "rounds", limit=1, client=number)
-        assert numbers(both) == [n for n in numbers(every) if n in decided]
 
 
 def test_clients_are_walked_by_index(client: httpx.Client, root: str) -> None:

@@ -71,10 +71,12 @@ def test_answers_at_each_block_are_those_of_a_fresh_fold() -> None:
     chain, grown = generated(), DeploymentFold()
     head = chain.head().number
     histories = [folded(chain, grown, block) for block in range(1, head + 1)]
-    for block, early in enumerate(histories, start=1):
+    told = answers(histories[-1])
+    for block, early in reversed(list(enumerate(histories, start=1))):
         fresh = answers(folded(chain, DeploymentFold(), block))
         assert answers(early) == fresh, "read before the fold went on"
         assert answers(folded(chain, grown, block)) == fresh, "read of a fold that is further"
+    assert answers(histories[-1]) == told
 
 
 @pytest.mark.parametrize("seed", range(3))
