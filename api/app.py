@@ -86,8 +86,7 @@ _log = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings,
-    histories_of: Callable[[Settings], HistoryService] = HistoryService,
+    settings: Settings, histories_of: Callable[[Settings], HistoryService] = HistoryService
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 

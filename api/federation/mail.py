@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 4_096
 """Envelopes of one kind that one reading checks; the next reading checks the rest."""
 
-_KINDS = (
-    EnvelopeKind.PAYLOAD,
-    EnvelopeKind.SCORES,
-    EnvelopeKind.REQUEST,
-    EnvelopeKind.REPLY,
-)
+_KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 _log = logging.getLogger(__name__)
 
 

@@ -9,13 +9,7 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import VoteKind
 
 if TYPE_CHECKING:
-    from api.schemas.federation import (
-        ActiveClient,
-        BlockInTime,
-        CurrentView,
-        OpenRound,
-        PacedRound,
-    )
+    from api.schemas.federation import ActiveClient, BlockInTime, CurrentView, OpenRound, PacedRound
     from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound

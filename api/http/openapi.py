@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
-ASKED = (
-    kinds.REQUEST_INVALID,
-    kinds.TOKEN_NEEDED,
-    kinds.RATE_EXCEEDED,
-    kinds.HOST_NOT_SERVED,
-)
+ASKED = (kinds.REQUEST_INVALID, kinds.TOKEN_NEEDED, kinds.RATE_EXCEEDED, kinds.HOST_NOT_SERVED)
 """Problems of any request but one for /health."""
 
 OF_CHAIN = (

@@ -9,14 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
 from api.http.openapi import OF_CLIENT, OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    ClientIndex,
-    OneChain,
-    OrderQuery,
-    Paged,
-    refuse_unknown,
-)
+from api.http.parameters import Address, ClientIndex, OneChain, OrderQuery, Paged, refuse_unknown
 from api.http.problems import CLIENT_NOT_FOUND
 from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery

@@ -6,11 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, refuse_unknown
 from api.routes.federation_routes import federations_of
 from ledger.history.responses.deployments import DeploymentAnswer, DeploymentsAnswer
 from ledger.history.serialise.serialise_deployments import deployment_details, deployment_list

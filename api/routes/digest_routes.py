@@ -8,12 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    Paged,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, Paged, refuse_unknown
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.serialise.serialise_digests import digest_page
 from ledger.protocol import digest_patterns

@@ -11,11 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, refuse_unknown
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
 from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json

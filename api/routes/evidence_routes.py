@@ -6,14 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    ClientFilter,
-    OneChain,
-    OrderQuery,
-    Paged,
-    refuse_unknown,
-)
+from api.http.parameters import Address, ClientFilter, OneChain, OrderQuery, Paged, refuse_unknown
 from api.http.problems import CLIENT_NOT_FOUND
 from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery

@@ -12,20 +12,8 @@ from pydantic_core import to_json
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
 from api.http.openapi import OF_ROUND, declared
-from api.http.parameters import (
-    Address,
-    ClientIndex,
-    OneChain,
-    RoundIndex,
-    refuse_unknown,
-)
-from api.http.problems import (
-    BLOB_NOT_FOUND,
-    BUSY,
-    CLIENT_NOT_FOUND,
-    ROUND_NOT_FOUND,
-    ProblemError,
-)
+from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, refuse_unknown
+from api.http.problems import BLOB_NOT_FOUND, BUSY, CLIENT_NOT_FOUND, ROUND_NOT_FOUND, ProblemError
 from api.http.request_view import require_client, require_round
 from ledger.audit.bundles.bundle_export import prepare_export
 from ledger.audit.bundles.container import container_parts

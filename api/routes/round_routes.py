@@ -23,11 +23,7 @@ from api.http.parameters import (
     refuse_unknown,
     whole_number,
 )
-from api.http.problems import (
-    CLIENT_NOT_FOUND,
-    VOTES_NOT_FOUND,
-    ProblemError,
-)
+from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
 from api.http.request_view import RequestView, histories_of, require_client, require_round
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (

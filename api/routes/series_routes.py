@@ -6,11 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, refuse_unknown
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.serialise.serialise_series import chart_rounds, series_response
 

@@ -48,8 +48,7 @@ class RefusedManifest(Response):
 
     manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
     reason: Annotated[
-        str,
-        Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"]),
+        str, Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"])
     ]
 
 

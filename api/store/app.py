@@ -19,12 +19,7 @@ from starlette.routing import Route
 
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import SafeHeaders
-from api.http.problems import (
-    CHAIN_UNREACHABLE,
-    ProblemError,
-    plain_problem,
-    problem,
-)
+from api.http.problems import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
 from api.store.blob_routes import BlobRoutes
 from api.store.charges import Charges, charges_file
 from api.store.mail_routes import MailRoutes

@@ -30,12 +30,7 @@ from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
 from ledger.audit.observations import AppearedPayload, RunStart
 from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport, WitnessedRounds
-from ledger.audit.result_log import (
-    AuditLog,
-    PendingResult,
-    UnconfirmedResults,
-    rests_on_all_logs,
-)
+from ledger.audit.result_log import AuditLog, PendingResult, UnconfirmedResults, rests_on_all_logs
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.audit.worker_pool import parallel_checks

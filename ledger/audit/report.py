@@ -11,13 +11,7 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ledger.audit.formatting import (
-    bounded,
-    plain,
-    reason_text,
-    subject_prefix,
-    vote_slot_text,
-)
+from ledger.audit.formatting import bounded, plain, reason_text, subject_prefix, vote_slot_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

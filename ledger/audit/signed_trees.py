@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.head_chain import (
-    CHECKPOINT_WITHHELD,
-    NOT_WITNESSED,
-    SIGNED_TREES_CONFLICT,
-)
+from ledger.audit.checks.head_chain import CHECKPOINT_WITHHELD, NOT_WITNESSED, SIGNED_TREES_CONFLICT
 from ledger.audit.observations import Disagreement, SignedTree, Unavailable, UnwitnessedRounds
 from ledger.protocol.encoding import to_hex
 from ledger.transparency.entries import head_entries

@@ -101,9 +101,7 @@ def _participation(round_: HistoryRound) -> list[str]:
     late = [client for client in expected if client in committed.keys() - counted]
     participants = {*round_.trainers, *round_.committee}
     strays = [client for client in committed if client not in participants]
-    lines = [
-        f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}.",
-    ]
+    lines = [f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}."]
     if round_.vacant_members:
         lines.append(f"Banned, so that their seats are empty: {_listed(round_.vacant_members)}.")
     lines.append(f"{len(counted)} of {len(expected)} of them committed to an update.")

@@ -224,12 +224,7 @@ class DeploymentFold:
         self._derived = self._derived.cut(kept, last[0])
 
     def _history(
-        self,
-        ledger: CommitteeLedger,
-        fixed: Deployment,
-        blobs: BlobReader,
-        block: int,
-        final: int,
+        self, ledger: CommitteeLedger, fixed: Deployment, blobs: BlobReader, block: int, final: int
     ) -> FoldedHistory:
         """Return the history as of a block that the fold has reached."""
         registry, is_newest = self._registry, self._block is None or self._block.number <= block

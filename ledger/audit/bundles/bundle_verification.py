@@ -197,12 +197,7 @@ class _RoundAudit:
         head: of the ledger, after the round's transactions.
     """
 
-    def __init__(
-        self,
-        bundle: RoundBundle,
-        trusted: Trusted | None,
-        checker: RoundChecker,
-    ) -> None:
+    def __init__(self, bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker) -> None:
         self.log = AuditLog()
         self._bundle = bundle
         self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final

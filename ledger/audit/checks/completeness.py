@@ -51,9 +51,7 @@ HAS_COMMITTED = Fact(
     "has committed", "it had not committed", "its commitment is on the chain in time"
 )
 HAS_NOT_COMMITTED = Fact(
-    "has not committed",
-    "its payload is missing or malformed",
-    "it had not even committed in time",
+    "has not committed", "its payload is missing or malformed", "it had not even committed in time"
 )
 UPDATE_MALFORMED = Fact(
     "update malformed", "its update is usable", "its payload is no update of the model"

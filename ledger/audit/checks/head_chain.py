@@ -79,9 +79,7 @@ STATE_DIFFERS = Fact(
 )
 LOGS_UNREADABLE = Fact("logs unreadable", "blocks {subject} are whole", "they are not: {true}")
 LOG_ORDER = Fact(
-    "log order",
-    "{recorded} follows {subject}",
-    "a chain has its logs in ascending order",
+    "log order", "{recorded} follows {subject}", "a chain has its logs in ascending order"
 )
 LOG_ADDRESS = Fact("log address", "a log is of this contract", "it is of {true}")
 BLOCK_UNREADABLE = Fact(
@@ -89,22 +87,18 @@ BLOCK_UNREADABLE = Fact(
 )
 LOG_BLOCK = Fact("log block", "a log of block {subject} lies in {recorded}", "that block is {true}")
 PARENT_BLOCK = Fact(
-    "parent block",
-    "block {subject} follows {recorded}",
-    "the block before it is {true}",
+    "parent block", "block {subject} follows {recorded}", "the block before it is {true}"
 )
 CHAIN_FILE_UNCHECKED = Need("chain file", "the chain file could not check itself: {detail}")
 HEAD_NOTE_UNREADABLE = Need(
-    "head note",
-    "the note of the newest acknowledged block cannot be read: {detail}",
+    "head note", "the note of the newest acknowledged block cannot be read: {detail}"
 )
 STATE_UNAVAILABLE = Need("state", "the contract's own state cannot be had: {detail}")
 HEAD_BLOCK_UNAVAILABLE = Need(
     "head block", "whether the chain stayed as it was during the audit: {detail}"
 )
 KEPT_HEAD_UNCHECKED = Need(
-    "kept head",
-    "whether the run passes through {detail}, since it was not read to its end",
+    "kept head", "whether the run passes through {detail}, since it was not read to its end"
 )
 NOT_WITNESSED = Need("witnesses", "no quorum of witnesses stands for this run: {detail}")
 CHECKPOINT_WITHHELD = Need("withheld checkpoint", "nobody shows a larger checkpoint: {detail}")

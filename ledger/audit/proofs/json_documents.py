@@ -186,8 +186,7 @@ class _BanLinkDocument(StrictDocument):
 
 
 _LinkDocument: TypeAlias = Annotated[
-    _DecisionLinkDocument | _AbandonmentLinkDocument | _BanLinkDocument,
-    Field(discriminator="kind"),
+    _DecisionLinkDocument | _AbandonmentLinkDocument | _BanLinkDocument, Field(discriminator="kind")
 ]
 _LINKS: dict[str, Callable[..., Link]] = {
     "decided": DecisionLink,
@@ -218,8 +217,7 @@ class BasisDocument(StrictDocument):
     seed: JsonDigest
     committee: Annotated[JsonList[JsonClient], Field(max_length=MAX_MEMBERS)]
     bans: Annotated[
-        JsonList[Annotated[tuple[U32, JsonClient], Strict(False)]],
-        Field(max_length=MAX_CLIENTS),
+        JsonList[Annotated[tuple[U32, JsonClient], Strict(False)]], Field(max_length=MAX_CLIENTS)
     ]
     path: PathDocument
 

@@ -22,12 +22,7 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import word_client
-from ledger.protocol.errors import (
-    BlobError,
-    ChainError,
-    ConfigurationError,
-    EncodingError,
-)
+from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted

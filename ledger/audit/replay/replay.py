@@ -144,11 +144,7 @@ class Replay:
     def reached(self) -> ReplayPosition:
         """Return the state after all that has been replayed."""
         return ReplayPosition(
-            self.state,
-            self.believes_registry,
-            self._view,
-            self._is_from_calls,
-            self.is_confirmed,
+            self.state, self.believes_registry, self._view, self._is_from_calls, self.is_confirmed
         )
 
     def open_commitments(self) -> int:
@@ -278,11 +274,7 @@ class Replay:
             yield from self._follow(before, event, transaction, None)
 
     def _follow(
-        self,
-        before: LedgerState,
-        event: Event,
-        transaction: RecordedTransaction,
-        call: Call | None,
+        self, before: LedgerState, event: Event, transaction: RecordedTransaction, call: Call | None
     ) -> Iterator[ReplayItem]:
         """Yield an event, and the round that it ends; collect the commitments of the open one."""
         yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
