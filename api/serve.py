@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from api.app import create_app
+from api.http.bounded_server import bounded, run_server
 from api.http.graceful_server import GracefulServer
-from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
+from api.sockets import listening_socket
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+
+    import uvicorn
 
     from api.http.streams import Streams
     from api.settings import Settings
@@ -41,31 +41,15 @@ def serve(
     with listening_socket(host, port) as listener:
         hosts = (*settings.allowed_hosts, host)
         server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
-        # A signal ends the server in order, from here on, and is then raised once more.
-        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
-            if on_listening is not None:
-                on_listening(url_of(listener))
-            server.run(sockets=[listener])
+        run_server(server, listener, on_listening)
 
 
 def server_for(settings: Settings) -> uvicorn.Server:
     """Return a server that has not started yet, with limits on the resources of a client."""
     app = create_app(settings)
-    return _Server(
-        uvicorn.Config(
-            app,
-            ws="none",
-            http="h11",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
-            limit_concurrency=MAX_CONCURRENT,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_graceful_shutdown=5,
-        ),
-        app.state.streams,
-    )
+    proxies = [str(network) for network in settings.trusted_proxies]
+    config = bounded(app, proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+    return _Server(config, app.state.streams)
 
 
 class _Server(GracefulServer):

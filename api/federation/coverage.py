@@ -13,7 +13,7 @@ from ledger.chain.contract.deployment import deployed_domain
 from ledger.history.training_coverage import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class CoverageReader:
         finally:
             self._lock.release()
 
-    def _mailbox(self) -> ObjectMailbox:
+    def _mailbox(self) -> Mailbox:
         if self._location is not None:
             return mailbox_at(self._location)
-        return ObjectMailbox(FolderObjects(self._folder))
+        return Mailbox(FolderObjects(self._folder))
 
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
@@ -189,3 +189,9 @@ def _parameters(dependant: Dependant) -> set[str]:
     """Return the query parameters of an endpoint and of its dependencies."""
     own = {field.alias for field in dependant.query_params}
     return own.union(*(_parameters(inner) for inner in dependant.dependencies))
+
+
+def of_deployment(part: str, tag: str = "rounds") -> APIRouter:
+    """Return a router below the path of a deployment."""
+    prefix = f"/v1/chains/{{chain}}/deployments/{{address}}{part}"
+    return APIRouter(prefix=prefix, tags=[tag], dependencies=[Depends(refuse_unknown)])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
 from api.http.openapi import OF_CLIENT, OF_PAGE, declared
-from api.http.parameters import Address, ClientIndex, OneChain, OrderQuery, Paged, refuse_unknown
+from api.http.parameters import Address, ClientIndex, OneChain, OrderQuery, Paged, of_deployment
 from api.http.problems import CLIENT_NOT_FOUND
 from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
@@ -22,11 +22,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage
 
-clients_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/clients",
-    tags=["clients"],
-    dependencies=[Depends(refuse_unknown)],
-)
+clients_router = of_deployment("/clients", "clients")
 
 
 @clients_router.get(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import Address, OneChain, Paged, refuse_unknown
+from api.http.parameters import Address, OneChain, Paged, of_deployment
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.serialise.serialise_digests import digest_page
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
-digests_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/digests",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+digests_router = of_deployment("/digests")
 
 DigestAsked = Annotated[
     str,

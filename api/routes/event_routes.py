@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
 from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
     from ledger.history.pinned_chain import HistoryService
 
-events_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/events",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+events_router = of_deployment("/events")
 
 
 @events_router.get(

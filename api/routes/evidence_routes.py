@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import Address, ClientFilter, OneChain, OrderQuery, Paged, refuse_unknown
+from api.http.parameters import Address, ClientFilter, OneChain, OrderQuery, Paged, of_deployment
 from api.http.problems import CLIENT_NOT_FOUND
 from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
@@ -15,11 +15,7 @@ from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
-evidence_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/evidence",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+evidence_router = of_deployment("/evidence")
 
 
 @evidence_router.get(

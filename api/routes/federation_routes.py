@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,
@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
     from api.federation.monitor import FederationMonitor, FederationSnapshot
 
-federation_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/federation",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+federation_router = of_deployment("/federation")
 
 _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
 

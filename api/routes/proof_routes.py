@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
 from api.http.openapi import OF_ROUND, declared
-from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, refuse_unknown
+from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, of_deployment
 from api.http.problems import BLOB_NOT_FOUND, BUSY, CLIENT_NOT_FOUND, ROUND_NOT_FOUND, ProblemError
 from api.http.request_view import require_client, require_round
 from ledger.audit.bundles.bundle_export import prepare_export
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.bundles.bundle_export import RoundExport
 
-proofs_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/rounds/{number}",
-    tags=["proofs"],
-    dependencies=[Depends(refuse_unknown)],
-)
+proofs_router = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()
 
 Whole = Annotated[

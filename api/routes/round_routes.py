@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.http.caching import respond
@@ -20,7 +20,7 @@ from api.http.parameters import (
     Paged,
     RoundIndex,
     Within,
-    refuse_unknown,
+    of_deployment,
     whole_number,
 )
 from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
 
-rounds_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/rounds",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+rounds_router = of_deployment("/rounds")
 _PROBLEMS = declared(*OF_ROUND)
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.serialise.serialise_series import chart_rounds, series_response
 
-series_router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/series",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+series_router = of_deployment("/series")
 
 
 @series_router.get(

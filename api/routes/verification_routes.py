@@ -20,12 +20,12 @@ from enum import StrEnum
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from api.http.access import VerificationPermission, is_foreign_page, permission
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import (
     BODY_TOO_LARGE,
     REPORT_NOT_FOUND,
@@ -264,11 +264,7 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/verifications",
-    tags=["verifications"],
-    dependencies=[Depends(refuse_unknown)],
-)
+router = of_deployment("/verifications", "verifications")
 _Name = Annotated[VerificationName, Path(description="as in the list")]
 _PRIVATE = {"Cache-Control": "no-store"}
 _REFUSALS = {

@@ -24,7 +24,7 @@ from ledger.storage.mailbox import (
     EPOCH_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_PAGE_ENVELOPES,
-    ObjectMailbox,
+    Mailbox,
     Page,
     decode_mail,
     encode_page,
@@ -63,7 +63,7 @@ class MailRoutes:
         epoch: random bytes that identify this process's numbering.
     """
 
-    def __init__(self, receiver: Receiver, mailbox: ObjectMailbox, epoch: bytes) -> None:
+    def __init__(self, receiver: Receiver, mailbox: Mailbox, epoch: bytes) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
         self._epoch = epoch
@@ -145,7 +145,7 @@ class MailRoutes:
             listed = iter([encode_envelope(one) for one in found])
         else:
             # Old boards are read for each page; a reader begins again after a change.
-            mailbox = ObjectMailbox(FolderObjects(self._receiver.settings.folder))
+            mailbox = Mailbox(FolderObjects(self._receiver.settings.folder))
             all_of_them = sorted(map(encode_envelope, mailbox.listed(*board)))
             epoch = sha256(epoch + sha256(b"".join(all_of_them)))[:EPOCH_BYTES]
             listed = iter(all_of_them[after : after + MAX_PAGE_ENVELOPES])

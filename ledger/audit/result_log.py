@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.all_checks import CHECKS
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
-from ledger.audit.checks.head_chain import EARLIER_HEAD_DIFFERS
 from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
     Disagreement,
     EndedRound,
-    EventCountMismatch,
-    EventFieldMismatch,
-    EventKindMismatch,
     KeptHeadPosition,
-    RefusedCall,
     SignedTree,
     StateComparison,
 )
@@ -41,7 +36,6 @@ from ledger.audit.report import (
     StepOutcome,
     StepReport,
 )
-from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,14 +43,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-_FROM_ALL_BEFORE = (
-    *(RefusedCall, EventCountMismatch, EventKindMismatch),
-    *(EndedRound, ClosedRound, DecidedRound, StateComparison),
-)
-_FIELDS_FROM_ALL_BEFORE = frozenset(
-    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
-    | {"primaries", "next_seed", "head"}
-)
+_FROM_ALL_BEFORE = (EndedRound, ClosedRound, DecidedRound, StateComparison)
 
 
 @dataclass
@@ -191,15 +178,12 @@ class UnconfirmedResults:
 def rests_on_all_logs(observation: Observation) -> bool:
     """Say whether a missing log could make an observation what it is."""
     match observation:
-        case EventFieldMismatch(_, _, kind, name):
-            is_drawn = kind is RoundAbandoned and name == "next_committee"
-            return is_drawn or name in _FIELDS_FROM_ALL_BEFORE
         case KeptHeadPosition():
             return observation.round is None
         case SignedTree():
             return observation.root != observation.checkpoint.root
         case Disagreement():
-            return observation.fact == EARLIER_HEAD_DIFFERS
+            return observation.rests_on_all_logs
         case _:
             return isinstance(observation, _FROM_ALL_BEFORE)
 

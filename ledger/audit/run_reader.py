@@ -249,7 +249,8 @@ class RunReader:
             yield Disagreement(number, EARLIER_BLOCK_DIFFERS, subject, recorded, true)
         if self._left_off != earlier.head:
             recorded, true = to_hex(earlier.head), to_hex(self._left_off)
-            yield Disagreement(number, EARLIER_HEAD_DIFFERS, subject, recorded, true)
+            values = subject, recorded, true
+            yield Disagreement(number, EARLIER_HEAD_DIFFERS, *values, rests_on_all_logs=True)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(

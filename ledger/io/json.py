@@ -10,6 +10,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ledger.protocol.encoding import to_hex
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,6 +47,24 @@ def parse_json(
         return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
     except RecursionError:  # the caller itself is deep in calls
         raise ValueError("nested too deeply") from None
+
+
+def picked(names: str, source: object, **given: object) -> Any:
+    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
+    return {
+        name: _plain(given[name] if name in given else getattr(source, name))
+        for name in names.split()
+    }
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes():
+            return to_hex(value)
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

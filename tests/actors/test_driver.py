@@ -18,12 +18,12 @@ from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
 from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import Mailbox
 from tests.actors.support import PARAMETERS, signed_commitment
 
 if TYPE_CHECKING:
     from ledger.actors.actions import Action
     from ledger.actors.view import RoundView
-    from ledger.storage.mailbox import Mailbox
     from tests.actors.deployed import Deployed
 
 
@@ -58,19 +58,17 @@ class LoggedBlobs(MemoryBlobs):
         self._log.happened.append("durable")
 
 
-class LoggedMailbox:
+class LoggedMailbox(Mailbox):
     """A mailbox that tells when something is put into it."""
 
     def __init__(self, log: Log, mailbox: Mailbox, *, is_shared: bool) -> None:
+        vars(self).update(vars(mailbox))
         self._log = log
         self.is_shared = is_shared
-        self.listed = mailbox.listed
-        self.forget = mailbox.forget
-        self._put = mailbox.put
 
     def put(self, envelope: Envelope) -> bool:
         self._log.happened.append("posted")
-        return self._put(envelope)
+        return super().put(envelope)
 
 
 def logged(deployed: Deployed, *, is_shared: bool = True) -> tuple[Driver, Log]:

@@ -28,7 +28,7 @@ from ledger.storage.http import (
     HttpObjects,
     static_server,
 )
-from ledger.storage.mailbox import ObjectMailbox, Page, encode_page
+from ledger.storage.mailbox import Mailbox, Page, encode_page
 from ledger.storage.opening import reader_at
 from tests.patience import PATIENCE_SECONDS
 from tests.storage.test_mailbox import envelope
@@ -270,10 +270,10 @@ def repeated(after: int, _: int) -> Page:
 @contextlib.contextmanager
 def mailbox_of(
     handler: type[Paging], clock: Callable[[], float] = time.monotonic
-) -> Iterator[ObjectMailbox]:
+) -> Iterator[Mailbox]:
     with serving(handler) as url:
         objects = HttpObjects(HttpServer(url, 30.0), clock=clock)
-        yield ObjectMailbox(objects)
+        yield Mailbox(objects)
         objects.close()
 
 

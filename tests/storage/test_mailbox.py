@@ -33,7 +33,7 @@ from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, Vot
 from ledger.storage import folder as folder_module
 from ledger.storage import objects
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
+from ledger.storage.mailbox import Mailbox, MemoryMailbox, board_folder, remove_mail
 from tests.disks import fill, small_disk
 from tests.faults import times
 from tests.support.keys import DOMAIN
@@ -58,8 +58,8 @@ class QuickDisk(Disk):
 QUICK = QuickDisk()
 
 
-def mailbox_in(folder: Path, disk: Disk = DISK) -> ObjectMailbox:
-    return ObjectMailbox(FolderObjects(folder, disk=disk))
+def mailbox_in(folder: Path, disk: Disk = DISK) -> Mailbox:
+    return Mailbox(FolderObjects(folder, disk=disk))
 
 
 def envelope(number: int, round_number: int = 1) -> Envelope:
@@ -67,7 +67,7 @@ def envelope(number: int, round_number: int = 1) -> Envelope:
     return Envelope(DOMAIN, round_number, ClientId(number % 3), payload)
 
 
-def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
+def listed(mailbox: Mailbox, start: int = 0) -> list[Envelope]:
     return list(mailbox.listed(DOMAIN, 1, KIND, start))
 
 

@@ -11,7 +11,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.storage.blobs import ObjectBlobs
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import MemoryObjects
 from ledger.storage.opening import mailbox_at, reader_at, store_at
 from ledger.storage.replicated import (
@@ -86,7 +86,7 @@ def stores() -> tuple[UnreliableObjects, UnreliableObjects]:
     return UnreliableObjects(), UnreliableObjects()
 
 
-def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
+def listed(mailbox: Mailbox, start: int = 0) -> list[Envelope]:
     return list(mailbox.listed(DOMAIN, 1, KIND, start))
 
 
@@ -190,8 +190,8 @@ def test_a_damaged_blob_is_read_elsewhere(tmp_path: Path) -> None:
 def test_mail_goes_to_every_store_and_is_listed_once(
     stores: tuple[UnreliableObjects, UnreliableObjects],
 ) -> None:
-    first, second = (ObjectMailbox(store) for store in stores)
-    both = ObjectMailbox(ReplicatedObjects(stores))
+    first, second = (Mailbox(store) for store in stores)
+    both = Mailbox(ReplicatedObjects(stores))
     assert both.put(envelope(1))
     assert not both.put(envelope(1))
     assert listed(first) == listed(second) == [envelope(1)]
@@ -207,7 +207,7 @@ def test_mail_of_a_store_that_was_away_is_not_lost(
 ) -> None:
     first, second = stores
     replicas = ReplicatedObjects(stores)
-    both = ObjectMailbox(replicas)
+    both = Mailbox(replicas)
     first.is_away = True
     assert both.put(envelope(1))
     assert listed(both) == [envelope(1)]
@@ -229,20 +229,20 @@ def test_a_flooded_store_takes_no_room_from_another(
     stores: tuple[UnreliableObjects, UnreliableObjects], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledger.storage.objects.MAX_FOLDER_BYTES", 300)
-    flooded, second = (ObjectMailbox(store) for store in stores)
+    flooded, second = (Mailbox(store) for store in stores)
     for number in range(10, 20):
         flooded.put(envelope(number))
     second.put(envelope(1))
-    assert envelope(1) in listed(ObjectMailbox(ReplicatedObjects(stores)))
+    assert envelope(1) in listed(Mailbox(ReplicatedObjects(stores)))
     assert len(listed(flooded)) < 10
 
 
 def test_a_slow_store_blocks_no_mail() -> None:
     clock = Clock()
     first, second = UnreliableObjects(clock, 30.0), UnreliableObjects()
-    both = ObjectMailbox(ReplicatedObjects([first, second], clock))
-    ObjectMailbox(first).put(envelope(2))
-    ObjectMailbox(second).put(envelope(1))
+    both = Mailbox(ReplicatedObjects([first, second], clock))
+    Mailbox(first).put(envelope(2))
+    Mailbox(second).put(envelope(1))
     first.is_away, first.requests = True, 0
     for _ in range(5):
         assert listed(both) == [envelope(1)]
@@ -254,7 +254,7 @@ def test_a_slow_store_blocks_no_mail() -> None:
     first.is_away = False
     assert listed(both) == [envelope(1), envelope(2)]
     assert both.put(envelope(3))
-    assert ObjectMailbox(first).holds(envelope(3))
+    assert Mailbox(first).holds(envelope(3))
 
 
 def test_a_mailbox_may_be_at_several_locations(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from ledger.audit.proofs.trust import (
 )
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.report import AuditOutcome, StepOutcome
+from ledger.audit.report import AuditOutcome, Reported, StepOutcome, shown
 from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -65,7 +65,7 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedField:
+class UncheckedField(Reported):
     """A field of `bundle.json` that may be changed without a contradiction.
 
     Attributes:
@@ -116,19 +116,9 @@ class RoundVerification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
-        return {
-            "round": self.round,
-            "outcome": str(self.outcome),
-            "sentence": self.sentence,
-            "steps": [step.as_dict() for step in self.steps],
-            "audit": [step.as_dict() for step in self.audit],
-            "findings": [finding.as_dict() for finding in self.findings],
-            "counts": dict(self.counts),
-            "caveats": [
-                {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
-            ],
-            "unchecked": [{"field": one.field, "reason": one.reason} for one in self.unchecked],
-        }
+        head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
+        parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
+        return head | {name: shown(getattr(self, name)) for name in parts}
 
 
 _OUTCOMES = {

@@ -71,6 +71,10 @@ class StepName(_CodeWithSentence):
 class Caveat(_CodeWithSentence):
     """Something that is not proven, however well the comparisons end, with its sentence."""
 
+    def as_dict(self) -> dict[str, str]:
+        """Return it as plain data for JSON."""
+        return {"caveat": str(self), "sentence": self.sentence}
+
     NOTHING_TRUSTED = (
         "nothing trusted",
         "neither a head nor a contract is trusted, so that nothing is proven",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
 
 from ledger.chain.addresses import checksum
 from ledger.history.pages import decode_cursor, encode_cursor
-from ledger.history.serialise.parts import duties, ranking_entry
+from ledger.history.serialise.parts import part_entry
 from ledger.history.serialise.serialise_evidence import ban_body
-from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
+from ledger.history.serialise.values import end_block
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
@@ -73,41 +74,29 @@ def client_rounds_page(
 def _entry(
     history: FoldedHistory, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
 ) -> ClientEntry:
-    own, counts = registered[client], tally.clients[client]
-    return {
+    own = registered[client]
+    entry = {
         "client": client,
         "address": checksum(own.address),
         "samples": str(own.samples),
         "banned_in_round": own.banned_in or None,
-        "sampled": counts.sampled,
-        "ranked": counts.ranked,
-        "accepted": counts.accepted,
-        "dropped_out": counts.dropped_out,
-        "served": counts.served,
-        "scored": counts.scored,
-        "refused": counts.refused,
-        "voted": counts.voted,
-        "primary": counts.primary,
-        "incidents": counts.incidents,
+        **asdict(tally.clients[client]),
         "links": history.path.client_links(client),
     }
+    return cast("ClientEntry", entry)
+
+
+_CLIENT_ROUND = (
+    "round status role place empty_seat committed commitment payload outcome rank distance "
+    "distance_bits reason scores refused voted primary_of incidents banned ended links"
+)
 
 
 def _client_round(history: FoldedHistory, round_: HistoryRound, part: Participation) -> ClientRound:
-    return {
+    given = {
         "round": round_.round,
         "status": round_.status,
-        "role": part.role,
-        "place": part.place,
-        "empty_seat": part.empty_seat,
-        "committed": part.committed,
-        "commitment": to_hex_or_none(part.commitment),
-        "payload": to_hex_or_none(part.payload),
-        "outcome": part.outcome,
-        **ranking_entry(part),
-        "reason": None if part.dropout is None else code_of(part.dropout),
-        **duties(part),
-        "banned": part.banned,
         "ended": end_block(history, round_),
         "links": history.path.round_links(round_.round),
     }
+    return cast("ClientRound", part_entry(_CLIENT_ROUND, part, **given))

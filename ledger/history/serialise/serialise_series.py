@@ -6,7 +6,7 @@ claim, with the accuracy of always answering the commonest class.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ledger.claims import claims_of
 from ledger.protocol.errors import EncodingError
@@ -75,8 +75,5 @@ def _claims(
 
 
 def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
-    return {
-        "accuracy": [None if row is None else row.accuracy for row in rows],
-        "floor": [None if row is None else row.floor for row in rows],
-        "malicious_accepted": [None if row is None else row.malicious_accepted for row in rows],
-    }
+    names = ("accuracy", "floor", "malicious_accepted")
+    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})

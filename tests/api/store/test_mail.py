@@ -21,7 +21,7 @@ from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage import mailbox as pages
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import NO_RETRY, store_server
-from ledger.storage.mailbox import ObjectMailbox, Page, decode_page, encode_page, run_folder
+from ledger.storage.mailbox import Mailbox, Page, decode_page, encode_page, run_folder
 from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
@@ -74,7 +74,7 @@ def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
 
 def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.store.mail_routes.MAX_PAGE_ENVELOPES", 2)
-    mailbox = ObjectMailbox(FolderObjects(store.folder))
+    mailbox = Mailbox(FolderObjects(store.folder))
     mail = [envelope(store.domain, number) for number in range(5)]
     for one in mail:
         mailbox.put(one)
@@ -93,7 +93,7 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
     mail = [envelope(contract.domain, number) for number in range(6)]
     with stored(tmp_path / "store", contract) as store:
         objects = store_server(store.url, None, 30.0, NO_RETRY)
-        reader = ObjectMailbox(objects)
+        reader = Mailbox(objects)
         sender = mailbox_at(store.url, uploads_of(store.domain))
         for one in mail[:3]:
             sender.put(one)

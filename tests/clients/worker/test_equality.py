@@ -27,7 +27,7 @@ from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from tests.clients.worker.together import QuickDisk, hosted_by
 from tests.seeds import first_that_shows
 from tests.support.executors import ImmediateExecutor
@@ -121,7 +121,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             domain=ledger.domain,
             ledger=ledger,
             blobs=FolderBlobs(folder / "blobs", disk=QuickDisk()),
-            mailbox=ObjectMailbox(FolderObjects(folder / "mail", disk=QuickDisk())),
+            mailbox=Mailbox(FolderObjects(folder / "mail", disk=QuickDisk())),
             journal=FileJournal(folder / f"{number}.sqlite"),
         )
         hosting = HostedClients(

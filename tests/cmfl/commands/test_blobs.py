@@ -13,7 +13,7 @@ from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -45,7 +45,7 @@ def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.Mo
     manifest = json.loads(next(copy.glob("runs/*/deployment.json")).read_text())
     contract, salt = (bytes.fromhex(manifest[name][2:]) for name in ("address", "salt"))
     domain = Domain(manifest["chain_id"], Address(contract), Digest(salt))
-    mailbox = ObjectMailbox(FolderObjects(copy / "blobs"))
+    mailbox = Mailbox(FolderObjects(copy / "blobs"))
     for of_round in (1, 99):
         body = PublishedPayload(Digest(bytes(32)))
         mailbox.put(Envelope(domain, of_round, ClientId(0), body))
