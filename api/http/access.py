@@ -17,6 +17,7 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import Request
 
 from api.http.problems import RATE_EXCEEDED, TOKEN_NEEDED, problem
+from ledger.io.http import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,11 +163,4 @@ def _is_from_here(request: Request) -> bool:
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    return _is_loopback(request.client.host) and (name == "localhost" or _is_loopback(name))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.client.host) and is_loopback(name)

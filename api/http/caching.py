@@ -14,10 +14,11 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.requests import Request
 
-from api.http.encoded_answer import EncodedAnswer
+from api.http.encoded_answer import encoded
 from api.http.request_view import RequestView
 from api.http.root_path import to_rooted_json
 from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.protocol.encoding import to_hex
 
 
 def respond(
@@ -37,16 +38,9 @@ def respond(
     as_of = reading.as_of
     is_final = ended is not None and ended.block_number <= reading.chain.final
     if ended is not None and is_final:
-        as_of = reading.as_of_final(ended.block_number, ended.block_hash)
+        number, block_hash = ended.block_number, to_hex(ended.block_hash)
+        as_of = {"number": number, "hash": block_hash, "finalized": True}
     # The response is a JSON object that has members: `as_of` comes before them.
     body = to_rooted_json(request, response)
-    answer = EncodedAnswer(b'{"as_of":' + to_json(as_of) + b"," + body[1:], is_final)
-    return response_of(request, answer)
-
-
-def response_of(request: Request, answer: EncodedAnswer) -> Response:
-    """Return an answer in the form that a request accepts."""
-    status, headers, body = answer.answer_to(
-        request.headers.get("if-none-match"), request.headers.get("accept-encoding")
-    )
-    return Response(body, status, headers)
+    body = b'{"as_of":' + to_json(as_of) + b"," + body[1:]
+    return encoded(request, body, immutable=is_final)

@@ -66,10 +66,6 @@ class RequestView:
         finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
-    def as_of_final(self, number: int, block_hash: bytes) -> AsOf:
-        """Return the final block that ended a round, for an answer that cannot change any more."""
-        return {"number": number, "hash": to_hex(block_hash), "finalized": True}
-
     def history(self, address: str) -> FoldedHistory:
         """Return the history of a deployment as of `chain.block`; raises as `deployment` does."""
         return self.chain.history(self.deployment(address))

@@ -10,8 +10,7 @@ import anyio.to_thread
 from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.caching import response_of
-from api.http.encoded_answer import EncodedAnswer
+from api.http.encoded_answer import encoded
 from api.http.openapi import OF_DEPLOYMENT, declared
 from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import (
@@ -53,9 +52,7 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     mailbox.
     """
     snapshot = federations_of(request).snapshot(reading, address)
-    return response_of(
-        request, EncodedAnswer(to_rooted_json(request, snapshot.answer), immutable=False)
-    )
+    return encoded(request, to_rooted_json(request, snapshot.answer))
 
 
 @federation_router.get(

@@ -9,8 +9,7 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from api.http.caching import response_of
-from api.http.encoded_answer import EncodedAnswer
+from api.http.encoded_answer import encoded
 from api.http.openapi import OF_ROUND, declared
 from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, of_deployment
 from api.http.problems import BLOB_NOT_FOUND, BUSY, CLIENT_NOT_FOUND, ROUND_NOT_FOUND, ProblemError
@@ -23,8 +22,6 @@ from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.audit.bundles.bundle_export import RoundExport
 
 proofs_router = of_deployment("/rounds/{number}", "proofs")
@@ -71,7 +68,7 @@ def proof(
     with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
-    return response_of(request, EncodedAnswer(to_json(as_dict(made)), immutable=False))
+    return encoded(request, to_json(as_dict(made)))
 
 
 @proofs_router.get(
@@ -95,12 +92,13 @@ def bundle(
     One is made at a time, because the round is checked meanwhile.
     """
     export = _exported(reading, address, number, whole=whole)
+    parts = container_parts(export.manifest, export.blobs.read, export.blobs)
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(_parts(export), headers=headers, media_type="application/x-tar")
+    return StreamingResponse(parts, headers=headers, media_type="application/x-tar")
 
 
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
@@ -124,7 +122,3 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
         raise ProblemError(BLOB_NOT_FOUND, str(error)) from error
     finally:
         _one_at_a_time.release()
-
-
-def _parts(export: RoundExport) -> Iterator[bytes]:
-    yield from container_parts(export.manifest, export.blobs.read, export.blobs)

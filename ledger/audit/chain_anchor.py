@@ -16,9 +16,11 @@ from ledger.audit.checks.head_chain import (
     CHAIN_FILE_UNCHECKED,
     HEAD_BLOCK_UNAVAILABLE,
     HEAD_NOTE_UNREADABLE,
+    ROLLED_BACK,
 )
-from ledger.audit.observations import ChainRollback, Disagreement, Unavailable
+from ledger.audit.observations import Disagreement, Unavailable
 from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -66,9 +68,7 @@ class ChainAnchor:
         """Say whether nothing up to a block can be taken back."""
         return block <= self.final_number
 
-    def check_file(
-        self, chain: ChainReader
-    ) -> Iterator[ChainRollback | Disagreement | Unavailable]:
+    def check_file(self, chain: ChainReader) -> Iterator[Disagreement | Unavailable]:
         """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         if (verify := getattr(chain, "verify", None)) is not None:
             try:
@@ -88,7 +88,9 @@ class ChainAnchor:
             head = self.head.number
             block_hash = chain.block(noted.number).hash if noted.number <= head else None
             if block_hash != noted.hash:
-                yield ChainRollback(0, head, noted.number, noted.hash, block_hash)
+                there = f"there it is {to_hex(block_hash)}" if block_hash else ""
+                true = there or f"it ends with block {head}"
+                yield Disagreement(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
 
     def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
         """Yield what keeps one from saying that the chain stayed as it was."""

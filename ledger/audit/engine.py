@@ -25,11 +25,19 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.all_checks import run_checks
+from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.observations import AppearedPayload, RunStart
-from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport, WitnessedRounds
+from ledger.audit.observations import Remark, RunStart
+from ledger.audit.report import (
+    REPORT_VERSION,
+    AuditReport,
+    AuditStep,
+    Finding,
+    KeptHeadReport,
+    WitnessedRounds,
+)
 from ledger.audit.result_log import AuditLog, PendingResult, UnconfirmedResults, rests_on_all_logs
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.observations import KeptHeadPosition, Observation
-    from ledger.audit.report import AuditStep, StepResult
+    from ledger.audit.report import StepResult
     from ledger.audit.round_checker import MissingPayload
     from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem
     from ledger.chain.ports import ChainReader
@@ -183,7 +191,11 @@ class _Audit:
         )
 
     def _read(self, chain: ChainReader, anchor: ChainAnchor) -> None:
-        self._deployment |= _as_of(anchor)
+        self._deployment |= {
+            "head_block": anchor.head.number,
+            "head_block_hash": to_hex(anchor.head.hash),
+            "final_block": None if anchor.final is None else anchor.final.number,
+        }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
         models = ModelChain()
         reader = RunReader(view, self._archive, models, anchor, self._prior)
@@ -259,13 +271,15 @@ class _Audit:
         for step, result in run_checks(observation):
             self._log.take(step, result, is_final=is_final)
 
-    def _appeared_payloads(self) -> Iterator[AppearedPayload]:
+    def _appeared_payloads(self) -> Iterator[Remark]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
         blobs = unnamed_blobs(self._blobs, self._archive.named) if self._missing else ()
         for missing in self._missing[: MAX_COMPARED // max(1, len(blobs))]:
             for digest in blobs:
                 if commitment_of(missing.client, digest) == missing.commitment:
-                    yield AppearedPayload(missing.block, missing.round, missing.client, digest)
+                    named = (missing.client,), (to_hex(digest),)
+                    finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
+                    yield Remark(missing.block, AuditStep.COMPLETENESS, finding)
 
 
 def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
@@ -285,14 +299,6 @@ def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
         "config": "",
         "head": "",
         **NOTHING_FINAL,
-    }
-
-
-def _as_of(anchor: ChainAnchor) -> dict[str, Any]:
-    return {
-        "head_block": anchor.head.number,
-        "head_block_hash": to_hex(anchor.head.hash),
-        "final_block": None if anchor.final is None else anchor.final.number,
     }
 
 

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.model_chain import ModelStep
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.report import AuditStep, Fact, Need
+    from ledger.audit.report import AuditStep, Fact, Finding, Need
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
-    from ledger.protocol.types import ClientId, Digest, Domain
-    from ledger.transparency.checkpoints import Checkpoint
+    from ledger.protocol.types import Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +201,12 @@ class DecidedRound:
 
 
 @dataclass(frozen=True, slots=True)
-class AppearedPayload:
-    """A payload that is there, though its round's record says that it was missing."""
+class Remark:
+    """A finding that rests on no single round, and the step that it belongs to."""
 
     block: int
-    round: int
-    client: ClientId
-    payload: Digest
+    step: AuditStep
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,25 +226,6 @@ class StateComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainRollback:
-    """The home has acknowledged a block that the chain does not have.
-
-    Attributes:
-        block: newest block that it rests on: a file takes nothing back.
-        newest: the chain's newest.
-        number: of the acknowledged block.
-        hash: of the acknowledged block.
-        found: the chain's block of that number; None if it ends before.
-    """
-
-    block: int
-    newest: int
-    number: int
-    hash: bytes
-    found: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
 class KeptHeadPosition:
     """A head that the auditor kept, and whether the run passes through it.
 
@@ -262,36 +241,6 @@ class KeptHeadPosition:
     event: type[Event] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SignedTree:
-    """A tree that a log of the run has signed, beside the run's own.
-
-    Attributes:
-        block: that ended its last round; the newest one if the run has fewer.
-        checkpoint: the tree.
-        rounds: how many rounds of the run have ended.
-        root: of the run's first rounds, as many as the tree has; None if there are fewer.
-    """
-
-    block: int
-    checkpoint: Checkpoint
-    rounds: int
-    root: Digest | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnwitnessedRounds:
-    """Rounds that have ended after those that witnesses stand for.
-
-    Attributes:
-        block: that ended the first of them.
-        first: of these rounds.
-    """
-
-    block: int
-    first: int
-
-
 Observation: TypeAlias = (
     Unavailable
     | Disagreement
@@ -300,10 +249,7 @@ Observation: TypeAlias = (
     | EndedRound
     | ClosedRound
     | DecidedRound
-    | AppearedPayload
+    | Remark
     | StateComparison
-    | ChainRollback
     | KeptHeadPosition
-    | SignedTree
-    | UnwitnessedRounds
 )

@@ -69,7 +69,18 @@ class BlobKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Code:
+    """A code that programs compare; what more there is makes its sentence."""
+
+    code: str
+
+    def __str__(self) -> str:
+        """Return the code."""
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Code):
     """A statement of the record that a check can contradict.
 
     Attributes:
@@ -80,18 +91,14 @@ class Fact:
         is_recorded: whether the run's record states it; else the auditor kept it from before.
     """
 
-    code: str
     recorded: str
     true: str
     step: AuditStep = AuditStep.HEAD
     is_recorded: bool = True
 
-    def __str__(self) -> str:
-        return self.code
-
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Need(Code):
     """An input that is missing, so that something cannot be checked.
 
     Attributes:
@@ -100,16 +107,12 @@ class Need:
         steps: the checks that are left open where the chain does not serve it.
     """
 
-    code: str
     sentence: str
     steps: tuple[AuditStep, ...] = (AuditStep.HEAD,)
 
-    def __str__(self) -> str:
-        return self.code
-
 
 @dataclass(frozen=True, slots=True)
-class FindingKind:
+class FindingKind(Code):
     """A kind of misbehaviour or misfortune that a run's record names.
 
     Attributes:
@@ -118,12 +121,8 @@ class FindingKind:
         is_remark: whether it can be neither confirmed nor refuted; it then accuses no client.
     """
 
-    code: str
     sentence: str
     is_remark: bool = False
-
-    def __str__(self) -> str:
-        return self.code
 
 
 class Reported:
@@ -143,7 +142,7 @@ def shown(value: Any, *, is_bounded: bool = True) -> Any:
     if hasattr(value, "as_dict"):
         return value.as_dict()
     match value:
-        case Fact() | Need() | FindingKind():
+        case Code():
             return value.code
         case Enum():
             return value.value

@@ -22,7 +22,6 @@ from ledger.audit.observations import (
     Disagreement,
     EndedRound,
     KeptHeadPosition,
-    SignedTree,
     StateComparison,
 )
 from ledger.audit.report import (
@@ -180,8 +179,6 @@ def rests_on_all_logs(observation: Observation) -> bool:
     match observation:
         case KeptHeadPosition():
             return observation.round is None
-        case SignedTree():
-            return observation.root != observation.checkpoint.root
         case Disagreement():
             return observation.rests_on_all_logs
         case _:

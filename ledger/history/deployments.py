@@ -173,7 +173,8 @@ class Deployments:
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
                 except CmflError as error:
-                    rejected.append(RejectedManifest(file.shown, _without_path(error, file.path)))
+                    reason = str(error).replace(f"{file.path.parent}/", "")  # of this machine
+                    rejected.append(RejectedManifest(file.shown, " ".join(reason.split())[:500]))
                     continue
                 if contract in runs:
                     reason = f"the contract is that of run {runs[contract]!r}"
@@ -229,11 +230,6 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _without_path(error: CmflError, path: Path) -> str:
-    """Return an error's message without the path on this machine."""
-    return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 
 def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:

@@ -42,9 +42,6 @@ class DigestKind(IntEnum):
     HEAD = 16
     BLOCK = 17
     TRANSACTION = 18
-    CONTRACT = 19
-    CLIENT = 20
-    GENESIS = 21
 
 
 Entry = tuple[bytes, DigestKind, int, int]

@@ -46,7 +46,8 @@ class CursorError(CmflError):
 def encode_cursor(position: int, scope: str) -> str:
     """Return a cursor as text for a URL; the position is below 2³²."""
     head = _HEAD.pack(VERSION, position)
-    return base64.urlsafe_b64encode(head + _checksum(head, scope)).rstrip(b"=").decode()
+    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
+    return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
@@ -71,10 +72,6 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
     if not first <= position <= last:
         raise CursorError("it points to nothing that is there")
     return int(position)
-
-
-def _checksum(head: bytes, scope: str) -> bytes:
-    return hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
 
 
 MAX_SCANNED = 200

@@ -321,7 +321,7 @@ def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
             cookies=_NoCookies(),
             limits=httpx.Limits(max_connections=None),
             timeout=silence_seconds,
-            trust_env=not _is_loopback(host),
+            trust_env=not is_loopback(host),
             verify=_trusted(),
         )
     except (ValueError, ImportError, httpx.InvalidURL) as error:
@@ -360,7 +360,8 @@ def names_this_host(host: str, names: Collection[str] = ()) -> bool:
     return True
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its address or as localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

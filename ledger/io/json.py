@@ -49,7 +49,7 @@ def parse_json(
         raise ValueError("nested too deeply") from None
 
 
-def picked(names: str, source: object, **given: object) -> Any:
+def picked(names: str, source: object, **given: object) -> dict[str, Any]:
     """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
     return {
         name: _plain(given[name] if name in given else getattr(source, name))

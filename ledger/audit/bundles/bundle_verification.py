@@ -103,11 +103,8 @@ class RoundVerification:
     def outcome(self) -> AuditOutcome:
         """Failed if something contradicts, else incomplete if something could not be checked."""
         outcomes = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
-        if AuditOutcome.FAILED in outcomes:
-            return AuditOutcome.FAILED
-        return (
-            AuditOutcome.INCOMPLETE if AuditOutcome.INCOMPLETE in outcomes else AuditOutcome.PASSED
-        )
+        order = AuditOutcome.FAILED, AuditOutcome.INCOMPLETE, AuditOutcome.PASSED
+        return next(outcome for outcome in order if outcome in outcomes)
 
     @property
     def sentence(self) -> str:

@@ -20,12 +20,12 @@ from ledger.audit.checks import (
     sampling,
 )
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import Disagreement, Unavailable
+from ledger.audit.observations import Disagreement, Remark, Unavailable
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
@@ -98,7 +98,7 @@ def wrong_field(
     at: int | None,
     kind: type[Event],
     name: str,
-    values: tuple[object, object],
+    values: Sequence[object],
     *,
     is_made: bool,
 ) -> Disagreement:
@@ -119,5 +119,7 @@ def _replay_results(observation: Observation) -> Iterator[tuple[AuditStep, StepR
         case Disagreement(_, fact, subject, recorded, true, at):
             step = observation.step or fact.step
             yield step, Contradiction(fact, at, (), subject, recorded, true)
+        case Remark(_, step, finding):
+            yield step, finding
         case _:
             pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -133,6 +133,23 @@ class Archive:
             return limit < MAX_BLOB_BYTES and sha256(self._blobs.get(digest)) == digest
         except BlobError:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class RoundBlobs:
+    """Reads the blobs of one round, and keeps which are not to be had."""
+
+    archive: Archive
+    round: int
+    lost: list[UnavailableBlob] = field(default_factory=list)
+
+    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
+        """Return a blob, None if it is not to be had."""
+        data = self.archive.read(kind, digest, self.round, clients)
+        if not isinstance(data, UnavailableBlob):
+            return data
+        self.lost.append(data)
+        return None
 
 
 def unnamed_blobs(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:

@@ -203,7 +203,8 @@ class PathDocument(StrictDocument):
 
     def path(self) -> HeadPath:
         """Return the path."""
-        return HeadPath(self.start, tuple(map(_link_of, self.links)))
+        links = map(dict[str, Any], self.links)
+        return HeadPath(self.start, tuple(_LINKS[link.pop("kind")](**link) for link in links))
 
 
 class BasisDocument(StrictDocument):
@@ -295,11 +296,6 @@ def require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> Non
             raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")
     if len(set(clients)) != len(clients):
         raise EncodingError(f"{name}: a client comes twice")
-
-
-def _link_of(document: _LinkDocument) -> Link:
-    values = dict(document)
-    return _LINKS[values.pop("kind")](**values)
 
 
 def _link_dict(link: Link) -> dict[str, Any]:

@@ -276,15 +276,12 @@ class Replay:
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
                 yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
-            for mismatch in (
-                mismatches(before, event, transaction.block) if transaction.block else ()
-            ):
-                name, values = mismatch.name, (mismatch.recorded, mismatch.true)
+            block = transaction.block
+            for name, *values in mismatches(before, event, block) if block else ():
                 yield wrong_field(number, at, type(event), name, values, is_made=False)
-            after = adopted(before, event, log.block_number)
-            self.state = after.state
+            self.state, fits = adopted(before, event, log.block_number)
             self.believes_registry |= isinstance(event, ClientsRegistered)
-            self._open.known = self._open.known and after.fits
+            self._open.known = self._open.known and fits
             yield from self._follow(before, event, transaction, None)
 
     def _follow(

@@ -128,7 +128,8 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     distance = DIRECTION.name if parameters.compares_directions else parameters.distance
     names = "active_ppm committee_ppm aggregation_ppm dimension strategy distance quorum "
     names += "server_rate view_seconds"
-    answer: RunParameters = picked(names, parameters, strategy=strategy, distance=distance)
+    given = {"strategy": strategy, "distance": distance}
+    answer = cast("RunParameters", picked(names, parameters, **given))
     if parameters.payload != FLOAT32.name:
         answer["payload"] = parameters.payload
     return answer

@@ -52,9 +52,12 @@ def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
     record = view.documents.record
     refused, incidents = record.refused if record else (), view.documents.reported_incidents
     return [
-        *(_entry(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
-        *(_entry(view, r.signed.scores.member, "refused_scores", _claim(r)) for r in refused),
-        *(_entry(view, one.member, "incident", incident_entry(one)) for one in incidents),
+        *(_evidence(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
+        *(
+            _evidence(view, r.signed.scores.member, "refused_scores", _refused_claim(r))
+            for r in refused
+        ),
+        *(_evidence(view, one.member, "incident", incident_entry(one)) for one in incidents),
     ]
 
 
@@ -71,14 +74,14 @@ def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
     }
 
 
-def _entry(view: DocumentedRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+def _evidence(view: DocumentedRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
     """Return evidence of one kind; the parts of the others are null."""
     parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
     entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
     return cast("EvidenceEntry", entry)
 
 
-def _claim(entry: RefusedScores) -> RefusedClaim:
+def _refused_claim(entry: RefusedScores) -> RefusedClaim:
     signed = entry.signed
     digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
     return {"digest": digest, "signature": signature, **refusal(entry)}

@@ -30,7 +30,7 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, VoteKind
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
-from ledger.storage.mailbox import MemoryMailbox
+from ledger.storage.mailbox import Mailbox, MemoryMailbox
 from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
     LAYOUT,
@@ -116,7 +116,7 @@ class Measured:
         return tuple(Evaluation(3, 2.0, 4) for _ in range(self.sets))
 
 
-class Mail:
+class Mail(Mailbox):
     """One worker's way to the mailbox of all: some of it late, and it may break off.
 
     Attributes:
