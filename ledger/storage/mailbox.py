@@ -99,13 +99,13 @@ class Mailbox:
 
     def __init__(self, objects: ObjectStore) -> None:
         self.is_shared = objects.is_shared
-        self._objects = objects
+        self.objects = objects
         self._boards: dict[Board, _BoardReader] = {}
         self._lock = threading.Lock()
 
     def put(self, envelope: Envelope) -> bool:
         """Add an envelope durably; return False if it was there."""
-        return self._objects.put(*_object_of(envelope))
+        return self.objects.put(*_object_of(envelope))
 
     def holds(self, envelope: Envelope) -> bool:
         """Return whether an envelope is there, undamaged.
@@ -115,7 +115,7 @@ class Mailbox:
         """
         path, payload = _object_of(envelope)
         try:
-            self._objects.get(path, payload.size)
+            self.objects.get(path, payload.size)
         except OSError:
             return False
         return True
@@ -127,7 +127,7 @@ class Mailbox:
         board = (domain, round_number, kind)
         with self._lock:
             reader = self._boards.setdefault(board, _BoardReader(board))
-            self._objects.scan(board_folder(board), reader.cursor)
+            self.objects.scan(board_folder(board), reader.cursor)
             return reader.envelopes[start:]
 
     def forget(self, domain: Domain, before_round: int) -> None:

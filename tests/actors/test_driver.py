@@ -62,7 +62,7 @@ class LoggedMailbox(Mailbox):
     """A mailbox that tells when something is put into it."""
 
     def __init__(self, log: Log, mailbox: Mailbox, *, is_shared: bool) -> None:
-        vars(self).update(vars(mailbox))
+        super().__init__(mailbox.objects)
         self._log = log
         self.is_shared = is_shared
 
