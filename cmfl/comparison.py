@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
 from cmfl.homes import temporary_folder
 from cmfl.inputs.arguments import (
-    FLAG,
     LIST,
-    NUMBER,
-    PATH,
-    TABLE,
-    WHOLE,
+    checked,
     require,
-    require_each,
-    require_or_none,
 )
 from cmfl.inputs.keywords import full_name, full_names
 from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
@@ -192,7 +185,7 @@ class Comparison:
         return {"method": cell.method, "attack": cell.condition, **axes, "seed": cell.seed}
 
 
-@naming_extras()
+@checked
 def compare(
     methods: Sequence[Part],
     *,
@@ -247,13 +240,6 @@ def compare(
     Raises:
         ConfigurationError: an argument is wrong, or no run could be played.
     """
-    require(LIST, methods=methods, attacks=attacks, seeds=seeds)
-    require(WHOLE, jobs=jobs)
-    require(FLAG, recorded=recorded)
-    require_or_none(FLAG, progress=progress)
-    require_or_none(LIST, tune=tune)
-    require_or_none(PATH, out=out)
-    require_or_none(TABLE, over=over, settings=settings)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     given = full_names({**(settings or {}), **keywords})
@@ -263,9 +249,7 @@ def compare(
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
-    require_each(WHOLE, "seeds", values)
     factors = [] if tune is None else [*tune]
-    require_each(NUMBER, "tune", factors)
     rate = malice["malice.malicious_rate"]
     is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, conditions))
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None

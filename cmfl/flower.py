@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.target import Target
 from cmfl.extras import naming_extras
-from cmfl.playing import play_on_chain
+from cmfl.playing import play
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,24 +49,22 @@ def server_app(settings: str | Path) -> ServerApp:
     require_flower("flwr")
     from flwr.serverapp import ServerApp
 
-    def play(grid: Grid, context: Context) -> None:
+    def main(grid: Grid, context: Context) -> None:
         from clients.runs.flower.grid_nodes import GridNodes
 
         home = Path(_option(context, "home", str))
         name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
         target = Target(home, name, chain_id=chain_id or None)
         configuration = _settings(settings)
-        writer = target.writer(create=True, new_chain_id=configuration.chain_id())
-        played = play_on_chain(
-            target, name, configuration, writer, _go_on, warn=_log.warning, nodes=GridNodes(grid)
-        )
+        nodes = GridNodes(grid)
+        played = play(target, name, configuration, _go_on, _log.warning, nodes=nodes)
         if played.stop is not None:
             _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
         _log.info("cmfl: audit it with: cmfl audit --home %s --run %s", home, name)
 
     app = ServerApp()
-    app.main()(play)
+    app.main()(main)
     return app
 
 

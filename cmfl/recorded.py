@@ -122,23 +122,17 @@ class Round:
 
     @property
     def updates(self) -> Table:
-        """The outcome of each sampled trainer's update: client, outcome, rank, distance, reason.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
-        keys = ("client", "outcome", "rank", "distance", "reason")
-        return Table({key: entry[key] for key in keys} for entry in _entries(self, "updates"))
+        """The outcome of each sampled trainer's update: client, outcome, rank, distance, reason."""
+        return self._part("updates", "client", "outcome", "rank", "distance", "reason")
 
     @property
     def committee(self) -> Table:
-        """The members: place, client, what became of its scores, the phases that it voted in.
+        """The members: place, client, what became of its scores, the phases that it voted in."""
+        return self._part("committee", "place", "client", "scores", "voted")
 
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
-        keys = ("place", "client", "scores", "voted")
-        return Table({key: entry[key] for key in keys} for entry in _entries(self, "committee"))
+    def _part(self, part: str, *keys: str) -> Table:
+        entries = dict(self.full()["parts"])[part]
+        return Table({key: entry[key] for key in keys} for entry in entries)  # type: ignore[attr-defined]
 
     def _recorded(self) -> Target:
         if self._target is None:
@@ -151,12 +145,6 @@ class Round:
 
 COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith("_"))
 """The columns of a table of rounds."""
-
-
-def _entries(round_: Round, part: str) -> list[dict[str, Any]]:
-    parts: dict[str, Any] = dict(round_.full()["parts"])
-    entries: list[dict[str, Any]] = parts[part]
-    return entries
 
 
 class Rounds:
@@ -284,12 +272,12 @@ class Run:
     @property
     def accuracy(self) -> float | None:
         """The last accuracy that was measured; None if none was."""
-        return _last([each.accuracy for each in self.snapshot().rounds])
+        return last_known([each.accuracy for each in self.snapshot().rounds])
 
     @property
     def floor(self) -> float | None:
         """The accuracy of always answering the commonest class; None if it is unknown."""
-        return _last([each.floor for each in self.snapshot().rounds])
+        return last_known([each.floor for each in self.snapshot().rounds])
 
     @property
     def clients(self) -> Table:
@@ -487,7 +475,8 @@ def _claimed(target: Target, name: str) -> dict[int, dict[str, Any]]:
     return {row.round: values for row, values in whole_rows(Home(target.home).run(name))}
 
 
-def _last(values: Sequence[float | None]) -> float | None:
+def last_known(values: Sequence[float | None]) -> float | None:
+    """Return the last value that is known; None if none is."""
     return next((value for value in reversed(values) if value is not None), None)
 
 

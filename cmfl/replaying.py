@@ -13,16 +13,12 @@ from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
 from cmfl.inputs.arguments import (
-    FLAG,
     LIST,
-    PATH,
-    TABLE,
-    TEXT,
     WHOLE,
+    checked,
     first_and_last,
     require,
     require_each,
-    require_or_none,
 )
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
@@ -127,7 +123,7 @@ class TrainingVerification:
         return f"<p>{html.escape(self.result.sentence)}</p>{self.updates._repr_html_()}"
 
 
-@naming_extras()
+@checked
 def verify_training(
     run: Run | str | Path | None = None,
     *,
@@ -190,18 +186,6 @@ def verify_training(
         ConfigurationError: it is not clear what to repeat, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
-    require_or_none(WHOLE, chain_id=chain_id, round=round, sample=sample)
-    require_or_none(PATH, blobs=blobs, data=data, mailbox=mailbox, log=log)
-    require_or_none(FLAG, progress=progress)
-    require(FLAG, poisoned=poisoned, trained_here=trained_here)
-    require(TEXT, device=device)
-    require(LIST, settings=settings)
-    require_each(TEXT, "settings", settings)
-    require(WHOLE, seed=seed, jobs=jobs)
-    require(TABLE, salts=salts or {})
     bounds, clients = _bounds(round, rounds), _clients(client)
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(

@@ -9,14 +9,8 @@ from cmfl.access.history import open_deployment
 from cmfl.auditing import audited_target
 from cmfl.display.tables import Table
 from cmfl.inputs.arguments import (
-    LIST,
-    PATH,
-    TEXT,
-    WHOLE,
+    checked,
     first_and_last,
-    require,
-    require_each,
-    require_or_none,
 )
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError
@@ -103,6 +97,7 @@ class Coverage:
         return f"<p>{html.escape(self.sentence)}</p>{self.updates._repr_html_()}"
 
 
+@checked
 def coverage(
     run: Run | str | Path | None = None,
     *,
@@ -137,13 +132,6 @@ def coverage(
         BlobError: the mailbox cannot be read.
         ServiceError: the service does not answer as it should.
     """
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
-    require_or_none(WHOLE, chain_id=chain_id)
-    require_or_none(PATH, blobs=blobs, mailbox=mailbox)
-    require(LIST, auditors=auditors)
-    require_each(TEXT, "auditors", auditors)
     bounds = None if rounds is None else first_and_last(rounds)
     place = None if mailbox is None else str(mailbox)
     elsewhere = (rpc_url, address, chain_id, blobs, mailbox)

@@ -40,13 +40,16 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
 
 @contextmanager
 def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
-    """Open the deployment of a service that a command's options name.
-
-    Raises:
-        ConfigurationError: the deployment is ambiguous, or a node is named, too.
-    """
-    assert target.remote is not None, "the options name a service"
+    """Open the deployment of a service; no node may be named beside it."""
     require_no_node(target)
+    with served_deployment(target) as deployment:
+        yield deployment
+
+
+@contextmanager
+def served_deployment(target: Target) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service, whose chain is read elsewhere or not at all."""
+    assert target.remote is not None, "the options name a service"
     with target.remote.service() as service:
         yield deployment_at(service, target.chain_id, target.address, target.run)
 

@@ -49,13 +49,9 @@ class RunOptions(ContractOptions):
 
 @dataclass(frozen=True, slots=True)
 class RunBlobsOptions(RunOptions):
-    """A contract and the location of its blobs."""
+    """Options that name a run, and where its blobs are."""
 
-    blobs_at: BlobsAt = None
-
-    def target(self) -> Target:
-        """Return where to read, the location of the blobs included."""
-        return Target(self.home, self.run, self.address, self.rpc_url, self.chain_id, self.blobs_at)
+    blobs: BlobsAt = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import json
 import shlex
 import shutil
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TextIO
 
@@ -198,6 +199,14 @@ def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
     from rich.progress import Progress
 
     return Progress(*columns, console=status, transient=True, disable=is_quiet)
+
+
+@contextmanager
+def counting(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far something is; yield what takes how many are done, and of how many."""
+    with progress() as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def progress_of_rounds() -> Progress | ProgressLines:

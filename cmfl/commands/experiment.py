@@ -21,7 +21,7 @@ from cmfl.commands.console import (
     progress,
     progress_of_rounds,
 )
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
 from cmfl.commands.home_files import write_result
 from ledger.protocol.errors import ConfigurationError
 
@@ -234,7 +234,6 @@ def audit(
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
     if as_json:
@@ -250,12 +249,7 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
             print_line("DIFFERS: another machine, torch build or version trains to other bytes")
         else:
             print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
-    codes = {
-        AuditOutcome.PASSED: 0,
-        AuditOutcome.FAILED: FAILED,
-        AuditOutcome.INCOMPLETE: INCOMPLETE,
-    }
-    raise typer.Exit(codes[found.outcome])
+    raise typer.Exit(code_of(found.outcome))
 
 
 def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> ExperimentPlan:
@@ -354,14 +348,10 @@ def _run(
 
 
 def _code(results: Iterable[dict[str, Any]]) -> int:
-    from ledger.audit.report import AuditOutcome
-
-    verdicts = {verdict for result in results for verdict in result["verdicts"]}
-    if AuditOutcome.FAILED in verdicts:
-        return FAILED
-    if any(result["failures"] for result in results):
-        return WRONG
-    return INCOMPLETE if AuditOutcome.INCOMPLETE in verdicts else 0
+    """Return the worst: a failed audit, a cell that failed, an incomplete audit."""
+    codes = {code_of(verdict) for result in results for verdict in result["verdicts"]}
+    codes |= {WRONG for result in results if result["failures"]}
+    return next((code for code in (FAILED, WRONG, INCOMPLETE) if code in codes), 0)
 
 
 def _options(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.downloads import download_bundle, download_proof
+from cmfl.access.downloads import download_bundle
 from cmfl.access.history import open_history
 from cmfl.access.target import opened_ledger
 from cmfl.commands import export_provenance
@@ -27,12 +27,9 @@ from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
-    from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.audit.proofs.proof import ClientProof
     from ledger.history.local_history import LocalHistory
     from ledger.history.serialise.csv_tables import CsvTable, Row
-    from ledger.protocol.types import ClientId
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
@@ -45,22 +42,24 @@ app = typer.Typer(
 @app.command("bundle")
 @expand_groups
 def bundle(
-    source: EvidenceOptions,
-    round_number: RoundNumber,
-    out: Out,
-    json: AsJson = False,
+    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
 ) -> None:
     """Write all that checking one round needs into a file, for cmfl verify bundle.
 
     It is checked on the way, but for one that comes from a service.
     """
+    from ledger.audit.bundles.bundle_export import export_bundle
+
     require_writable(out, as_json=json)
     target = source.target()
+    verification: RoundVerification | None = None
     try:
-        verification = _written(target, round_number, out) if target.remote is None else None
-        if target.remote is not None:
+        if target.remote is None:
+            with opened_ledger(target) as ledger:
+                verification = export_bundle(ledger, target.published(), round_number, out)
+        else:
             with (
-                download_bundle(target, round_number, None, whole=True) as (path, _, _),
+                download_bundle(target, round_number, whole=True) as (path, _, _),
                 path.open("rb") as sent,
                 writing_named(out) as file,
             ):
@@ -75,14 +74,6 @@ def bundle(
     print_written(out, text)
 
 
-def _written(target: Target, round_number: int, out: Path) -> RoundVerification:
-    """Write the bundle of a round on a local chain; return the result of checking it."""
-    from ledger.audit.bundles.bundle_export import export_bundle
-
-    with opened_ledger(target) as ledger:
-        return export_bundle(ledger, target.published(), round_number, out)
-
-
 @app.command("proof")
 @expand_groups
 def proof(
@@ -94,30 +85,14 @@ def proof(
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from ledger.audit.proofs.statement import stated
-    from ledger.protocol.types import ClientId
+    from cmfl.proofs import make
 
     require_writable(out)
-    who = ClientId(client_index)
     target = source.target()
-    if target.remote is not None:
-        data, _ = download_proof(target, round_number, who, whole=True)
-        text = _AS_SENT.format("client --proof FILE")
-    else:
-        data, made = _made(target, round_number, who)
-        text = stated(round_number, who, made.statement)
-    write_result(out, data)
-    print_written(out, text)
-
-
-def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
-    """Return a proof from chain and blobs, as bytes and as an object."""
-    from ledger.audit.proofs.proof_document import proof_bytes
-    from ledger.audit.proofs.proof_maker import make_proof
-
-    with opened_ledger(target) as ledger:
-        made = make_proof(ledger, target.published(), round_number, who, whole=True)
-    return proof_bytes(made), made
+    made = make(target, round_number, client_index)
+    write_result(out, made.data)
+    as_sent = _AS_SENT.format("client --proof FILE")
+    print_written(out, made.statement if target.remote is None else as_sent)
 
 
 class TableName(StrEnum):

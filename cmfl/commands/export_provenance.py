@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.exit_codes import code_of
 from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
@@ -16,13 +16,6 @@ from cmfl.commands.source_options import ProvenanceOptions
 
 if TYPE_CHECKING:
     from cmfl.provenance.facts import RunFacts
-
-Mailbox = Annotated[
-    str | None,
-    typer.Option(
-        "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
-    ),
-]
 
 
 @expand_groups
@@ -99,7 +92,8 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
         Exit: the audit fails, or is incomplete.
         RoundNotEndedError: the round that is asked for had not ended when the run was audited.
     """
-    from cmfl.commands.audit import AuditRequest, audited_with_progress
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.reading import RoundNotEndedError, read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
@@ -113,8 +107,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
             for line in readable(report):
                 print_line(line)
         complain("nothing was written: a document is about a run whose audit passes")
-        code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
-        raise typer.Exit(code)
+        raise typer.Exit(code_of(report.outcome))
     number, auditors = source.round_number, source.auditor or ()
     facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
     if facts.round <= report.rounds:

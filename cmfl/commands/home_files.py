@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cmfl.commands.console import complain
 from ledger.io.home import Home
 from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
@@ -59,6 +60,16 @@ def write_result(path: Path, data: bytes, option: str = "--out") -> None:
         write_named(path, data)
     except OSError as error:
         raise ConfigurationError(f"{option} {path}: {error.strerror}") from error
+
+
+def wrote_report(path: Path, data: bytes) -> bool:
+    """Write the file of --report; complain, and return False, if that fails."""
+    try:
+        write_named(path, data)
+    except OSError as error:
+        complain(f"--report {path}: {error.strerror}; no report was written")
+        return False
+    return True
 
 
 def _refuse_place(place: Path, path: Path, option: str) -> None:

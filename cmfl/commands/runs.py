@@ -35,20 +35,16 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.run_summaries import open_run_summaries
+from cmfl.commands.run_summaries import COLUMNS, open_run_summaries, summary
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from cmfl.commands.claimed_head import HeadComparison
-    from cmfl.commands.run_summaries import RunSummaries, RunSummary
+    from cmfl.commands.run_summaries import HomeRuns, RunSummary, ServiceRuns
 
 app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
 
-COLUMNS = (
-    *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
-    *("head", "configuration", "unread"),
-)
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
     "cmfl audit proves the decisions."
@@ -87,7 +83,7 @@ def list_runs(
             try:
                 rows.append(runs.row(name))
             except (CmflError, OSError) as error:
-                rows.append(_unreadable(name))
+                rows.append(summary(name))
                 faults.append(error)
         if csv:
             print_csv(COLUMNS, rows)
@@ -154,28 +150,6 @@ def show(
         raise typer.Exit(FAILED)
 
 
-def _unreadable(name: str) -> RunSummary:
-    """Return the row of a run whose files cannot be read."""
-    return {
-        "run": name,
-        "ledger": None,
-        "rounds": None,
-        "of": None,
-        "accuracy": None,
-        "floor": None,
-        "accepted_attackers": None,
-        "head": None,
-        "configuration": None,
-        "unread": None,
-    }
-
-
-def _print_unread(rows: list[RunSummary]) -> None:
-    for row in rows:
-        if row["unread"] is not None:
-            print_line(row["unread"])
-
-
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     """Return the comparison of a run's claimed head with the chain; a service is not asked."""
     from cmfl.commands.claimed_head import HeadComparison, HeadOutcome, compare_head
@@ -186,20 +160,20 @@ def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
-def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) -> None:
-    columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
-    shown = [
-        (
-            *(row["run"], row["ledger"], _of(row), _shown(row["accuracy"]), _shown(row["floor"])),
-            *(_shown(row["accepted_attackers"]), shortened(row["head"])),
-        )
-        for row in rows
-    ]
-    print_table(f"runs of {runs.place}", columns, shown)
+def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary], *, is_remote: bool) -> None:
+    columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
+    shown = []
+    for row in rows:
+        of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
+        rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
+        shown.append([_shown(rounds[column]) for column in columns])
+    print_table(f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown)
     for row in rows:
         if _is_below(row):
             print_line(_verdict(runs, row), bold=True)
-    _print_unread(rows)
+    for row in rows:
+        if row["unread"] is not None:
+            print_line(row["unread"])
     print_prose(CLAIMED)
     if is_remote:
         print_prose(NOT_SERVED)
@@ -208,7 +182,7 @@ def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) 
             print_line(sentence)
 
 
-def _verdict(runs: RunSummaries, row: RunSummary) -> str:
+def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
     """Return in words how far the last accuracy can be trusted."""
     if unknown := runs.unknown(row["run"]):
         return unknown
@@ -228,12 +202,6 @@ def _is_below(row: RunSummary) -> bool:
     from ledger.claims import is_below_floor
 
     return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
-
-
-def _of(row: RunSummary) -> str:
-    if row["rounds"] is None:
-        return ""
-    return str(row["rounds"]) if row["of"] is None else f"{row['rounds']}/{row['of']}"
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cmfl.access.target import Target, opened_ledger
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import (
     DEFAULT_HOME,
@@ -129,23 +129,13 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
 
 
 def _verdict(where: Target, rules: tuple[str, ...]) -> str:
-    """Audit the run, and return the outcome in words."""
-    from cmfl.auditing import audit_target
+    """Return what an audit says now, or why there was none."""
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
     from cmfl.tracking import in_words
     from ledger.protocol.errors import CmflError
 
     try:
-        with progress() as bar:
-            task = bar.add_task("audit, rounds", total=None)
-            report = audit_target(
-                where,
-                head=None,
-                strict=False,
-                earlier=None,
-                jobs=1,
-                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
-                rules=rules,
-            )
+        return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))
     except (CmflError, OSError) as error:
         return f"not checkable: {error}"
-    return in_words(report)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands import verbosity
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
-from cmfl.commands.home_files import require_writable
+from cmfl.commands.console import AsJson, complain, counting, print_json, print_line
+from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
+from cmfl.commands.home_files import require_writable, wrote_report
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.source_options import EvidenceOptions
@@ -165,11 +165,8 @@ def verify_training(
         attests=None if sign is None else keystore_key(sign, password_file),
     )
     try:
-        with progress() as bar:
-            task = bar.add_task("training, updates", total=None)
-            result = replay_target(
-                where, request, lambda done, total: bar.update(task, completed=done, total=total)
-            )
+        with counting("training, updates") as show:
+            result = replay_target(where, request, show)
     except KeyboardInterrupt as error:
         kept = "without --log no result was kept"
         if log is not None:
@@ -179,11 +176,8 @@ def verify_training(
 
 
 def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: bool) -> None:
-    """Print the result, write its report, and end with the verdict's exit code."""
+    """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
-
-    from ledger.io.named_files import write_named
-    from ledger.protocol.training_replay import ReplayVerdict
 
     if json:
         print_json(result.as_dict())
@@ -194,26 +188,15 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: 
         if is_signed and not result.unpublished:
             attestations = "attestation" if result.published == 1 else "attestations"
             print_line(f"{result.published} {attestations} signed: cmfl coverage shows them")
-    codes = {
-        ReplayVerdict.SAME: 0,
-        ReplayVerdict.OTHER: FAILED,
-        ReplayVerdict.NOT_CHECKABLE: INCOMPLETE,
-    }
-    written = True
-    if report is not None:
-        try:
-            data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
-            write_named(report, data)
-        except OSError as error:
-            complain(f"--report {report}: {error.strerror}; no report was written")
-            written = False
+    data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
+    written = report is None or wrote_report(report, data)
     if result.unpublished:
         complain(
             f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
             f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
         raise typer.Exit(WRONG)
-    raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))
+    raise typer.Exit(code_of(result.verdict.name.lower()) or (0 if written else WRONG))
 
 
 def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ import typer
 from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line, print_prose, print_table
 from cmfl.commands.demo.runs import ATTACKED, DemoStep, SeedRuns, play_all, seed_home, steps_of
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
 from cmfl.commands.streams import results as result_stream
@@ -71,7 +71,10 @@ def demo(
         for words in (("rounds", "list"), ("rounds", "explain", shown), ("clients", "list")):
             print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
         print_line(f"  {command_line('audit', '--home', home, '--run', SHOWN_RUN)}")
-        _require_passed(reports.values())
+        if worst := min(
+            filter(None, (code_of(each.outcome) for each in reports.values())), default=0
+        ):
+            raise typer.Exit(worst)
         _serve(home, SHOWN_RUN, port)
 
 
@@ -199,17 +202,6 @@ def _show_audits(reports: dict[str, AuditReport]) -> None:
         print_line(line)  # not folded: a head and a command are to be copied whole
     passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
     print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
-
-
-def _require_passed(reports: Iterable[AuditReport]) -> None:
-    """End with exit code 1 for a contradiction, and 3 for what could not be checked."""
-    from ledger.audit.report import AuditOutcome
-
-    outcomes = {report.outcome for report in reports}
-    if AuditOutcome.FAILED in outcomes:
-        raise typer.Exit(FAILED)
-    if AuditOutcome.INCOMPLETE in outcomes:
-        raise typer.Exit(INCOMPLETE)
 
 
 def _serve(home: Path, run: str, port: int) -> None:
