@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledger.io.extras import missing_extra
 from ledger.io.home import Home
@@ -89,19 +89,6 @@ class TrackedRow:
     round: int
     head: str
     metrics: Mapping[str, float]
-
-
-class Sink(Protocol):
-    """The record of a run in one tracker, opened with all rounds so far."""
-
-    def log(self, row: TrackedRow) -> None:
-        """Add a round."""
-
-    def close(self, tags: Mapping[str, str], model: Path | None) -> str:
-        """End the record, with the model's file unless it is None; return where the record is."""
-
-    def abort(self) -> None:
-        """End the record of a run that was cut off, to be resumed."""
 
 
 def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
@@ -193,7 +180,7 @@ class TrackingSession:
         self._warn = warn
         self._section = section
         self._used = dict(section.used)
-        self._sinks: dict[str, Sink] = {}
+        self._sinks: dict[str, Any] = {}
         for name in section.used:
             with self._guarded(name):
                 for variable, value in _ENVIRONMENT.items():
@@ -218,7 +205,7 @@ class TrackingSession:
         """End each record of a run that was cut off."""
         self._each(lambda _, sink: sink.abort())
 
-    def _each(self, action: Callable[[str, Sink], None]) -> None:
+    def _each(self, action: Callable[[str, Any], None]) -> None:
         for name, sink in [*self._sinks.items()]:
             with self._guarded(name):
                 action(name, sink)
@@ -308,12 +295,16 @@ class TensorboardSink:
         self._write_text("settings", run.parameters)
         self._write_text("run", run.tags)
         for row in rows:
-            self._write(row)
+            self.log(row, flush=False)
         self._flush()
 
-    def log(self, row: TrackedRow) -> None:
-        self._write(row)
-        self._flush()
+    def log(self, row: TrackedRow, *, flush: bool = True) -> None:
+        from tensorboardX.summary import scalar
+
+        for name, value in row.metrics.items():
+            self._add(summary=scalar(name, value), step=row.round)
+        if flush:
+            self._flush()
 
     def close(self, tags: Mapping[str, str], model: Path | None) -> str:
         self._write_text("end", tags)
@@ -324,12 +315,6 @@ class TensorboardSink:
 
     def abort(self) -> None:
         self._writer.close()
-
-    def _write(self, row: TrackedRow) -> None:
-        from tensorboardX.summary import scalar
-
-        for name, value in row.metrics.items():
-            self._add(summary=scalar(name, value), step=row.round)
 
     def _write_text(self, name: str, values: Mapping[str, str]) -> None:
         from tensorboardX.summary import text
@@ -501,11 +486,11 @@ class MlflowSink:
             self._client.log_batch(self._run_id, params=params[start : start + _MOST_NAMED])
 
 
-SINKS: dict[str, Callable[[str, str, TrackedRun, Sequence[TrackedRow]], Sink]] = {
-    "mlflow": MlflowSink,
-    "tensorboard": TensorboardSink,
-    "wandb": WandbSink,
-}
+SINKS = {"mlflow": MlflowSink, "tensorboard": TensorboardSink, "wandb": WandbSink}
+"""What keeps the record of a run in one tracker; made with all rounds so far.
+
+`log` adds a round, `close` ends the record and returns where it is, `abort` leaves it open.
+"""
 
 
 def make_database(folder: Path) -> None:

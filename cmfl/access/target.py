@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cmfl.commands.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.rpc_reader import RpcReader
@@ -138,57 +137,32 @@ class Target:
             self._require_there()
         if self.rpc_url is not None:
             assert sender is not None, "commands that write to a node take a sender"
-            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self._writing():
+            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self.own_folder():
                 yield node
-        else:
-            opened = self._opener(
-                create=create, new_chain_id=new_chain_id, accept_rollback=accept_rollback
-            )
-            with self._writing(), opened() as chain:
-                yield chain
+            return
+        # All is imported before the home is made.
+        from ledger.chain.embedded.embedded_chain import EmbeddedChain
+        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 
-    @contextmanager
-    def own_writer(self) -> Iterator[EmbeddedChain]:
-        """Open the home and its own chain for writing; both are made if need be."""
-        opened = self._opener(create=True, new_chain_id=None, accept_rollback=False)
-        with self._writing(), opened() as chain:
+        opened: Callable[..., EmbeddedChain] = EmbeddedChain.open
+        if create:
+            if new_chain_id is None:
+                new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
+            opened = functools.partial(EmbeddedChain.open_or_create, new_chain_id=new_chain_id)
+        with (
+            self.own_folder(),
+            opened(
+                self.chain_file, chain_id=self.chain_id, accept_rollback=accept_rollback
+            ) as chain,
+        ):
             yield chain
 
     @contextmanager
     def own_folder(self) -> Iterator[None]:
-        """Open the home for writing, but no chain."""
-        with self._writing():
-            yield
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
+        """Open the home for writing, but no chain; one that is made goes again after a failure."""
         home = Home(self.home)
         with made_if_needed(home), home.writing():
             yield
-
-    def _opener(
-        self, *, create: bool, new_chain_id: int | None, accept_rollback: bool
-    ) -> Callable[[], EmbeddedChain]:
-        """Return a function that opens the own chain, with all imports done before."""
-        from ledger.chain.embedded.embedded_chain import EmbeddedChain
-        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
-
-        if not create:
-            return functools.partial(
-                EmbeddedChain.open,
-                self.chain_file,
-                chain_id=self.chain_id,
-                accept_rollback=accept_rollback,
-            )
-        if new_chain_id is None:
-            new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
-        return functools.partial(
-            EmbeddedChain.open_or_create,
-            self.chain_file,
-            chain_id=self.chain_id,
-            new_chain_id=new_chain_id,
-            accept_rollback=accept_rollback,
-        )
 
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger.
@@ -220,11 +194,7 @@ class Target:
             )
 
     def _require_there(self) -> None:
-        """Reject a missing chain: an unmounted disk looks like a home without one.
-
-        Raises:
-            ConfigurationError: there is no chain.
-        """
+        """Reject a missing chain: an unmounted disk looks like a home without one."""
         if self.rpc_url is None and not self.chain_file.exists():
             raise ConfigurationError(
                 f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "

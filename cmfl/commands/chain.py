@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,7 +17,7 @@ from cmfl.commands.sender import in_ether
 from cmfl.commands.source_options import CappedSenderOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from cmfl.commands.sender import Sender
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -56,11 +55,11 @@ def serve(
 
     where = Target(home, chain_id=chain_id)
     with (
-        where.own_writer() as chain,
-        RpcServer(chain, port=port, block_seconds=block_time) as server,
+        where.writer() as chain,
+        RpcServer(cast("EmbeddedChain", chain), port=port, block_seconds=block_time) as server,
         until_interrupted(),
     ):
-        _announce(chain, server.url, block_time)
+        _announce(cast("EmbeddedChain", chain), server.url, block_time)
         server.wait()
 
 
@@ -98,15 +97,10 @@ def fund(
         )
 
 
-@contextmanager
-def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
-    """Open a node, which needs no home, or the home's own chain."""
+def _payer(where: Target, sender: Sender) -> AbstractContextManager[ChainWriter]:
     if where.rpc_url is not None:
-        with sender.chain(where.rpc_url, where.node_chain_id()) as node:
-            yield node
-    else:
-        with where.writer(create=False) as chain:
-            yield chain
+        return sender.chain(where.rpc_url, where.node_chain_id())
+    return where.writer(create=False)
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:

@@ -216,9 +216,7 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender)
     from ledger.protocol.types import Beacon
 
     settings, account, hints = sender.settings(), sender.address(), []
-    with SendingNode(
-        where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings
-    ) as node:
+    with _node(where, settings) as node:
         node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
         if account is not None:
             require_plain_sender(node, account)

@@ -47,7 +47,7 @@ def test_the_chain_of_other_settings_has_another_id(tmp_path: Path) -> None:
 def test_a_chain_for_owners_has_a_random_id(tmp_path: Path) -> None:
     ids = set()
     for name in ("a", "b", "c"):
-        with Target(tmp_path / name).own_writer() as chain:
+        with Target(tmp_path / name).writer() as chain:
             ids.add(chain.chain_id)
     assert len(ids) == 3  # two of three are equal once in a million times
 
