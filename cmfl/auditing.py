@@ -11,12 +11,7 @@ from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
-from cmfl.inputs.arguments import (
-    LIST,
-    PATH,
-    checked,
-    require,
-)
+from cmfl.inputs.arguments import LIST, PATH, checked, require
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
@@ -276,21 +271,20 @@ def read_earlier(path: Path, argument: str) -> EarlierAudit:
     return read_report(data)
 
 
-def digest_of_head(head: str) -> Digest:
-    """Return a head that was kept.
+def digest_of_head(head: str, argument: str = "head") -> Digest:
+    """Return a head that was kept, or another digest that an argument gives as 0x-hex.
 
     Raises:
         ConfigurationError: it is no digest.
     """
     from ledger.protocol.types import Digest
 
-    text = head.removeprefix("0x")
     try:
-        value = bytes.fromhex(text)
+        value = bytes.fromhex(head.removeprefix("0x"))
     except ValueError:
         value = b""
     if len(value) != 32:
-        raise ConfigurationError(f"head = {head[:80]!r}: must be 0x and 64 hex digits")
+        raise ConfigurationError(f"{argument} = {head[:80]!r}: must be 0x and 64 hex digits")
     return Digest(value)
 
 

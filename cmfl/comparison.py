@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.homes import temporary_folder
-from cmfl.inputs.arguments import (
-    LIST,
-    checked,
-    require,
-)
+from cmfl.inputs.arguments import LIST, checked, require
 from cmfl.inputs.keywords import full_name, full_names
 from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
 from cmfl.methods import (

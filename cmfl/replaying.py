@@ -12,14 +12,7 @@ from cmfl.auditing import audited_target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import (
-    LIST,
-    WHOLE,
-    checked,
-    first_and_last,
-    require,
-    require_each,
-)
+from cmfl.inputs.arguments import LIST, WHOLE, checked, first_and_last, require, require_each
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 

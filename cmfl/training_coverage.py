@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.access.history import open_deployment
 from cmfl.auditing import audited_target
 from cmfl.display.tables import Table
-from cmfl.inputs.arguments import (
-    checked,
-    first_and_last,
-)
+from cmfl.inputs.arguments import checked, first_and_last
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError
 
@@ -143,10 +140,7 @@ def coverage(
 
 
 def coverage_of(
-    target: Target,
-    rounds: tuple[int, int] | None,
-    auditors: Collection[str],
-    mailbox: str | None,
+    target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingCoverage:
     """Return the coverage of the run that a target names; the command and `coverage` share it.
 

@@ -36,14 +36,12 @@ def audit(
     since: Annotated[
         Path | None,
         typer.Option(
-            "--since",
-            help="The JSON report of an earlier audit that passed: trust it for its rounds.",
+            help="The JSON report of an earlier audit that passed: trust it for its rounds."
         ),
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs",
             min=1,
             max=MOST_JOBS,
             help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
@@ -54,7 +52,6 @@ def audit(
     training: Annotated[
         int | None,
         typer.Option(
-            "--training",
             min=1,
             help="Also repeat the training of so many drawn updates, and report their number by "
             "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
@@ -62,8 +59,7 @@ def audit(
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
+        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     *,
     witnesses: WitnessOptions,

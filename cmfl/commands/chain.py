@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
-    help="Serve the home's own chain to other programs; fund accounts.",
-    no_args_is_help=True,
+    help="Serve the home's own chain to other programs; fund accounts.", no_args_is_help=True
 )
 
 
@@ -38,7 +37,6 @@ def serve(
     block_time: Annotated[
         float | None,
         typer.Option(
-            "--block-time",
             min=0.1,
             max=3600,
             help="Seconds from block to block; by default each transaction gets a block.",
@@ -67,7 +65,7 @@ def serve(
 @expand_groups
 def fund(
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, typer.Option("--amount", help="Amount for each, in ether.")],
+    amount: Annotated[str, typer.Option(help="Amount for each, in ether.")],
     home: HomeFolder = DEFAULT_HOME,
     *,
     node: CappedSenderOptions,

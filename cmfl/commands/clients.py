@@ -70,11 +70,7 @@ def list_clients(
 
 @app.command("show")
 @expand_groups
-def show(
-    source: HistoryOptions,
-    client: Client,
-    json: AsJson = False,
-) -> None:
+def show(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
     """Show one client: its address, samples and counts so far."""
     target = source.target()
     with open_history(target) as history:

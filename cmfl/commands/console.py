@@ -49,8 +49,7 @@ def _only_one(context: typer.Context, value: bool) -> bool:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
 AsCsv = Annotated[
-    bool,
-    typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one),
+    bool, typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
 _WIDEST = 10_000

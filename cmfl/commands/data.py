@@ -35,9 +35,7 @@ DataSetName = Annotated[
 def check(
     path: Files,
     dataset: DataSetName = None,
-    glove: Annotated[
-        Path | None, typer.Option("--glove", help="Word vectors to check with the data.")
-    ] = None,
+    glove: Annotated[Path | None, typer.Option(help="Word vectors to check with the data.")] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
@@ -77,14 +75,13 @@ def digest(
     configured: ConfigurationOptions,
     keystore: Annotated[
         list[Path] | None,
-        typer.Option("--keystore", help="The owner's encrypted key, which determines the salt."),
+        typer.Option(help="The owner's encrypted key, which determines the salt."),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Of the keystore; else asked for.")
+        Path | None, typer.Option(help="Of the keystore; else asked for.")
     ] = None,
     salt: Annotated[
-        str | None,
-        typer.Option("--salt", help="Salt of the owner's samples, 32 bytes in hex."),
+        str | None, typer.Option(help="Salt of the owner's samples, 32 bytes in hex.")
     ] = None,
     json: AsJson = False,
 ) -> None:

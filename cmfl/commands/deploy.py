@@ -12,11 +12,7 @@ from cmfl.commands.console import AsJson, command_line, complain, print_json, pr
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-)
+from cmfl.commands.options import KEY_VARIABLE, URL_VARIABLE, AllowPredictableSeeds
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.source_options import CappedSenderOptions
 from ledger.io.home import Home
@@ -38,8 +34,7 @@ def deploy(
     registry: RegistryFile = None,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing."),
+        bool, typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:

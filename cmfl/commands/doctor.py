@@ -27,8 +27,7 @@ def doctor(
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None,
-        typer.Option("--keystore", help="Encrypted key to look at.", envvar="CMFL_KEYSTORE"),
+        list[Path] | None, typer.Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
@@ -39,11 +38,9 @@ def doctor(
         typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
     ] = False,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Say how clients of this preset would train.")
+        str | None, typer.Option(help="Say how clients of this preset would train.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="The same of a TOML file.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The same of a TOML file.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
     ] = None,

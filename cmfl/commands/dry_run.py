@@ -99,11 +99,7 @@ class DryRun:
 
 
 def dry_run(
-    where: Target,
-    name: str,
-    configuration: Configuration,
-    owners: Owners | None,
-    sender: Sender,
+    where: Target, name: str, configuration: Configuration, owners: Owners | None, sender: Sender
 ) -> DryRun:
     """Return the transactions and the cost of a run's deployment.
 

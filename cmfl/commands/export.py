@@ -121,11 +121,10 @@ def table(
     source: HistoryOptions,
     name: Annotated[TableName, typer.Argument(help="Table to write.")],
     out: Annotated[
-        Path,
-        typer.Option("--output", "--out", help="The file; an existing file is replaced."),
+        Path, typer.Option("--output", "--out", help="The file; an existing file is replaced.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        TableFormat, typer.Option("--format", help="Format of the file; parquet has typed columns.")
+        TableFormat, typer.Option(help="Format of the file; parquet has typed columns.")
     ] = TableFormat.CSV,
 ) -> None:
     """Write all rounds, updates, participations or evidence as a table, oldest round first.

@@ -23,8 +23,7 @@ def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None,
-        typer.Option("--sign", help="Private key (PEM): write the statement in a DSSE envelope."),
+        Path | None, typer.Option(help="Private key (PEM): write the statement in a DSSE envelope.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -66,7 +65,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
 @expand_groups
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, typer.Option("--out", help="The folder to make, or an empty one.")],
+    out: Annotated[Path, typer.Option(help="The folder to make, or an empty one.")],
     json: AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.

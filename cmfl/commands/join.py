@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.auditing import digest_of_head
 from cmfl.commands.console import AsJson, command_line, print_json, print_table
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.next_command import (
@@ -23,7 +24,6 @@ from cmfl.commands.participant_options import ParticipantOptions
 from cmfl.commands.sender import private_keys
 
 if TYPE_CHECKING:
-    from clients.onboarding.preflight import PreflightResult
     from cmfl.commands.participant_options import SharedPlaces
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
@@ -35,8 +35,7 @@ PROBE_BYTES = 64
 def join(
     options: ParticipantOptions,
     genesis: Annotated[
-        str | None,
-        typer.Option("--genesis", help="Expected hash of block 0: 0x and 64 hex digits."),
+        str | None, typer.Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -48,7 +47,8 @@ def join(
     from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
     from ledger.protocol.signing import KeySigner
 
-    shared, expected = options.shared(), _genesis(genesis)
+    shared = options.shared()
+    expected = None if genesis is None else digest_of_head(genesis, "--genesis")
 
     def open_keys() -> list[KeySigner]:
         return [
@@ -81,9 +81,10 @@ def join(
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
         print_json(about | {"checks": checks, "command": command})
     else:
-        _print(results)
-    if is_ready and not json:
-        print_next("start with", command)
+        rows = [(result.check, str(result.state), result.found) for result in results]
+        print_table("what it takes to join", ("check", "state", "found"), rows)
+        if is_ready:
+            print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
@@ -110,27 +111,3 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
         f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
     )
     return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
-
-
-def _print(results: list[PreflightResult]) -> None:
-    rows = [(result.check, str(result.state), result.found) for result in results]
-    print_table("what it takes to join", ("check", "state", "found"), rows)
-
-
-def _genesis(text: str | None) -> bytes | None:
-    """Return the expected hash of block 0.
-
-    Raises:
-        ConfigurationError: it is malformed.
-    """
-    from ledger.protocol.errors import ConfigurationError
-
-    if text is None:
-        return None
-    try:
-        genesis = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        genesis = b""
-    if len(genesis) != 32:
-        raise ConfigurationError(f"--genesis {text[:80]}: must be 0x and 64 hex digits")
-    return genesis

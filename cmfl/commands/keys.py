@@ -52,8 +52,7 @@ def show(
     keystore: KeyFile,
     password_file: KeyPassword = None,
     prove: Annotated[
-        bool,
-        typer.Option("--prove", help="Decrypt it, and sign a random challenge."),
+        bool, typer.Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
     json: AsJson = False,
 ) -> None:

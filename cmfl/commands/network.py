@@ -19,6 +19,8 @@ from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clients.configuration.schema import Configuration
     from clients.testnet.network import LocalNetwork, NetworkSettings
     from clients.testnet.watch import NetworkSummary, WatchedRound
@@ -32,20 +34,16 @@ AUDIT_SECONDS = 1800.0
 @expand_groups
 def network(
     home: Annotated[
-        Path, typer.Option("--home", help="Folder of the whole network; new or empty.")
+        Path, typer.Option(help="Folder of the whole network; new or empty.")
     ] = DEFAULT_NETWORK,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, help="Processes that host the clients.")
+        int, typer.Option(min=1, max=256, help="Processes that host the clients.")
     ] = 12,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How many rounds; the run has no more.")
-    ] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds; the run has no more.")] = 10,
     chain: Annotated[
-        ChainKind, typer.Option("--chain", help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+        ChainKind, typer.Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
     ] = ChainKind.EMBEDDED,
-    store: Annotated[
-        StoreKind, typer.Option("--store", help="Where blobs and mail are.")
-    ] = StoreKind.SERVED,
+    store: Annotated[StoreKind, typer.Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
     api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
@@ -58,15 +56,18 @@ def network(
     KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
     all processes are printed, each line after the name of its process.
     """
-    from clients.testnet.network import LocalNetwork
+    from clients.configuration.parsing import plain_values
+    from clients.testnet.network import PACES, LocalNetwork, fitted_to_pace
     from ledger.io.forked_commands import CommandError
 
-    configuration = _configuration(configured, rounds, chain)
+    changes = (*configured.settings, f"protocol.rounds={rounds}")
+    values = plain_values(configured.preset, configured.config, changes)
+    configuration = fitted_to_pace(values, PACES[chain])
     settings = _settings(home, workers, chain, store, configuration, api, allow_predictable_seeds)
-    say = _quiet if json else print_line
+    say: Callable[[str], None] = (lambda _: None) if json else print_line
     try:
         with LocalNetwork(settings, say) as federation:
-            played = _play(federation, rounds, as_json=json)
+            played = _play(federation, rounds, say)
             code, verdict = _audited(federation)
     except KeyboardInterrupt as error:
         raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
@@ -74,19 +75,6 @@ def network(
         raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
     _report(played, verdict, as_json=json)
     raise typer.Exit(code)
-
-
-def _configuration(options: ConfigurationOptions, rounds: int, chain: ChainKind) -> Configuration:
-    """Return the configuration of the run, whose windows and deadlines fit the chain's pace.
-
-    Raises:
-        ConfigurationError: it is invalid.
-    """
-    from clients.configuration.parsing import plain_values
-    from clients.testnet.network import PACES, fitted_to_pace
-
-    settings = (*options.settings, f"protocol.rounds={rounds}")
-    return fitted_to_pace(plain_values(options.preset, options.config, settings), PACES[chain])
 
 
 def _settings(
@@ -142,7 +130,7 @@ def _settings(
     )
 
 
-def _play(federation: LocalNetwork, rounds: int, *, as_json: bool) -> NetworkSummary:
+def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
     import time
 
     from clients.testnet.watch import LogFollower, NetworkSupervisor, RoundWatch
@@ -156,7 +144,7 @@ def _play(federation: LocalNetwork, rounds: int, *, as_json: bool) -> NetworkSum
         federation.start_workers()
         return NetworkSupervisor(federation, watch).play(
             rounds,
-            _quiet if as_json else lambda ended: print_line(round_line(ended)),
+            lambda ended: say(round_line(ended)),
             patience_seconds(federation.settings),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
@@ -219,7 +207,3 @@ def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> 
     if played.restarts:
         print_line(f"{played.restarts} workers ended by themselves and were restarted")
     print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)
-
-
-def _quiet(_: object) -> None:
-    """Print nothing."""

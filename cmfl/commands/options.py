@@ -119,10 +119,7 @@ def contract_address(value: str | None) -> str | None:
 HomeFolder = Annotated[
     Path,
     typer.Option(
-        "--home",
-        help="Folder of chain, blobs and runs.",
-        envvar="CMFL_HOME",
-        callback=_of_a_home,
+        "--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME", callback=_of_a_home
     ),
 ]
 Api = Annotated[
@@ -162,9 +159,7 @@ BlobsAt = Annotated[
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run",
-        help="Which run; needed where the home has several.",
-        autocompletion=runs_of_home,
+        "--run", help="Which run; needed where the home has several.", autocompletion=runs_of_home
     ),
 ]
 RunToMake = Annotated[

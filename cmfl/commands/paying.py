@@ -133,11 +133,7 @@ def _send_at_home(
 
 
 def _send_by_node(
-    node: RpcChain,
-    some: Sequence[str],
-    wei: int,
-    sent: dict[str, Receipt],
-    unsure: dict[str, None],
+    node: RpcChain, some: Sequence[str], wei: int, sent: dict[str, Receipt], unsure: dict[str, None]
 ) -> None:
     """Send payments at once, and wait for all that were sent, also after one is refused."""
     waiting: dict[str, InFlightTransaction] = {}

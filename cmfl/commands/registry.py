@@ -37,17 +37,13 @@ app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is
 @expand_groups
 def register(
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option("--out", help="The entry; no existing file is replaced.")],
+    out: Annotated[Path, typer.Option(help="The entry; no existing file is replaced.")],
     samples: Annotated[
-        int | None,
-        typer.Option(min=1, max=2**53 - 1, help="Number of your training samples."),
+        int | None, typer.Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            help="File of your samples, to count them and register their digest.",
-        ),
+        typer.Option(help="File of your samples, to count them and register their digest."),
     ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
@@ -95,7 +91,7 @@ def gather(
     entries: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The registry; no existing file is replaced.")],
+    out: Annotated[Path, typer.Option(help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:

@@ -143,11 +143,7 @@ def show(
 
 @app.command("explain")
 @expand_groups
-def explain(
-    source: HistoryOptions,
-    round_number: Round,
-    json: AsJson = False,
-) -> None:
+def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
     The words report chain and record; cmfl audit verifies these.

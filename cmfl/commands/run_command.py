@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 def run(
     made: NewRunOptions,
     configured: ConfigurationOptions,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Short for --set protocol.rounds=N.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Short for --set protocol.rounds=N.")] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes that train; changes no result.")
+        int | None, typer.Option(help="Processes that train; changes no result.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take a run up where it was cut off.")

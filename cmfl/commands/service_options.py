@@ -46,7 +46,6 @@ class ServiceOptions:
     tokens_file: Annotated[
         Path | None,
         typer.Option(
-            "--tokens-file",
             help="File of bearer tokens, one per line; every request needs one of them. Without "
             "it anyone may read, and only this machine may start verifications.",
             envvar="CMFL_API_TOKENS_FILE",
@@ -72,7 +71,6 @@ class ServiceOptions:
     root_path: Annotated[
         str,
         typer.Option(
-            "--root-path",
             metavar="PATH",
             help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
             "removes it from requests.",
@@ -83,7 +81,6 @@ class ServiceOptions:
     requests_per_minute: Annotated[
         int | None,
         typer.Option(
-            "--requests-per-minute",
             min=1,
             max=1_000_000,
             help="Maximum number of requests of one address; no limit if not given.",
@@ -103,7 +100,6 @@ class ServiceOptions:
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
             help="Mailbox of the running federations, as their workers are given it: a folder, a "
             "server or a URL that fsspec knows. With it the dashboard shows late clients.",
             envvar="CMFL_API_MAILBOX",
@@ -120,7 +116,6 @@ class ServiceOptions:
     verification_memory: Annotated[
         int,
         typer.Option(
-            "--verification-memory",
             min=256,
             max=2**30,
             help="Memory of one audit, in MiB.",
@@ -130,7 +125,6 @@ class ServiceOptions:
     verification_seconds: Annotated[
         int,
         typer.Option(
-            "--verification-seconds",
             min=1,
             max=10**7,
             help="Time of one audit, in seconds of the clock and of a processor.",
@@ -140,7 +134,6 @@ class ServiceOptions:
     rules: Annotated[
         list[str] | None,
         typer.Option(
-            "--rules",
             metavar="FILE",
             help="Your copy of a file with a run's own distance; may be repeated. "
             "Audits on request run it, if its sha256 is that of the run's document.",

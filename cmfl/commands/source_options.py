@@ -111,9 +111,7 @@ class AttestedOptions(EvidenceOptions):
 
     mailbox: Annotated[
         str | None,
-        typer.Option(
-            "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
-        ),
+        typer.Option(help="URL or folder with auditors' verdicts; else that of the blobs."),
     ] = None
     rules: Rules = None
 
@@ -147,7 +145,6 @@ class ProvenanceOptions(AttestedOptions):
     auditor: Annotated[
         list[str] | None,
         typer.Option(
-            "--auditor",
             metavar="ADDRESS",
             help="List the verdicts of this address alone; may be repeated; else everybody's.",
         ),

@@ -166,7 +166,7 @@ def attestation(
         ),
     ],
     key: Annotated[
-        Path | None, typer.Option("--key", help="Public key (PEM) that must have signed it.")
+        Path | None, typer.Option(help="Public key (PEM) that must have signed it.")
     ] = None,
     head: Head = None,
     *,

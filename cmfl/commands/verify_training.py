@@ -40,46 +40,42 @@ def verify_training(
         typer.Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option("--rounds", metavar="A..B", help="First and last round.")
+        str | None, typer.Option(metavar="A..B", help="First and last round.")
     ] = None,
     client: Clients = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Draw so many of these updates.")
+        int | None, typer.Option(min=1, help="Draw so many of these updates.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data",
             help="The data set's files; with owners' own samples, the file of the one client, or a "
-            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
+            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it."
         ),
     ] = None,
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
             help="URL or folder of a federation's mailbox, in which its clients state their "
-            "environments; else that of the blobs.",
+            "environments; else that of the blobs."
         ),
     ] = None,
     salt: Annotated[
         str | None,
         typer.Option(
-            "--salt",
-            help="32 bytes in hex, of the one client's samples: compare these with their digest.",
+            help="32 bytes in hex, of the one client's samples: compare these with their digest."
         ),
     ] = None,
     keystore: Annotated[
         list[Path] | None,
         typer.Option(
-            "--keystore",
             help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
-            "its updates are repeated if no --client is named; may be repeated.",
+            "its updates are repeated if no --client is named; may be repeated."
         ),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Of the keystores; else asked for.")
+        Path | None, typer.Option(help="Of the keystores; else asked for.")
     ] = None,
     poisoned: Annotated[
         bool,
@@ -106,29 +102,24 @@ def verify_training(
             "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N or auto.")] = "cpu",
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=MOST_JOBS, help="Processes that train.")
-    ] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
     log: Annotated[
         Path | None,
         typer.Option(
-            "--log",
             help="Add each result to this file, and do not repeat what it has: to go on after an "
-            "interruption. It holds the losses: keep it as you keep a key.",
+            "interruption. It holds the losses: keep it as you keep a key."
         ),
     ] = None,
     sign: Annotated[
         Path | None,
         typer.Option(
-            "--sign",
             help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
-            "put them into the mailbox as attestations.",
+            "put them into the mailbox as attestations."
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
+        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -11,13 +11,7 @@ import typer
 
 from cmfl.access.remote import RemoteService, deployment_at
 from cmfl.commands.console import AsJson, complain, print_line
-from cmfl.commands.options import (
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    RunName,
-)
+from cmfl.commands.options import Address, Api, ApiTokenFile, ChainId, RunName
 from cmfl.commands.streams import results
 from ledger.protocol.errors import ConfigurationError, ServiceError
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.onboarding.readiness import FinalityLag
-    from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder
     from ledger.chain.rpc.rpc_chain import RpcChain
@@ -44,8 +43,7 @@ def worker(
     context: typer.Context,
     options: ParticipantOptions,
     device: Annotated[
-        str,
-        typer.Option("--device", help="cpu, cuda, cuda:N, or auto for cuda where there is one."),
+        str, typer.Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
@@ -53,8 +51,7 @@ def worker(
         float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
     ] = 10.0,
     poll: Annotated[
-        float,
-        typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain."),
+        float, typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
     ] = 0.5,
     metrics_port: Annotated[
         int | None,
@@ -102,8 +99,7 @@ def worker(
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
-            Sender(max_fee=max_fee, max_tip=max_tip).settings(),
-            request_timeout_seconds=rpc_timeout,
+            Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
         )
         keys = private_keys(options.keystore or [], options.password_file)
         _run(
@@ -135,6 +131,7 @@ def _run(
     json: bool,
 ) -> None:
     from clients.onboarding.readiness import finality_lag
+    from clients.worker.chain_clock import Moment
     from clients.worker.process.loop import Startup, WorkerLoop
     from clients.worker.process.setup import find_deployed_run, open_worker
     from clients.worker.process.worker_metrics import WorkerMetrics, serve_metrics
@@ -142,8 +139,9 @@ def _run(
     from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
-    with _end_signals() as wait:
-        starting = Startup(own, wait, time.time)
+    end = threading.Event()
+    with handled_with(lambda *_: end.set()):
+        starting = Startup(own, end.wait, time.time)
         chain = starting.retry_until_ready(open_chain)
         if chain is None:
             return
@@ -163,7 +161,7 @@ def _run(
                 ),
             ):
                 loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
-                loop.run(_moment, wait)
+                loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
                     print_json(
                         worker_status(running.worker, running.counts, loop.stand, chain.sender)
@@ -198,20 +196,6 @@ def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
         _log.warning("%s", late)
 
 
-def _moment() -> Moment:
-    from clients.worker.chain_clock import Moment
-
-    return Moment(time.time(), time.monotonic())
-
-
-@contextmanager
-def _end_signals() -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits, and returns whether Ctrl-C, TERM or HUP has come."""
-    end = threading.Event()
-    with handled_with(lambda *_: end.set()):
-        yield end.wait
-
-
 @contextmanager
 def _logged(style: str) -> Iterator[None]:
     from clients.worker.process.log_format import LogFormat, logging_to
@@ -233,7 +217,7 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """
     from clients.worker.process.worker_status import WorkerState
 
-    status, is_running = _status_of(own)
+    status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
         print_json({**status, "is_running": is_running, "was_killed": was_killed})
@@ -249,21 +233,16 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
-    """Return the status of a folder's worker, and whether it runs.
-
-    Raises:
-        ConfigurationError: there is none and no worker runs, or the file is damaged.
-    """
+def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
+    """Return what a folder's worker reports, and whether it runs."""
     from clients.worker.process.worker_status import WorkerState, read_status, status_before
 
     holder = own.holder()
-    if holder is not None and not own.status.exists():
+    status = None if holder is not None and not own.status.exists() else read_status(own.status)
+    # A status may be of the process before, whose round and roles are not those of the one now.
+    if holder is not None and (status is None or status.get("pid") != holder):
         return status_before(WorkerState.STARTING, holder), True
-    status = read_status(own.status)
-    if holder is not None and status.get("pid") != holder:
-        # Of the process before, whose round and roles are not those of the one that starts.
-        return status_before(WorkerState.STARTING, holder), True
+    assert status is not None, "it was read, where nobody holds the folder"
     return status, own.is_held()
 
 

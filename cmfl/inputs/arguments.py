@@ -6,15 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import wraps
 from inspect import signature
 from os import PathLike
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NamedTuple,
-    ParamSpec,
-    SupportsFloat,
-    SupportsIndex,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError

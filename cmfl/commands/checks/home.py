@@ -98,11 +98,7 @@ def _check_of(where: Target, run: RunPaths) -> Callable[[], str]:
 
 def _run(where: Target, run: RunPaths) -> str:
     from ledger.actors.journal import require_journal
-    from ledger.chain.contract.manifest import (
-        read_run_manifest,
-        require_unplayed,
-        was_in_memory,
-    )
+    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
     from ledger.chain.round_ledger import ends_after
     from ledger.protocol.ledger_state import LedgerStage, RoundDecided
     from ledger.protocol.types import NO_DIGEST

@@ -16,7 +16,7 @@ import typer
 
 from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line, print_prose, print_table
-from cmfl.commands.demo.runs import ATTACKED, DemoStep, SeedRuns, play_all, seed_home, steps_of
+from cmfl.commands.demo.runs import ATTACKED, DemoStep, SeedRuns, play_all, steps_of
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
@@ -35,9 +35,7 @@ MOST_PORTS = 100
 
 
 def demo(
-    home: Annotated[Path, typer.Option("--home", help="A folder that is made anew.")] = Path(
-        "demo-home"
-    ),
+    home: Annotated[Path, typer.Option(help="A folder that is made anew.")] = Path("demo-home"),
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[
@@ -55,7 +53,12 @@ def demo(
     with _made_anew(home):
         _introduce(home, seeds, rounds)
         print_line()
-        played = play_all([SeedRuns(seed_home(home, seed), seed, rounds) for seed in range(seeds)])
+        played = play_all(
+            [
+                SeedRuns(home / f"seed{seed}" if seed else home, seed, rounds)
+                for seed in range(seeds)
+            ]
+        )
         reports = {name: report for seed in played for name, report in seed.reports.items()}
         print_line()
         shown = _round_to_show(reports[SHOWN_RUN])
@@ -144,7 +147,8 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
         attacked = [row for row in own if row.condition == ATTACKED]
-        methods[_title(own[0])] = {
+        of_fedavg = f"FedAvg, {own[0].extra.get('participants')} clients"
+        methods[f"CMFL, strategy {method}" if own[0].kind == "cmfl" else of_fedavg] = {
             "clean": [row.final or 0.0 for row in own if row.condition != ATTACKED],
             "attacked": [row.final or 0.0 for row in attacked],
             "accepted attackers": [row.malicious_accepted or 0.0 for row in attacked],
@@ -157,12 +161,6 @@ def results_of(rows: list[CellRow]) -> dict[str, Any]:
         "most frequent class": fmean(row.floor or 0.0 for row in rows),
         "methods": methods,
     }
-
-
-def _title(row: CellRow) -> str:
-    if row.kind == "cmfl":
-        return f"CMFL, strategy {row.method}"
-    return f"FedAvg, {row.extra['participants']} clients"
 
 
 def show_table(results: dict[str, Any]) -> None:
