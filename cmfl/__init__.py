@@ -70,32 +70,21 @@ __all__ = [
     "verify_training",
 ]
 
-_PLACES = {
-    "Audit": "cmfl.auditing",
-    "CmflError": "ledger.protocol.errors",
-    "Comparison": "cmfl.comparison",
-    "ConfigurationError": "ledger.protocol.errors",
-    "Coverage": "cmfl.training_coverage",
-    "Data": "clients.datasets.own_data",
-    "Explanation": "cmfl.recorded",
-    "Proof": "cmfl.proofs",
-    "Round": "cmfl.recorded",
-    "Rounds": "cmfl.recorded",
-    "Run": "cmfl.recorded",
-    "Table": "cmfl.display.tables",
-    "TrainingVerification": "cmfl.replaying",
-    "Verification": "cmfl.verifying",
-    "audit": "cmfl.auditing",
-    "compare": "cmfl.comparison",
-    "connect": "cmfl.opening",
-    "coverage": "cmfl.training_coverage",
-    "open": "cmfl.opening",
-    "run": "cmfl.running",
-    "runs": "cmfl.opening",
-    "sweep": "cmfl.comparison",
-    "verify": "cmfl.verifying",
-    "verify_training": "cmfl.replaying",
+_MODULES = {
+    "clients.datasets.own_data": "Data",
+    "cmfl.auditing": "Audit audit",
+    "cmfl.comparison": "Comparison compare sweep",
+    "cmfl.display.tables": "Table",
+    "cmfl.opening": "connect open runs",
+    "cmfl.proofs": "Proof",
+    "cmfl.recorded": "Explanation Round Rounds Run",
+    "cmfl.replaying": "TrainingVerification verify_training",
+    "cmfl.running": "run",
+    "cmfl.training_coverage": "Coverage coverage",
+    "cmfl.verifying": "Verification verify",
+    "ledger.protocol.errors": "CmflError ConfigurationError",
 }
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 """The module of each public name that is no module itself."""
 
 import_guard.require_own_modules()

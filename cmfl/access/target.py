@@ -133,8 +133,12 @@ class Target:
             new_chain_id: id of a chain that is made; None for a random one.
             accept_rollback: whether to accept a chain without blocks that its home acknowledged.
         """
-        if not create:
-            self._require_there()
+        if not create and self.rpc_url is None and not self.chain_file.exists():
+            # An unmounted disk looks like a home without a chain.
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
+                f"right one? A run that lives on a node is resumed with --rpc-url"
+            )
         if self.rpc_url is not None:
             assert sender is not None, "commands that write to a node take a sender"
             with sender.chain(self.rpc_url, self.node_chain_id()) as node, self.own_folder():
@@ -191,14 +195,6 @@ class Target:
                 f"{self.home} has no chain: {names} ran on the memory ledger (machine.ledger = "
                 f"memory), of which nothing is recorded; what they say of themselves, cmfl runs "
                 f"list shows"
-            )
-
-    def _require_there(self) -> None:
-        """Reject a missing chain: an unmounted disk looks like a home without one."""
-        if self.rpc_url is None and not self.chain_file.exists():
-            raise ConfigurationError(
-                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
-                f"right one? A run that lives on a node is resumed with --rpc-url"
             )
 
     def require_contract(self) -> None:

@@ -243,24 +243,20 @@ def _explained(error: Exception) -> tuple[int, str]:
         case ModuleNotFoundError() if (sentence := missing_extra(error)) is not None:
             message = sentence
         # An ImportError for lack of memory, most likely of torch.
-        case MemoryError() | ImportError() if _is_for_memory(error):
+        case MemoryError():
             message = too_little_memory(error)
-        case FileExistsError():
-            prefix = f"{error.filename}: " if error.filename else ""
-            message = f"{prefix}there is a file where a folder belongs"
+        case ImportError() if "failed to map segment" in str(error):
+            message = too_little_memory(error)
         case OSError():
             # A full disk or a missing permission: a fault of the machine, not of this program.
-            prefix = f"{error.filename}: " if error.filename else ""
-            message = f"{prefix}{error.strerror or error}"
+            in_the_way = isinstance(error, FileExistsError)
+            told = "there is a file where a folder belongs" if in_the_way else error.strerror
+            message = f"{f'{error.filename}: ' if error.filename else ''}{told or error}"
         case _:
             fault = f"a fault of ours, {type(error).__name__}: {error}"
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
             code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
-
-
-def _is_for_memory(error: MemoryError | ImportError) -> bool:
-    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
 def _usage_message(error: Exception) -> str:

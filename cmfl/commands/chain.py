@@ -19,7 +19,6 @@ from cmfl.commands.source_options import CappedSenderOptions
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from cmfl.commands.sender import Sender
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
@@ -82,7 +81,10 @@ def fund(
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
     where, sender = node.chain_of(home), node.sender()
     accounts = recipients(addresses)
-    with _payer(where, sender) as chain:
+    payer: AbstractContextManager[ChainWriter] = where.writer(create=False)
+    if where.rpc_url is not None:  # no home is needed
+        payer = sender.chain(where.rpc_url, where.node_chain_id())
+    with payer as chain:
         payments = pay(chain, accounts, wei)
         if json:
             paid = [asdict(payment) for payment in payments]
@@ -93,12 +95,6 @@ def fund(
             f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
             f"{in_ether(payment.balance_wei)}"
         )
-
-
-def _payer(where: Target, sender: Sender) -> AbstractContextManager[ChainWriter]:
-    if where.rpc_url is not None:
-        return sender.chain(where.rpc_url, where.node_chain_id())
-    return where.writer(create=False)
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:

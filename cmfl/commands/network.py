@@ -56,14 +56,25 @@ def network(
     KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
     all processes are printed, each line after the name of its process.
     """
-    from clients.configuration.parsing import plain_values
-    from clients.testnet.network import PACES, LocalNetwork, fitted_to_pace
+    from clients.configuration.parsing import plain_values, require_unpredictable
+    from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
     from ledger.io.forked_commands import CommandError
 
     changes = (*configured.settings, f"protocol.rounds={rounds}")
     values = plain_values(configured.preset, configured.config, changes)
     configuration = fitted_to_pace(values, PACES[chain])
-    settings = _settings(home, workers, chain, store, configuration, api, allow_predictable_seeds)
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
+    _require_playable(home, workers, configuration)
+    settings = NetworkSettings(
+        home=home.absolute(),
+        configuration=configuration,
+        workers=workers,
+        chain=chain,
+        store=store,
+        anvil=os.environ.get(ANVIL_VARIABLE) or None,
+        serves=api,
+        allow_predictable_seeds=allow_predictable_seeds,
+    )
     say: Callable[[str], None] = (lambda _: None) if json else print_line
     try:
         with LocalNetwork(settings, say) as federation:
@@ -77,57 +88,33 @@ def network(
     raise typer.Exit(code)
 
 
-def _settings(
-    home: Path,
-    workers: int,
-    chain: ChainKind,
-    store: StoreKind,
-    configuration: Configuration,
-    api: bool,
-    allow_predictable_seeds: bool,
-) -> NetworkSettings:
-    """Return the settings of the network.
+def _require_playable(home: Path, workers: int, configuration: Configuration) -> None:
+    """Refuse what a federation cannot play, and warn of a lot that somebody may choose.
 
     Raises:
-        ConfigurationError: the folder is not empty, there are fewer clients than workers, the run's
-            seeds can be predicted, or it has an early stop or trackers.
+        ConfigurationError: the folder is not empty, there are fewer clients than workers, there are
+            attackers, or the run has an early stop or trackers.
     """
-    from clients.configuration.parsing import (
-        lot_warning,
-        require_no_live_settings,
-        require_unpredictable,
-    )
+    from clients.configuration.parsing import lot_warning, require_no_live_settings
     from clients.instruction_sets import require_cap
-    from clients.testnet.network import NetworkSettings
 
     if configuration.machine.isa is not None:
         require_cap(configuration.machine.isa)
-    protocol = configuration.protocol
-    require_unpredictable(protocol.beacon, is_allowed=allow_predictable_seeds)
+    protocol, malice = configuration.protocol, configuration.malice
     warning = lot_warning(protocol.strategy, protocol.beacon, mines_at_once=False)
     if warning is not None:
         complain(f"warning: {warning}")
     require_no_live_settings(configuration)
-    clients = configuration.protocol.clients
-    if workers > clients:
-        raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
-    malice = configuration.malice
+    if workers > protocol.clients:
+        raise ConfigurationError(
+            f"--workers {workers}: there are {protocol.clients} clients to host"
+        )
     if malice.attack or malice.members or malice.trainers:
         raise ConfigurationError(
             "malice: a federation's workers know no attackers among themselves: remove the section"
         )
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
-    return NetworkSettings(
-        home=home.absolute(),
-        configuration=configuration,
-        workers=workers,
-        chain=chain,
-        store=store,
-        anvil=os.environ.get(ANVIL_VARIABLE) or None,
-        serves=api,
-        allow_predictable_seeds=allow_predictable_seeds,
-    )
 
 
 def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:

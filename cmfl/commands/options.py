@@ -165,9 +165,6 @@ RunName = Annotated[
 RunToMake = Annotated[
     str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
 ]
-OldName = Annotated[
-    str | None, typer.Option("--name", hidden=True, help="What --run was called before.")
-]
 Preset = Annotated[
     str | None,
     typer.Option(

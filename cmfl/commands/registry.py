@@ -72,7 +72,7 @@ def register(
     signer = KeySigner(keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, proposal, count, digest)
-    _write(out, encode_entry(entry))
+    write_result(out, encode_entry(entry))
     address = checksum(signer.address)
     if json:
         entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
@@ -115,7 +115,7 @@ def gather(
         _require_signed("the entries", registry, configuration)
         words = ["deploy", "--registry", out, "--run", registry.run]
         command = command_line(*words, *agreed.words(clients))
-    _write(out, encode_registry(registry))
+    write_result(out, encode_registry(registry))
     if json:
         print_json(_view(registry) | {"file": str(out), "command": command})
         return
@@ -213,7 +213,3 @@ def _require_new(out: Path) -> None:
     refuse_home_file(out)
     if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
-
-
-def _write(out: Path, data: bytes) -> None:
-    write_result(out, data)

@@ -15,6 +15,7 @@ from cmfl.commands.console import (
     print_response,
     print_table,
     shortened,
+    whole,
 )
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
@@ -221,11 +222,7 @@ def _summary(round_: FullRound) -> list[str]:
         ("primaries", primaries),
         ("head", round_["head"]),
     ]
-    return [f"{name:15} {_shown(value)}" for name, value in named if value]
-
-
-def _shown(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return [f"{name:15} {whole(value)}" for name, value in named if value]
 
 
 def _left_out(round_: FullRound) -> list[str]:

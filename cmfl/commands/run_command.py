@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands import verbosity
-from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import command_on, missing_variables, print_next
 from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_HOME, DEFAULT_RUN, HomeFolder, RunToMake
 from cmfl.commands.source_options import SenderOptions
 from cmfl.commands.verbosity import Verbosity
 from ledger.io.home import Home
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 @expand_groups
 def run(
-    made: NewRunOptions,
+    home: HomeFolder = DEFAULT_HOME,
+    name: RunToMake = DEFAULT_RUN,
+    *,
     configured: ConfigurationOptions,
     rounds: Annotated[int | None, typer.Option(help="Short for --set protocol.rounds=N.")] = None,
     workers: Annotated[
@@ -47,7 +50,6 @@ def run(
             help="With --resume: go on from a chain that lacks rounds which it had before.",
         ),
     ] = False,
-    *,
     node: SenderOptions,
     json: AsJson = False,
 ) -> None:
@@ -61,7 +63,6 @@ def run(
     from ledger.chain.ports import NotServedError, TransactionTimeoutError
     from ledger.protocol.errors import ChainError, ConfigurationError
 
-    home, name = made.home, made.run_name()
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
     more = {"protocol.rounds": rounds, "machine.workers": workers}

@@ -65,7 +65,9 @@ class Sender:
         from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.rpc_chain import RpcChain
 
-        with RpcChain(url, self._key(), chain_id=chain_id, settings=self.settings()) as node:
+        keystores = [] if self.keystore is None else [self.keystore]
+        key = private_keys(keystores, self.password_file)[0]
+        with RpcChain(url, key, chain_id=chain_id, settings=self.settings()) as node:
             try:
                 yield node
             except TransactionRefusedError as error:
@@ -105,11 +107,6 @@ class Sender:
     def source(self) -> str:
         """Description of the key's source."""
         return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
-
-    def _key(self) -> bytes:
-        if self.keystore is None:
-            return environment_key()
-        return keystore_key(self.keystore, self.password_file)
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:

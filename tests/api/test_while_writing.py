@@ -52,7 +52,7 @@ def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks:
     newest, heads, open_rounds = [0], [0], 0
     with (
         serving(Settings(home=home)) as client,
-        forks.start(*RUN, "--set", PLAIN, "--home", home, "--name", "second") as writer,
+        forks.start(*RUN, "--set", PLAIN, "--home", home, "--run", "second") as writer,
     ):
         root = wait_for_run(client)
         ends = time.monotonic() + PATIENCE_SECONDS

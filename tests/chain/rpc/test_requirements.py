@@ -209,7 +209,7 @@ def test_dry_run_deploy_and_doctor_name_an_unsuitable_chain(
             for command in (
                 (*DEPLOY, "--dry-run"),
                 DEPLOY,
-                ("run", "--preset", "smoke", "--name", "played"),
+                ("run", "--preset", "smoke", "--run", "played"),
             ):
                 assert f"cannot run the contract: {fault}: " in refusal(
                     *command, "--home", home, *node

@@ -58,7 +58,7 @@ def test_another_configuration_under_the_same_name_is_refused(tmp_path: Path) ->
     for setting in ("seed=1", "protocol.rounds=6", "training.learning_rate=0.25"):
         assert "is of another configuration" in refusal(*arguments, *settings_of(setting))
         assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
-    succeeds(*arguments, "--name", "other", *settings_of("seed=1"))
+    succeeds(*arguments, "--run", "other", *settings_of("seed=1"))
 
 
 def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: P
     same_id = json.loads(manifest)["chain_id"]
     path = tmp_path / "two" / "chain.sqlite"
     EmbeddedChain.create(path, chain_id=same_id, clock=lambda: 1.0).close()
-    succeeds(*arguments, tmp_path / "two", "--name", "other")
+    succeeds(*arguments, tmp_path / "two", "--run", "other")
     target = tmp_path / "two" / "runs" / "run"
     shutil.copytree(tmp_path / "one" / "runs" / "run", target)
     assert "with genesis" in refusal(*arguments, tmp_path / "two")

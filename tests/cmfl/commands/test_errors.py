@@ -57,7 +57,6 @@ def test_an_absent_device_is_refused_before_deployment(tmp_path: Path) -> None:
         (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
         (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
         (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
-        (["--run", "a", "--name", "b"], "--run a and --name b: they are one; give --run"),
         (["--resume"], "there is no run 'run' in"),
         (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
     ],
@@ -184,7 +183,7 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
 
 
 def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--run", "second")
     one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
     manifest = one.read_bytes()
     one.write_bytes(other.read_bytes())
@@ -192,7 +191,7 @@ def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
     for command in READING:
         said = refusal(*command, "--home", copy, "--run", "run")
         assert f"{one} is the manifest of run 'second', not of 'run'" in said
-    assert "not of 'second'" in refusal("run", "--home", copy, "--name", "second", "--resume")
+    assert "not of 'second'" in refusal("run", "--home", copy, "--run", "second", "--resume")
     result = cmfl("doctor", "--home", copy)
     assert result.code == 1
     assert result.out.count("FAIL run ") == 2

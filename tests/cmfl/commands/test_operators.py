@@ -235,7 +235,7 @@ def test_a_start_that_fails_leaves_what_was_there_alone(tmp_path: Path) -> None:
     refusal(*begin, "--set", "data.name=digits-by-writer")
     assert (tmp_path / "chain.sqlite").exists()
     succeeds(*begin, "--rounds", 1)
-    refusal(*begin, "--name", "other", "--set", "data.name=digits-by-writer")
+    refusal(*begin, "--run", "other", "--set", "data.name=digits-by-writer")
     assert succeeds("rounds", "list", "--home", tmp_path, "--run", "run", "--json").json
 
 

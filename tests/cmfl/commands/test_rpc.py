@@ -120,7 +120,7 @@ def test_the_block_beacon_makes_each_run_another_and_auditable(node: Node, tmp_p
     heads = []
     for name in ("one", "two"):
         options = ["--home", tmp_path, *node.options]
-        found = succeeds("run", *arguments, "--name", name, *options).json
+        found = succeeds("run", *arguments, "--run", name, *options).json
         heads.append(found["head"])
         report = succeeds("audit", *options, "--run", name, "--json").json
         assert report["outcome"] == "passed"
