@@ -11,6 +11,7 @@ from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
+from cmfl.extras import naming
 from cmfl.inputs.arguments import LIST, PATH, checked, require
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
@@ -264,11 +265,8 @@ def read_earlier(path: Path, argument: str) -> EarlierAudit:
     from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
     from ledger.io.home import read_file
 
-    try:
-        data = read_file(path, MAX_REPORT_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{argument} {path}: {error.strerror}") from error
-    return read_report(data)
+    with naming(f"{argument} {path}"):
+        return read_report(read_file(path, MAX_REPORT_BYTES))
 
 
 def digest_of_head(head: str, argument: str = "head") -> Digest:

@@ -10,6 +10,7 @@ from cmfl.access.node import chain_id_of
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
 from cmfl.display.tables import Table
+from cmfl.extras import naming
 from cmfl.inputs.arguments import SECONDS, checked, require
 from cmfl.recorded import Run
 from ledger.io.home import RUN_NAME, Home
@@ -131,10 +132,8 @@ def names_in(home: Path) -> list[str]:
         ConfigurationError: there is no such home, or no run in it.
     """
     folder = Home(home).runs
-    try:
+    with naming(home):  # it may be too long
         is_there = folder.is_dir()
-    except OSError as error:  # a name that is too long
-        raise ConfigurationError(f"{home}: {error.strerror}") from error
     names = [path.name for path in folder.iterdir() if path.is_dir()] if is_there else []
     there = sorted(name for name in names if RUN_NAME.fullmatch(name))
     if not there:

@@ -48,8 +48,7 @@ def list_clients(
 
     A ban takes effect in the round after the one that records it.
     """
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.clients(limit, cursor)
     if json:
         print_response(page)
@@ -72,8 +71,7 @@ def list_clients(
 @expand_groups
 def show(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
     """Show one client: its address, samples and counts so far."""
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         response = history.client(client)
     if json:
         print_response(response)
@@ -96,9 +94,8 @@ def rounds(
     json: AsJson = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
-    target = source.target()
     order = Order.OLDEST if oldest else Order.NEWEST
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.client_rounds(client, order, limit, cursor)
     if json:
         print_response(page)

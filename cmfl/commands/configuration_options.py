@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cmfl.commands.options import (
-    AllowPredictableSeeds,
-    Config,
-    Preset,
-    Settings,
-)
+from cmfl.commands.options import AllowPredictableSeeds, Config, Preset, Settings
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.progress import Progress, ProgressColumn
 
-    from cmfl.commands.progress_lines import ProgressLines
-
 
 def _only_one(context: typer.Context, value: bool) -> bool:
     """Reject --csv together with --json.
@@ -186,7 +184,7 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
+def progress(*columns: ProgressColumn) -> Progress:
     """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
     from rich.console import Console
 
@@ -208,7 +206,7 @@ def counting(label: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def progress_of_rounds() -> Progress | ProgressLines:
+def progress_of_rounds() -> Progress:
     """Return progress bars that count rounds; each task has a field `said`, shown at its end."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 

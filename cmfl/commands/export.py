@@ -21,9 +21,10 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
+from cmfl.extras import naming
 from ledger.history.status import Order
 from ledger.io.named_files import writing_named
-from ledger.protocol.errors import ConfigurationError, ServiceError
+from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
@@ -53,7 +54,7 @@ def bundle(
     require_writable(out, as_json=json)
     target = source.target()
     verification: RoundVerification | None = None
-    try:
+    with naming(f"--out {out}"):
         if target.remote is None:
             with opened_ledger(target) as ledger:
                 verification = export_bundle(ledger, target.published(), round_number, out)
@@ -64,8 +65,6 @@ def bundle(
                 writing_named(out) as file,
             ):
                 copyfileobj(sent, file)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
     if json:
         outcome = None if verification is None else str(verification.outcome)
         print_json({"file": str(out), "round": round_number, "outcome": outcome})
@@ -139,7 +138,7 @@ def table(
     with open_history(target) as history:
         pages = _pages(history, name, columns)
         try:
-            with writing_named(out) as file:
+            with naming(f"--output {out}"), writing_named(out) as file:
                 if format is TableFormat.CSV:
                     file.writelines(csv_tables.csv_lines(columns, pages))
                 else:
@@ -151,8 +150,6 @@ def table(
             if target.remote is None:
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
-        except OSError as error:
-            raise ConfigurationError(f"--output {out}: {error.strerror}") from error
     print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from cmfl.commands.console import complain
+from cmfl.extras import naming
 from ledger.io.home import Home
 from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
@@ -55,11 +56,9 @@ def write_result(path: Path, data: bytes, option: str = "--out") -> None:
     Raises:
         ConfigurationError: it cannot be written, and an earlier one is as it was.
     """
-    try:
+    with naming(f"{option} {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_named(path, data)
-    except OSError as error:
-        raise ConfigurationError(f"{option} {path}: {error.strerror}") from error
 
 
 def wrote_report(path: Path, data: bytes) -> bool:

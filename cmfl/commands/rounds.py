@@ -77,8 +77,7 @@ def list_rounds(
     query = RoundQuery(
         "rounds", order, status, participant, role or AskedRole.ANY, view_min, *spans
     )
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
     if json:
@@ -149,8 +148,7 @@ def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -
 
     The words report chain and record; cmfl audit verifies these.
     """
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         explanation = history.explanation(round_number)
     if json:
         print_response(explanation)

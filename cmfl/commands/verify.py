@@ -18,6 +18,7 @@ from cmfl.commands.source_options import AttestedOptions, ContractOptions, Evide
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
 from cmfl.commands.witness_options import WitnessOptions
+from cmfl.extras import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -145,13 +146,10 @@ def bundle(
     from ledger.audit.bundles.container import open_bundle
 
     where = source.target()
-    try:
-        with open_bundle(file) as parts:
-            manifest = read_manifest(parts.manifest, parts)
-            trusted = _trusted(where, manifest.basis.round, head)
-            result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from error
+    with naming(file), open_bundle(file) as parts:
+        manifest = read_manifest(parts.manifest, parts)
+        trusted = _trusted(where, manifest.basis.round, head)
+        result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
     _show_round(result, json=json)
 
 
