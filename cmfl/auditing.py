@@ -12,7 +12,7 @@ from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming
-from cmfl.inputs.arguments import LIST, PATH, checked, require
+from cmfl.inputs.arguments import LIST, PATH, checked, digest_of_head, require
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
-    from ledger.protocol.types import Digest
 
 MOST_UNASKED = 4
 
@@ -238,8 +237,8 @@ def audit_target(
     with target.reader() as chain:
         ledger = target.ledger(chain, is_audited=True)
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
-        witnesses = request.witnesses
-        checkpoints = witnesses and witnesses.evidence(chain.chain_id, ledger.address)
+        asked = request.witnesses
+        checkpoints = None if asked is None else asked.evidence(chain.chain_id, ledger.address)
         return run_audit(
             ledger,
             target.published(),
@@ -267,23 +266,6 @@ def read_earlier(path: Path, argument: str) -> EarlierAudit:
 
     with naming(f"{argument} {path}"):
         return read_report(read_file(path, MAX_REPORT_BYTES))
-
-
-def digest_of_head(head: str, argument: str = "head") -> Digest:
-    """Return a head that was kept, or another digest that an argument gives as 0x-hex.
-
-    Raises:
-        ConfigurationError: it is no digest.
-    """
-    from ledger.protocol.types import Digest
-
-    try:
-        value = bytes.fromhex(head.removeprefix("0x"))
-    except ValueError:
-        value = b""
-    if len(value) != 32:
-        raise ConfigurationError(f"{argument} = {head[:80]!r}: must be 0x and 64 hex digits")
-    return Digest(value)
 
 
 def audited_target(

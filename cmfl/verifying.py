@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target, opened_ledger
-from cmfl.auditing import digest_of_head
 from cmfl.display.tables import Table
-from cmfl.inputs.arguments import checked
+from cmfl.inputs.arguments import checked, digest_of_head
 from cmfl.opening import target_of
 from cmfl.proofs import Proof, read
 from cmfl.recorded import Run

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.auditing import digest_of_head
 from cmfl.commands.console import AsJson, command_line, print_json, print_table
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.next_command import (
@@ -22,6 +21,7 @@ from cmfl.commands.next_command import (
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.participant_options import ParticipantOptions
 from cmfl.commands.sender import private_keys
+from cmfl.inputs.arguments import digest_of_head
 
 if TYPE_CHECKING:
     from cmfl.commands.participant_options import SharedPlaces

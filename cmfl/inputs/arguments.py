@@ -14,6 +14,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ledger.protocol.types import Digest
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -122,9 +124,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*arguments: P.args, **keywords: P.kwargs) -> T:
         given = own.bind(*arguments, **keywords)
         for name, ((rule, each), annotation) in rules.items():
-            value = given.arguments.get(name)
-            kinds = {"NoneType" if word == "None" else word for word in annotation.split(" | ")}
-            if name not in given.arguments or kinds & {kind.__name__ for kind in type(value).mro()}:
+            value: Any = given.arguments.get(name)
+            kinds = {word.replace("None", "NoneType") for word in annotation.split(" | ")}
+            own_kinds = {kind.__name__ for kind in type(value).mro()} - _RULES.keys()
+            if name not in given.arguments or kinds & own_kinds:
                 continue
             require(rule, **{name: value})
             if each is not None:
@@ -145,3 +148,20 @@ def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
     if len(rounds) != 2:
         raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
     return int(rounds[0]), int(rounds[1])
+
+
+def digest_of_head(head: str, argument: str = "head") -> Digest:
+    """Return a head that was kept, or another digest that an argument gives as 0x-hex.
+
+    Raises:
+        ConfigurationError: it is no digest.
+    """
+    from ledger.protocol.types import Digest
+
+    try:
+        value = bytes.fromhex(head.removeprefix("0x"))
+    except ValueError:
+        value = b""
+    if len(value) != 32:
+        raise ConfigurationError(f"{argument} = {head[:80]!r}: must be 0x and 64 hex digits")
+    return Digest(value)
