@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
 NAME = "comparison"
 TUNING_SEEDS = 4
+_OF_A_RUN = ("final", "floor", "malicious_accepted", "accepted_honest", "learning_rate", "rounds")
+_OF_A_ROUND = (
+    "accuracy",
+    "loss",
+    *("malicious_trained", "malicious_aggregated", "backdoor_success"),
+)
+"""Columns of the tables of runs and rounds."""
+
 _OF_AN_ATTACK = ("attack", "malicious_rate", "factor", "on", "only")
 """Settings of `malice` that are about its attack."""
 
@@ -84,12 +92,7 @@ class Comparison:
         return Table(
             {
                 **self._place(cell),
-                "final": cell.final,
-                "floor": cell.floor,
-                "malicious_accepted": cell.malicious_accepted,
-                "accepted_honest": cell.accepted_honest,
-                "learning_rate": cell.learning_rate,
-                "rounds": cell.rounds,
+                **{name: getattr(cell, name) for name in _OF_A_RUN},
                 "seconds": cell.seconds.wall,
                 "head": None if cell.ledger is None else cell.ledger.head,
                 "audit": None if cell.ledger is None else str(cell.ledger.verdict),
@@ -104,11 +107,7 @@ class Comparison:
             {
                 **self._place(cell),
                 "round": place + 1,
-                "accuracy": cell.accuracy[place],
-                "loss": cell.loss[place],
-                "malicious_trained": cell.malicious_trained[place],
-                "malicious_aggregated": cell.malicious_aggregated[place],
-                "backdoor_success": cell.backdoor_success[place],
+                **{name: getattr(cell, name)[place] for name in _OF_A_ROUND},
             }
             for cell in self.cells
             for place in range(cell.rounds)
