@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cmfl.methods import Part
 
 NAME = "comparison"
-TUNING_SEEDS = 4
 _OF_A_RUN = ("final", "floor", "malicious_accepted", "accepted_honest", "learning_rate", "rounds")
 _OF_A_ROUND = (
     "accuracy",
@@ -190,7 +189,6 @@ def compare(
     model: str | type | Callable[..., object] | None = None,
     data: Data | str | Path | Callable[..., object] | None = None,
     over: Mapping[str, Sequence[object]] | None = None,
-    tune: Sequence[float] | None = None,
     recorded: bool = True,
     out: str | Path | None = None,
     jobs: int = 1,
@@ -211,15 +209,13 @@ def compare(
         attacks: None for no attack, names, functions, `file.py:function`, or tables: `{"attack":
             "alie", "factor": 2.0, "name": "alie-2"}`. By 30 % of the clients, unless
             `malicious_rate` says otherwise.
-        seeds: of the runs; those that tune are others.
+        seeds: of the runs.
         preset: the settings that all start from, as for `run`; of an attack that it has, nothing is
             taken.
         model: as for `run`.
         data: as for `run`.
         over: values of settings by name, each combination of which is played:
             `{"malicious_rate": [0.0, 0.1, 0.3]}`.
-        tune: factors of the learning rate, of which each method gets its best one, found on four
-            seeds of its own; every method has the configured rate if not given.
         recorded: whether the first seed of each CMFL run goes over a chain and is audited.
         out: folder in which rows are kept as they come, so that a comparison that was cut off goes
             on; without it they are in the result alone.
@@ -244,7 +240,6 @@ def compare(
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
-    factors = [] if tune is None else [*tune]
     rate = malice["malice.malicious_rate"]
     is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, conditions))
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
@@ -264,7 +259,6 @@ def compare(
                 *_part_lines(base, Parts(model=model, data=data), folder),
                 *setting_lines(text_settings(common, folder)),
             ],
-            "tuning": None if tune is None else _tuning(factors, values),
         }
         plan = _plan(document, recorded=recorded)
         return _played(plan, folder, jobs, labels, progress)
@@ -354,14 +348,6 @@ def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
             lines += setting_lines(gone)
         lines += setting_lines({section: table})
     return lines
-
-
-def _tuning(factors: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
-    first = index(max(seeds, default=0)) + 1
-    return {
-        "rates": [float(factor) for factor in factors],
-        "seeds": [*range(first, first + TUNING_SEEDS)],
-    }
 
 
 def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:

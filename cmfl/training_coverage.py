@@ -60,15 +60,6 @@ class Coverage:
         )
 
     @property
-    def attestations(self) -> Table:
-        """A row for each attestation: round, client, auditor, verdict, environment, witness."""
-        return Table(
-            {"round": update["round"], "client": update["client"], **each}
-            for update in self.answer["updates"]
-            for each in update["attestations"]
-        )
-
-    @property
     def sentence(self) -> str:
         """The numbers in a sentence."""
         same, other, disputed, none = self.counts.values()

@@ -98,7 +98,6 @@ _RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
     **dict.fromkeys(("str | Path", "Run | str | Path", "Proof | str | Path"), (PATH, None)),
     **dict.fromkeys(("Sequence[Part]", "Sequence[Part | None]"), (LIST, None)),
     **dict.fromkeys(("Sequence[int]", "Iterable[int]"), (LIST, WHOLE)),
-    "Sequence[float]": (LIST, NUMBER),
     "Sequence[str]": (LIST, TEXT),
     "Sequence[str | Path]": (LIST, PATH),
     "Mapping[str, object]": (TABLE, None),

@@ -112,13 +112,6 @@ def test_every_method_by_name_can_be_played() -> None:
     assert not compared.failures
 
 
-def test_learning_rates_are_tuned_on_other_seeds() -> None:
-    compared = cmfl.compare(
-        ["fedavg"], seeds=[1], preset="smoke", rounds=2, tune=[0.01, 1.0], recorded=False
-    )
-    assert compared.rows[0]["learning_rate"] == 0.5
-
-
 def test_own_presets_stand_beside_names(tmp_path: Path) -> None:
     small = {"protocol": {"clients": 12, "active_rate": 0.833333, "rounds": 1}, "local_steps": 2}
     path = tmp_path / "mine.toml"
