@@ -264,14 +264,16 @@ def replay_target(
         (*request.settings, f"machine.device={request.device}"),
     )
     options = ReplayOptions(
-        recorded=_environments(target, run, request.mailbox),
+        recorded=_environments(target, run, place),
         workers=request.jobs,
         log=log,
         trained_here=request.trained_here,
         on_progress=on_progress,
     )
     result = replay_run(run, target.published(), source, options)
-    return result if request.poisoned else _attested(target, run, request, result)
+    if request.poisoned or place is None:
+        return result
+    return _attested(place, run, request, result)
 
 
 def drawn_training(
@@ -335,7 +337,7 @@ def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId,
 
 
 def _attested(
-    target: Target, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
+    place: str, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
 ) -> TrainingReplay:
     """Return a result with others' attestations compared, after its own have been published.
 
@@ -347,9 +349,6 @@ def _attested(
     from ledger.protocol.signing import KeySigner
     from ledger.storage.opening import mailbox_at
 
-    place = request.mailbox or target.mailbox_place()
-    if place is None:
-        return result
     digest = sha256(encode_run(run.document))
     own = None if request.attests is None else KeySigner(request.attests)
     compared: list[ComparedAttestation] = []
@@ -383,7 +382,7 @@ def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str)
     return replace(result, published=published)
 
 
-def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:
+def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
     """Return the environments that were recorded: by a simulation's home, or in a mailbox.
 
     Raises:
@@ -403,7 +402,6 @@ def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> Envi
             continue  # the files of another run of the home
         if is_of_run and (recorded := RunFolder(paths).environments()):
             return recorded_environments.of_simulation(recorded)
-    place = mailbox or target.mailbox_place()
     if place is None:
         return recorded_environments.of_simulation(())
     return recorded_environments.of_mailbox(mailbox_at(place), run.domain, run.document.registry)
