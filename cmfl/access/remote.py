@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import API_TOKEN_VARIABLE
-from cmfl.extras import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,8 +109,10 @@ def _token(file: Path | None) -> str | None:
 
     if file is None:
         return os.environ.get(API_TOKEN_VARIABLE) or None
-    with naming(f"--api-token-file {file}"):
+    try:
         token = read_file(file, MAX_TOKEN_BYTES).decode("latin-1").strip()
+    except OSError as error:
+        raise ConfigurationError(f"--api-token-file {file}: {error.strerror}") from error
     if not 0 < len(token) <= MAX_TOKEN_BYTES:
         raise ConfigurationError(
             f"--api-token-file {file}: holds no token, which has 1 to {MAX_TOKEN_BYTES} characters"
