@@ -241,10 +241,10 @@ def compare(
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
     rate = malice["malice.malicious_rate"]
-    is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, conditions))
+    is_attacked = any(each is not None and str(each) != "none" for each in conditions)
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
     with ExitStack() as stack:
-        folder = _folder(out, stack)
+        folder = Path(out) if out is not None else stack.enter_context(temporary_folder())
         base = preset_text("preset", preset, folder)
         axes, labels = _axes(over or {}, folder)
         document = {
@@ -287,16 +287,6 @@ def sweep(
     return compare(
         [{"name": "cmfl"}], attacks=[attack], seeds=seeds, preset=preset, over=over, **options
     )
-
-
-def _hashable(attack: object) -> object:
-    return attack if isinstance(attack, str) else (attack is not None) or None
-
-
-def _folder(out: str | Path | None, stack: ExitStack) -> Path:
-    if out is not None:
-        return Path(out)
-    return stack.enter_context(temporary_folder())
 
 
 def _axes(

@@ -149,7 +149,9 @@ def coverage_of(
         ServiceError: the service does not answer as it should.
     """
     from ledger.chain.addresses import eip55
-    from ledger.history.training_coverage import counting_only
+    from ledger.chain.contract.deployment import deployed_domain
+    from ledger.history.training_coverage import counting_only, training_coverage
+    from ledger.storage.opening import mailbox_at, require_mailbox
 
     trusted = {eip55(each) for each in auditors}
     if target.remote is not None and mailbox is None:
@@ -157,20 +159,6 @@ def coverage_of(
             first, last = rounds or (None, None)
             return counting_only(deployment.training(first, last), trusted)
     target.require_chain_of_its_own()
-    return counting_only(_read(target, rounds, mailbox), trusted)
-
-
-def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -> TrainingCoverage:
-    """Return everybody's coverage, from chain and mailbox.
-
-    Raises:
-        ConfigurationError: a round has not ended.
-        BlobError: the mailbox cannot be read.
-    """
-    from ledger.chain.contract.deployment import deployed_domain
-    from ledger.history.training_coverage import training_coverage
-    from ledger.storage.opening import mailbox_at, require_mailbox
-
     if mailbox is not None:
         require_mailbox(mailbox)
     place = mailbox or target.mailbox_place()
@@ -179,10 +167,11 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
         history = target.history(view)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         try:
-            return training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
+            found = training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
         except OSError as error:
             named = str(error) if error.strerror is None else f"{place}: {error.strerror}"
             raise BlobError(f"mailbox {named}") from error
+    return counting_only(found, trusted)
 
 
 def _by(attestations: Sequence[Any], verdict: str) -> str:
