@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from cmfl.access.target import Target
-from cmfl.auditing import audit_target
+from cmfl.auditing import AuditRequest, audit_target
 from cmfl.commands import application, progress_lines
 from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason
@@ -133,9 +133,7 @@ def seed_of(home: Path) -> int:
 def audited(home: Path) -> AuditReport:
     """Return the audit of a home, made once."""
     target = Target(home)
-    return audit_target(
-        target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
-    )
+    return audit_target(target, AuditRequest(jobs=1), lambda *_: None)
 
 
 def settings_of(*settings: str) -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from clients.runs.metrics import RoundMetrics
-    from cmfl.display.progress import Tracker
     from tests.cmfl.commands.conftest import Result
     from tests.processes import Forks
 
@@ -74,14 +72,12 @@ def write_policy(folder: Path, key: str, urls: tuple[str, str]) -> None:
 
 def play_and_copy(folder: Path) -> None:
     """Play a run, with a copy of its home after two rounds; and another on a chain of its name."""
-    show = running._show
 
-    def copying(tracker: Tracker, row: RoundMetrics, total: int) -> None:
-        show(tracker, row, total)
-        if row.round == 2:
+    def copy(done: int, _total: int, _note: str = "") -> None:
+        if done == 2:
             shutil.copytree(folder / "home", folder / "older")
 
-    with patch.object(running, "_show", copying):
+    with patch.object(running, "tracking", lambda *_, **__: nullcontext(copy)):
         package.run("smoke", home=folder / "home", rounds=3, progress=False)
     manifest = json.loads((folder / "home" / "runs" / "run" / "deployment.json").read_text())
     chain = ("--chain-id", manifest["chain_id"], "--rounds", 3)
