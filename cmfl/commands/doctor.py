@@ -17,7 +17,7 @@ from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, HomeFolder
-from cmfl.commands.sender import only_keystore_if_any
+from cmfl.commands.sender import only_keystore
 from cmfl.commands.source_options import NodeOptions
 
 
@@ -56,7 +56,7 @@ def doctor(
         run_checks(
             [
                 *machine_checks(where.home, port),
-                *node_checks(where, only_keystore_if_any(keystore)),
+                *node_checks(where, only_keystore(keystore) if keystore else None),
                 *home_checks(where, deep=deep),
                 *training_checks(preset, config, tuple(setting or ())),
             ]

@@ -138,11 +138,6 @@ def only_keystore(keystores: Sequence[Path]) -> Path:
     return keystores[0]
 
 
-def only_keystore_if_any(keystores: Sequence[Path] | None) -> Path | None:
-    """Return the keystore of a command that signs with one key; None if none is given."""
-    return only_keystore(keystores) if keystores else None
-
-
 def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
     """Return the private key in a keystore.
 

@@ -28,7 +28,7 @@ from cmfl.commands.options import (
     Rules,
     RunName,
 )
-from cmfl.commands.sender import Sender, only_keystore_if_any
+from cmfl.commands.sender import Sender, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 
@@ -54,7 +54,7 @@ class SenderOptions(NodeOptions):
 
     def sender(self) -> Sender:
         """Return who signs, and with which limits."""
-        keystore = only_keystore_if_any(self.keystore)
+        keystore = only_keystore(self.keystore) if self.keystore else None
         limits = getattr(self, "max_fee", None), getattr(self, "max_tip", None)
         return Sender(keystore, self.password_file, self.confirmations, *limits)
 
