@@ -22,7 +22,7 @@ demo: $(VENV)/.clients
 CHAIN ?= embedded
 network: $(VENV)/.clients
 	rm -rf network-home
-	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10 --chaos
+	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10
 
 # Tests, whole runs and measurements on this machine's GPU, offline: no step begins after nine and a half
 # minutes. Needs a CUDA build of torch in the environment of GPU_PYTHON. Writes docs/measured/gpu.json.
@@ -34,11 +34,11 @@ serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
 
 test: lint
-	$(BIN)/python -m pytest --processes $(TEST_PROCESSES)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES)
 
 # The core, after every change: protocol, actors, history, and the contract on revm. Two minutes on two cores.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -q --processes 2 \
+	$(BIN)/python -m pytest -q -n 2 \
 	  tests/protocol tests/actors tests/history tests/contracts -m "not slow and not network"
 
 # The tests with real processes on a slow machine: each line of .ci/slow_tests has a share of one core, in per cent,
@@ -52,11 +52,11 @@ slow: $(VENV)/.dev
 # The tests that draw faults or values by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.
 faults: $(VENV)/.dev
-	CMFL_FAULTS=1 $(BIN)/python -m pytest --processes 2 \
+	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' -e '^from tests.faults' -e '^from hypothesis' tests)
 	$(BIN)/python -m tests.federation --resume
 
-# Changes of one place in the contract, the protocol and the audit: some test has to fail for each.
+# Changes of one place in the contract: some test has to fail for each.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutation --page docs/measured/mutants.md
 
@@ -66,7 +66,7 @@ deep: $(VENV)/.dev
 
 # Proofs and bundles with a hundred thousand faults in them: none may be accepted.
 fuzz: $(VENV)/.dev
-	CMFL_FUZZ=1 $(BIN)/python -m pytest --processes 2 tests/audit/proofs tests/audit/bundles
+	CMFL_FUZZ=1 $(BIN)/python -m pytest -n 2 tests/audit/proofs tests/audit/bundles
 
 # The pages of docs/ as a site, in build/site.
 docs: $(VENV)/.dev
@@ -78,7 +78,7 @@ screenshots: $(VENV)/.dev
 
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest --processes 2 tests/protocol tests/audit --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 tests/protocol tests/audit --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=100
 
 lint: $(VENV)/.dev
@@ -106,25 +106,16 @@ figures: $(VENV)/.dev bench-peers
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
-	$(BIN)/python -m benchmarks.durability
-	$(BIN)/python -m benchmarks.start_up
-	$(BIN)/python -m benchmarks.request_costs
 	$(BIN)/python -m benchmarks.scoring
-	$(BIN)/python -m benchmarks.training
-	$(BIN)/python -m benchmarks.training_replay
-	$(BIN)/python -m benchmarks.environments
-	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.rounds
-	$(BIN)/python -m benchmarks.adapters
 
-# The peers of `benchmarks.rounds` and `benchmarks.aggregators`, each in an environment of its own; torch goes first and alone.
-bench-peers: .bench/pfl/.installed .bench/flower/.installed .bench/byzfl/.installed
+# The peers of `benchmarks.rounds`, each in an environment of its own; torch goes first and alone.
+bench-peers: .bench/pfl/.installed .bench/flower/.installed
 
-.bench/byzfl/.installed: ALONE := --no-deps
 .bench/%/.installed: benchmarks/peers/requirements-%.txt
 	$(PYTHON) -m venv .bench/$*
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
-	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet $(ALONE) --requirement $<
+	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
 	touch $@
 
 # Tests with Flower itself, in an environment of its own, whose pins differ from ours: by hand, 20 minutes.

@@ -18,7 +18,6 @@ from api.federation.coverage import CoverageReader
 from api.federation.monitor import FederationMonitor
 from api.http import openapi
 from api.http.access import Access
-from api.http.caching import AnswerCache, AnswerCacheMiddleware
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import BodyLimit, HeadAsGet, HostCheck, SafeHeaders
 from api.http.problems import (
@@ -34,24 +33,21 @@ from api.http.problems import (
     problem,
 )
 from api.http.streams import Streams
-from api.routes import (
-    blob_routes,
-    client_routes,
-    deployment_routes,
-    digest_routes,
-    event_routes,
-    evidence_routes,
-    federation_routes,
-    proof_routes,
-    round_routes,
-    series_routes,
-    service_routes,
-    training_routes,
-    verification_routes,
-    web_routes,
-)
+from api.routes import verification_routes
+from api.routes.blob_routes import blobs_router
+from api.routes.client_routes import clients_router
+from api.routes.deployment_routes import deployments_router
+from api.routes.digest_routes import digests_router
+from api.routes.event_routes import events_router
+from api.routes.evidence_routes import evidence_router
+from api.routes.federation_routes import federation_router
+from api.routes.proof_routes import proofs_router
+from api.routes.round_routes import rounds_router
+from api.routes.series_routes import series_router
+from api.routes.service_routes import package_version, service_router
+from api.routes.training_routes import training_router
+from api.routes.web_routes import web_router
 from api.schemas.problems import MAX_SHOWN, FieldError
-from api.verifications.queue import Verifications
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainMovedError,
@@ -61,44 +57,40 @@ from ledger.chain.ports import (
 )
 from ledger.history.pages import CursorError
 from ledger.history.pinned_chain import HistoryService
-from ledger.index.service_index import ServiceIndex
-from ledger.index.updater import IndexUpdater
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from fastapi.responses import Response
+    from starlette.responses import Response
 
     from api.settings import Settings
-    from ledger.history.source import HistoryIndex
 
-_ROUTES = (
-    service_routes,
-    deployment_routes,
-    round_routes,
-    client_routes,
-    evidence_routes,
-    digest_routes,
-    series_routes,
-    training_routes,
-    event_routes,
-    federation_routes,
-    proof_routes,
-    blob_routes,
-    verification_routes,
-    web_routes,
+_ROUTERS = (
+    service_router,
+    deployments_router,
+    rounds_router,
+    clients_router,
+    evidence_router,
+    digests_router,
+    series_router,
+    training_router,
+    events_router,
+    federation_router,
+    proofs_router,
+    blobs_router,
+    verification_routes.router,
+    web_router,
 )
 _log = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings,
-    histories_of: Callable[[Settings, HistoryIndex], HistoryService] = HistoryService,
+    settings: Settings, histories_of: Callable[[Settings], HistoryService] = HistoryService
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    The app takes no lock of the home's, and writes nothing but reports of verifications.
+    The app takes no lock of the home's, and writes nothing.
 
     Args:
         settings: of the service.
@@ -106,7 +98,7 @@ def create_app(
     """
     app = FastAPI(
         title=openapi.TITLE,
-        version=service_routes.package_version(),
+        version=package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
@@ -118,19 +110,15 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=_lifespan,
     )
-    # Without a configured index, the home's own is read as soon as it exists.
-    index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
-    app.state.settings, app.state.index = settings, index
-    app.state.histories = histories_of(settings, index)
-    app.state.cache = AnswerCache()
+    app.state.settings = settings
+    app.state.histories = histories_of(settings)
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
-    app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
-    for routes in _ROUTES:
+    app.state.verifications = verification_routes.Verifications(settings.verification_seconds)
+    for router in _ROUTERS:
         # include_router would build the schemas of all routes once more: half a second.
-        app.router.routes += routes.router.routes
-    app.router.routes.insert(0, round_routes.PlainRoundRoute())
+        app.router.routes += router.routes
     _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)
@@ -140,24 +128,16 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
-    updates = state.settings.keeps_index
-    updater = IndexUpdater(state.settings.index_at, state.histories) if updates else None
-    if updater is not None:
-        updater.start()
     yield
     # Background work ends before its sources close.
-    if updater is not None:
-        await anyio.to_thread.run_sync(updater.close)
     await anyio.to_thread.run_sync(state.verifications.close)
     state.histories.close()
-    state.index.close()
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware and the route of its metrics; what is added last is outermost."""
-    metrics, state = Metrics(), app.state
+    metrics = Metrics()
     app.include_router(metrics.router())
-    app.add_middleware(AnswerCacheMiddleware, histories=state.histories, cache=state.cache)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,

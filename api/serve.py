@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from api.app import create_app
+from api.http.bounded_server import bounded, run_server
 from api.http.graceful_server import GracefulServer
-from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
-from ledger.index.database import Database
-from ledger.index.index import Index
-from ledger.index.schema import make_schema
+from api.sockets import listening_socket
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+
+    import uvicorn
 
     from api.http.streams import Streams
     from api.settings import Settings
@@ -38,56 +35,21 @@ def serve(
 
     Raises:
         ConfigurationError: there is no such home, or the address cannot be listened on.
-        IndexStoreError: the configured index cannot be read or made.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
-    require_index(settings)
     with listening_socket(host, port) as listener:
         hosts = (*settings.allowed_hosts, host)
         server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
-        # A signal ends the server in order, from here on, and is then raised once more.
-        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
-            if on_listening is not None:
-                on_listening(url_of(listener))
-            server.run(sockets=[listener])
-
-
-def require_index(settings: Settings) -> None:
-    """Check the configured index, and make it if the service is to update it.
-
-    Raises:
-        IndexStoreError: it cannot be read or made.
-        ConfigurationError: it is no URL of a database.
-    """
-    if settings.keeps_index:
-        database = Database(settings.index_at, read_only=False)
-        try:
-            make_schema(database)
-        finally:
-            database.close()
-    if settings.keeps_index or settings.index is not None:
-        Index(settings.index_at).close()
+        run_server(server, listener, on_listening)
 
 
 def server_for(settings: Settings) -> uvicorn.Server:
     """Return a server that has not started yet, with limits on the resources of a client."""
     app = create_app(settings)
-    return _Server(
-        uvicorn.Config(
-            app,
-            ws="none",
-            http="h11",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
-            limit_concurrency=MAX_CONCURRENT,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_graceful_shutdown=5,
-        ),
-        app.state.streams,
-    )
+    proxies = [str(network) for network in settings.trusted_proxies]
+    config = bounded(app, proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+    return _Server(config, app.state.streams)
 
 
 class _Server(GracefulServer):

@@ -8,37 +8,11 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ledger.io.home import Home, index_place
+from ledger.io.home import Home
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 MEBIBYTE = 2**20
 ROOT_PATH = r"^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$"
-
-
-class VerificationBounds(BaseModel):
-    """Limits of one verification, and of their number.
-
-    Attributes:
-        memory_bytes: of memory that its process may ask for.
-        cpu_seconds: of processor time.
-        seconds: from its beginning to its end.
-        waiting: how many may wait, of all deployments together; one runs at a time.
-        kept: how many are kept, with their reports; the oldest go first.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    memory_bytes: Annotated[int, Field(ge=256 * MEBIBYTE, le=2**50)] = 4_096 * MEBIBYTE
-    cpu_seconds: Annotated[int, Field(ge=1, le=10**7)] = 3_600
-    seconds: Annotated[int, Field(ge=1, le=10**7)] = 3_600
-    waiting: Annotated[int, Field(ge=0, le=1_000)] = 4
-    kept: Annotated[int, Field(ge=1, le=10_000)] = 100
-
-    @model_validator(mode="after")
-    def _keeps_what_is_not_over(self) -> Self:
-        if self.kept <= self.waiting:
-            raise ValueError(f"kept = {self.kept} must be more than may wait, {self.waiting}")
-        return self
 
 
 class Settings(BaseModel):
@@ -60,17 +34,14 @@ class Settings(BaseModel):
             checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
         logs_requests: whether to write a line for each on standard error.
-        index: source of lists while it is at the head: a file of SQLite, or the URL of a
-            PostgreSQL database; None for the home's own, if there is one.
-        keeps_index: whether a thread of the service updates the index.
         most_streams: of events that are open at once.
         most_streams_of_address: of those, with one address or one /64 network.
-        reading_is_open: tokens are only needed to start or cancel work.
+        reading_is_open: tokens are only needed to start work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
         verifications: whether audits are run on request.
-        reports: the folder of their reports; None for `verifications/` in the home.
-        verification_bounds: limits of these audits.
+        verification_memory_bytes: memory of one audit.
+        verification_seconds: time of one audit, of the clock and of a processor.
         rules: files or packages of runs' own rules, which the operator trusts: an audit runs those
             of its run.
     """
@@ -90,16 +61,14 @@ class Settings(BaseModel):
     allowed_hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False
-    index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
-    keeps_index: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
     most_streams_of_address: Annotated[int, Field(ge=1, le=10_000)] = 8
     reading_is_open: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     mailbox: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
     verifications: bool = True
-    reports: Path | None = None
-    verification_bounds: VerificationBounds = VerificationBounds()
+    verification_memory_bytes: Annotated[int, Field(ge=256 * MEBIBYTE, le=2**50)] = 4_096 * MEBIBYTE
+    verification_seconds: Annotated[int, Field(ge=1, le=10**7)] = 3_600
     rules: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -117,16 +86,6 @@ class Settings(BaseModel):
     def blob_folder(self) -> Path:
         """The content-addressed store."""
         return Home(self.home).blobs if self.blobs is None else self.blobs
-
-    @property
-    def report_folder(self) -> Path:
-        """Folder of the reports of verifications."""
-        return Home(self.home).verifications if self.reports is None else self.reports
-
-    @property
-    def index_at(self) -> Path | str:
-        """Location of the index, which need not exist."""
-        return index_place(Home(self.home), self.index)
 
     @property
     def runs(self) -> Path:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from ledger.audit.report import AuditReport
@@ -72,15 +71,8 @@ BESIDE = {MemberFault.WHITEWASHING: MemberFault.FALSE_SCORES}
 """Who drops from the record those whose scores were refused needs somebody to drop."""
 
 COLUMNS = (
-    "fault",
-    "seats",
-    "scores",
-    "round",
-    "banned",
-    "audit",
-    "names",
-    "attackers accepted",
-    "model off",
+    *("fault", "seats", "scores", "round", "banned", "audit", "names"),
+    *("attackers accepted", "model off"),
 )
 
 
@@ -150,16 +142,10 @@ class FaultOutcome:
     def named(self) -> frozenset[ClientId]:
         """Return the faulty members that the audit names: at fault, or in a contradiction."""
         findings = {c for finding in self.report.findings for c in finding.clients}
-        contradictions = (step.contradiction for step in self.report.steps)
         # The first client of a contradiction is whom it is about, the next one whom that wronged.
-        return self.faulty & {
-            *findings,
-            *(
-                contradiction.clients[0]
-                for contradiction in contradictions
-                if contradiction and contradiction.clients
-            ),
-        }
+        contradictions = (step.contradiction for step in self.report.steps)
+        accused = {one.clients[0] for one in contradictions if one and one.clients}
+        return self.faulty & (findings | accused)
 
     def kinds(self) -> list[str]:
         """Return by what the audit names faulty members."""
@@ -189,36 +175,40 @@ class Trials:
         return _line((misdeed.name, f"{misdeed.seats} of 5", *cells))
 
     def play(self, misdeed: Misdeed) -> FaultOutcome:
-        """Return the result of a run with faulty members in the first committee.
-
-        Args:
-            misdeed: how many of its first committee have which fault.
-        """
-        configuration, population, context = self._deployed(misdeed)
+        """Return the result of a run with faulty members in the first committee."""
+        name = f"{misdeed.fault or 'none'}-{misdeed.seats}"
+        asked, blobs = load("smoke", settings=SETTINGS), MemoryBlobs()
+        with prepared(self._folder, name, asked, self._chain, blobs) as deployed:
+            configuration, population, manifest = deployed
+        ledger = LedgerWriter(self._chain, manifest.address, manifest.block)
+        context = ActorContext(
+            parameters=configuration.parameters(population.model.dimension),
+            layout=population.model.layout,
+            domain=manifest.domain(),
+            ledger=ledger,
+            blobs=blobs,
+            mailbox=MemoryMailbox(),
+            journal=MemoryJournal(),
+        )
         population = cast(population, context, misdeed)
         rows: list[RoundMetrics] = []
         with open_measure(configuration, population, context.parameters.active) as measure:
             simulation = Simulation(context, SimulatedActors(population, measure.gauge.engine))
             simulation.run(measure, rows.append, lambda: False)
             model = np.array(simulation.model)
-        return _outcome(context, population, rows[0], model)
-
-    def _deployed(self, misdeed: Misdeed) -> tuple[Configuration, Population, ActorContext]:
-        """Deploy a new run with honest clients."""
-        name = f"{misdeed.fault or 'none'}-{misdeed.seats}"
-        asked, blobs = load("smoke", settings=SETTINGS), MemoryBlobs()
-        with prepared(self._folder, name, asked, self._chain, blobs) as deployed:
-            configuration, population, manifest = deployed
-        context = ActorContext(
-            parameters=configuration.parameters(population.model.dimension),
-            layout=population.model.layout,
-            domain=manifest.domain(),
-            ledger=LedgerWriter(self._chain, manifest.address, manifest.block),
-            blobs=blobs,
-            mailbox=MemoryMailbox(),
-            journal=MemoryJournal(),
+        events = [recorded.event for recorded in ledger.round_events(1)]
+        decided = [event for event in events if isinstance(event, RoundDecided)]
+        records = [decode_record(blobs.get(event.record)) for event in decided]
+        return FaultOutcome(
+            row=rows[0],
+            counted=sum(len(record.scores) for record in records),
+            refused=sum(len(record.refused) for record in records),
+            banned=frozenset(ban.client for ban in ledger.bans()),
+            report=audit(ledger, blobs),
+            model=model,
+            first=population.initial,
+            faulty=frozenset(population.member_faults),
         )
-        return configuration, population, context
 
 
 def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Population:
@@ -262,26 +252,6 @@ def main() -> None:
             lines.append(line)
     document = {"command": "python -m benchmarks.committee_faults", "table": lines}
     MEASURED.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-
-
-def _outcome(
-    context: ActorContext, population: Population, row: RoundMetrics, model: NDArray[np.float32]
-) -> FaultOutcome:
-    ledger, blobs = context.ledger, context.blobs
-    assert isinstance(ledger, LedgerWriter), "there is no audit without a chain"
-    events = [recorded.event for recorded in ledger.round_events(1)]
-    decided = [event for event in events if isinstance(event, RoundDecided)]
-    records = [decode_record(blobs.get(event.record)) for event in decided]
-    return FaultOutcome(
-        row=row,
-        counted=sum(len(record.scores) for record in records),
-        refused=sum(len(record.refused) for record in records),
-        banned=frozenset(ban.client for ban in ledger.bans()),
-        report=audit(ledger, blobs),
-        model=model,
-        first=population.initial,
-        faulty=frozenset(population.member_faults),
-    )
 
 
 def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:

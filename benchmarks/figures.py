@@ -18,12 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.committee_risk import risk_table
-from benchmarks.paper.attack_costs import cost_table
-from benchmarks.paper.published import read_published
-from benchmarks.paper.worst_table import SHARED, STRATEGY_3, TUNED, worst_table
 from clients.experiments.report import format_estimate, markdown
-from cmfl.commands.demo.tables import RESULT_COLUMNS
+from cmfl.commands.demo.command import RESULT_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,12 +94,11 @@ def filled(text: str, figures: Mapping[str, str]) -> str:
 def all_figures() -> dict[str, str]:
     """Return every figure by its name, as text of a page."""
     tables = {
-        "committees": risk_table(),
         "committee-faults": _result("committee_faults.json")["table"],
         "sender-choice": _result("sender_choice.json")["table"],
     }
     named = {name: _lines(lines) for name, lines in tables.items()}
-    return named | _demo() | _gas() | _experiments() | _engine()
+    return named | _demo() | _gas() | _engine()
 
 
 def _demo() -> dict[str, str]:
@@ -144,19 +139,6 @@ def _gas() -> dict[str, str]:
         named[f"opcodes.{call}"] = f"{counts[call]['opcodes']:,}"
         named[f"opcodes.{call}.py-evm"] = f"{counts[call]['left to py-evm']:,}"
     return named
-
-
-def _experiments() -> dict[str, str]:
-    """Return tables of the rows that `cmfl experiment run` wrote."""
-    rows = read_published()
-    missing = [f"No rows yet: `cmfl experiment run {STRATEGY_3}` makes them.", ""]
-    strategy_3 = worst_table(rows, STRATEGY_3) if STRATEGY_3 in rows else missing
-    return {
-        "attacks.costs": _lines(cost_table(rows)),
-        "robust.strategy-3": _lines(strategy_3),
-        "robust.one-rate": _lines(worst_table(rows, SHARED)),
-        "robust.own-rate": _lines(worst_table(rows, TUNED)),
-    }
 
 
 def _engine() -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 from eth_abi.abi import encode
 from eth_utils.abi import collapse_if_tuple
 
+from benchmarks.recorded_rounds import deployment_of, digest_of
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
@@ -22,7 +23,6 @@ from ledger.chain.contract.deployment import constructor_values
 from ledger.chain.contract.event_logs import encode_log
 from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, matches_topics
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import domain_of
@@ -31,9 +31,7 @@ from ledger.protocol.rounds import deployed
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import (
     NO_DIGEST,
-    AcceptanceForm,
     Address,
-    Beacon,
     ClientId,
     Digest,
     RegisteredClient,
@@ -97,27 +95,21 @@ class GeneratedChain(OfflineChain):
             RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
         ]
         self._words = tuple(encoding.registry_word(client) for client in registry)
-        fixed = ledger_state.Deployment(
-            config=config or _digest("configuration", seed),
-            registry=ledger_state.registry_batches(self._words)[0],
-            clients=sizes.clients,
-            trainers=sizes.trainers,
-            members=sizes.members,
-            aggregation_ppm=400_000,
-            form=AcceptanceForm.FIRST,
+        fixed = deployment_of(
+            self._words,
+            sizes.members,
+            sizes.trainers,
+            config=config or digest_of("configuration", seed),
+            model=digest_of("model", seed),
             rounds=sizes.rounds,
-            commit_blocks=2,
             deadline_blocks=6,
-            replies=majority(sizes.members),
-            beacon=Beacon.NONE,
-            model=_digest("model", seed),
         )
         contract = Address(to_canonical(ADDRESS))
         state = deployed(fixed, domain_of(fixed, CHAIN_ID, contract, NO_DIGEST))
         self.final: int | None = None
         self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)
-        genesis = Block(0, _digest("genesis", seed), bytes(32), _FIRST_SECOND)
+        genesis = Block(0, digest_of("genesis", seed), bytes(32), _FIRST_SECOND)
         self._blocks = [MinedBlock(genesis, (), state)]
         self.mine(ledger_state.LedgerDeployed(state.domain.salt))
 
@@ -201,10 +193,10 @@ class GeneratedChain(OfflineChain):
         context = ledger_state.BlockContext(number, Digest(parent.block.hash))
         whole: list[Event] = []
         for event in events:
-            true: dict[str, Any] = {m.name: m.true for m in mismatches(state, event, context)}
+            true: dict[str, Any] = {m[0]: m[2] for m in mismatches(state, event, context)}
             true.pop("registry", None)  # no field of the event: it says that all are registered
             whole.append(replace(event, **true))
-            state = adopted(state, whole[-1], number).state
+            state = adopted(state, whole[-1], number)[0]
         salt = self._rng.bytes(8)
         block_hash = encoding.sha256(parent.block.hash + salt)
         time = parent.block.timestamp + int(self._rng.integers(1, 20))
@@ -346,7 +338,3 @@ def _state_values(state: LedgerState) -> tuple[Any, ...]:
     }
     fields = [entry["name"] for entry in abi.output_fields("state")]
     return tuple(named[name] if name in named else getattr(state, name) for name in fields)
-
-
-def _digest(what: str, number: int) -> Digest:
-    return encoding.sha256(f"{what} {number}".encode())

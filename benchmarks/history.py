@@ -1,64 +1,52 @@
-"""Cost of a long history: look-ups of single rounds in a short and in a long run.
+"""Cost of a long history in memory: its fold, lists, look-ups and counts.
 
-`python -m benchmarks.history` makes one real run of 10,000 rounds (12 clients, C = 4, n = 6,
-softmax on digits, all blobs) and looks single rounds up twice, after 100 rounds and at the end:
-through the contract's events, the command line (in this process, without the start of Python),
-and the REST service over loopback. It also gives the bytes that a round adds to chain and blobs.
+`python -m benchmarks.history` folds 5,000 generated rounds with 18 trainers and 1,000 rounds with
+86 trainers (`generated_rounds.py`: events as a contract logs them, and records without signatures).
+Generating the rounds is not counted. It prints the cost beside its aim, and writes it down.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
-import tempfile
-import threading
 import time
-import urllib.request
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from queue import Queue
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
-from api.serve import serve
-from api.settings import Settings
-from clients.configuration.loading import load
-from clients.runs.open_run import open_run
-from clients.runs.run_folder import manifest_of
-from cmfl.commands.application import app
-from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.io.home import Home
-from ledger.storage.blobs import FolderBlobs
+from benchmarks.generated_rounds import ChainSizes, GeneratedChain
+from ledger.history.history import DeploymentFold, FoldedHistory
+from ledger.history.queries import RoundQuery
+from ledger.history.status import AskedRole
+from ledger.protocol.types import ClientId
+from ledger.storage.blobs import MemoryBlobs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-
-SHORT = 100
-LOOK_UPS = 25
 RESULTS = Path(__file__).parent / "results"
+LOOK_UPS = 400
+PAGE = 50
+CASES = (
+    (5_000, ChainSizes(clients=26, trainers=18, members=6), 50),
+    (1_000, ChainSizes(clients=105, trainers=86, members=14), 150),
+)
+"""Rounds, sizes, and the aim for the memory in MB."""
+MAX_PAGE_MS = 0.2
+MAX_CLIENT_MS = 1.0
 Row = dict[str, Any]
 
 
 def main() -> None:
-    """Record a long run, look rounds up in it, print and write down what that took."""
+    """Fold long generated histories, look things up in them, print and write down the costs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10_000, help="rounds of the long history")
-    length = parser.parse_args().rounds
-    if length <= SHORT:
-        parser.error(f"--rounds must be over {SHORT}")
-    with tempfile.TemporaryDirectory() as folder:
-        rows = _record(Path(folder), length)
-    table = Table("", *(f"{row['rounds']:,} rounds" for row in rows), title="history")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the rounds to generate")
+    share = parser.parse_args().share
+    rows = [_measure(round(rounds * share), sizes, most) for rounds, sizes, most in CASES]
+    table = Table("", *(f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows))
     for key in rows[0]:
         table.add_row(key, *(f"{row[key]:,}" for row in rows))
     Console().print(table)
@@ -66,92 +54,83 @@ def main() -> None:
     (RESULTS / "history.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
-def _record(home: Path, length: int) -> list[Row]:
-    """Return the rows of a short and a long history of one run."""
-    configuration = load("smoke", settings=(f"protocol.rounds={length}",))
-    blobs = FolderBlobs(Home(home).blobs)
-    rows = []
-    with EmbeddedChain.create(Home(home).chain) as chain:
-        empty = _bytes_below(home)
-        with open_run(home, "long", configuration, chain, blobs) as run:
-            address = _served(home)
-            ledger = connect(chain, manifest_of(home, "long"))
-            bar = iter(track(range(length), description="rounds", console=Console(stderr=True)))
-            next(bar)
-
-            def on_round(row: Any) -> None:
-                next(bar, None)
-                if row.round in {SHORT, length}:
-                    row_times = _look_ups(home, ledger, f"{address}{_root(ledger)}", row.round)
-                    rows.append(row_times | _growth(home, empty, row.round))
-
-            run.go_on(on_round)
-    return rows
-
-
-def _served(home: Path) -> str:
-    """Start the REST service in a thread of this process; return its address."""
-    listening: Queue[str] = Queue()
-    arguments = (Settings(home=home), "127.0.0.1", 0, listening.put)
-    threading.Thread(target=serve, args=arguments, daemon=True).start()
-    return listening.get(timeout=30)
-
-
-def _root(ledger: CommitteeLedger) -> DeploymentPath:
-    """Return where the service answers about the contract."""
-    chain = ChainPath(ledger.chain.chain_id, ledger.chain.genesis_hash)
-    return DeploymentPath(chain, ledger.address)
-
-
-def _look_ups(home: Path, ledger: CommitteeLedger, url: str, recorded: int) -> Row:
-    """Return median milliseconds of looking single rounds of all ages up."""
-    numbers = np.linspace(1, recorded, LOOK_UPS, dtype=int).tolist()
-
-    def through_events(number: int) -> None:
-        ledger.opening(number)
-        ledger.round_events(number)
-
-    def through_cli(number: int) -> None:
-        with contextlib.redirect_stdout(io.StringIO()):
-            app(
-                ["rounds", "show", str(number), "--json", "--home", str(home)],
-                standalone_mode=False,
-            )
-
-    def through_api(number: int) -> None:
-        with urllib.request.urlopen(f"{url}/rounds/{number}") as answer:
-            answer.read()
-
+def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
+    chain = GeneratedChain(sizes)
+    chain.published = MemoryBlobs()
+    chain.register()
+    chain.play(rounds)
+    started = time.perf_counter()
+    history = FoldedHistory.of(chain.ledger, chain.published)
+    folding = time.perf_counter() - started
     return {
-        "rounds": recorded,
-        "events ms": _median_ms(through_events, numbers),
-        "cmfl rounds show ms": _median_ms(through_cli, numbers),
-        "REST round ms": _median_ms(through_api, numbers),
+        "rounds": rounds,
+        "trainers": sizes.trainers,
+        "fold, ms a round": round(folding / rounds * 1e3, 3),
+        **_look_ups(history, sizes),
+        f"aim: {PAGE} rounds, ms": MAX_PAGE_MS,
+        f"aim: {PAGE} rounds of a client, ms": MAX_CLIENT_MS,
+        **_memory(chain, chain.published),
+        "aim: memory, MB": most_megabytes,
     }
 
 
-def _growth(home: Path, empty: dict[str, int], recorded: int) -> Row:
-    sizes = _bytes_below(home)
-    return {
-        f"{name} bytes per round": round((sizes[name] - empty[name]) / recorded) for name in sizes
+def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
+    """Return median milliseconds of each look-up, and of the first of those that read ahead."""
+    rng = np.random.default_rng(1)
+    newest = history.newest()
+    numbers = rng.integers(1, newest, LOOK_UPS).tolist()
+    clients = [ClientId(int(client)) for client in rng.integers(0, sizes.clients, LOOK_UPS)]
+    ends = [round_.end for round_ in history.some(numbers)]
+
+    def of_client(place: int) -> object:
+        page = history.page(RoundQuery(client=clients[place]), PAGE, None)
+        return history.parts(clients[place], page.rounds)
+
+    def dropped_out(place: int) -> object:
+        query = RoundQuery(client=clients[place], role=AskedRole.DROPPED_OUT)
+        return history.page(query, PAGE, None)
+
+    def of_digest(place: int) -> object:
+        end = ends[place]
+        return None if end is None else history.occurrences(end.head, 0, 20)
+
+    once: dict[str, Callable[[], object]] = {
+        "all counts, first, ms": history.tally,
+        "a digest, first, ms": lambda: of_digest(0),
+    }
+    first = {name: round(_ms(lambda _, read=read: read(), 0), 1) for name, read in once.items()}  # type: ignore[misc]
+    many: dict[str, Callable[[int], object]] = {
+        "a round, ms": lambda place: history.round(numbers[place]),
+        f"{PAGE} rounds, ms": lambda _: history.page(RoundQuery(), PAGE, None),
+        f"{PAGE} rounds of a client, ms": of_client,
+        f"{PAGE} rounds that a client dropped out of, ms": dropped_out,
+        "a digest, ms": of_digest,
+        "all counts, ms": lambda _: history.tally(),
+    }
+    return first | {
+        name: round(median(_ms(read, place) for place in range(LOOK_UPS)), 3)
+        for name, read in many.items()
     }
 
 
-def _bytes_below(home: Path) -> dict[str, int]:
-    """Return the bytes of the chain with its log, and of all blobs."""
-    return {
-        "chain": sum(file.stat().st_size for file in home.glob("chain.sqlite*")),
-        "blob": sum(file.stat().st_size for file in home.glob("blobs/*/*")),
-    }
+def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
+    """Return the memory of a fold, before and after counts and digests were asked for."""
+    tracemalloc.start()
+    history = DeploymentFold().up_to(chain.ledger, blobs)
+    folded = tracemalloc.get_traced_memory()[0]
+    history.tally()
+    history.occurrences(history.fixed.config, 0, 20)
+    for client in map(ClientId, range(history.fixed.clients)):
+        history.parts(client, history.page(RoundQuery(client=client), PAGE, None).rounds)
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-def _median_ms(look_up: Callable[[int], None], numbers: Iterable[int]) -> float:
-    times = []
-    for number in numbers:
-        started = time.perf_counter()
-        look_up(number)
-        times.append((time.perf_counter() - started) * 1e3)
-    return round(median(times), 2)
+def _ms(read: Callable[[int], object], place: int) -> float:
+    started = time.perf_counter()
+    read(place)
+    return (time.perf_counter() - started) * 1e3
 
 
 if __name__ == "__main__":

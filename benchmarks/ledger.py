@@ -1,98 +1,62 @@
-"""Cost of the ledger: gas and time of a round's transactions.
+"""Gas and time of the two transactions of a round, with signed but made-up content.
 
-`python -m benchmarks.ledger` measures `commit_updates` and `decide` for four sizes of committee,
-medians over rounds from the third on: a deployment's first rounds pay for storage that all later
-ones overwrite. Every transaction is signed, run by the embedded chain and on disk (synchronous
-FULL) when its time ends; signatures of clients and members are made outside of it.
+    python -m benchmarks.ledger                   print medians for four sizes of committee
+    python -m benchmarks.ledger --gas-snapshot    write `contracts/gas_snapshot.json`
 
-The memory ledger takes the same transactions first, so that it finds no signature recovered that
-the chain's twin has asked for already. Milliseconds are wall time and CPU time.
-A whole round of `digits` on either ledger is measured by `benchmarks.digits_round`.
+Rounds are measured from the third on: a deployment's first rounds pay for storage that later rounds
+overwrite. Signatures are made outside of the measured time. The memory ledger takes each
+transaction before the embedded chain does, so it finds no signature recovered already. The chain
+writes durably (synchronous FULL). With other repliers, the last seats certify the election, and
+the contract has to look up nearly every member.
 
-In both phases the same members reply; "with other repliers" is the dearest `decide`, in which the
-election is certified by the last places: the contract has to look up nearly every member.
-
-The same clients also train (softmax on digits, batches of 32) and the members score, in this
-process and with one worker, which gives the ledger's share of a round.
-
-`python -m benchmarks.ledger --gas-snapshot` writes `contracts/gas_snapshot.json` instead: the gas
-of every transaction, exact and the same on every machine, with which a test compares.
+Gas is the same on every machine, and a test compares the snapshot.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory import MemoryLedger
-from ledger.protocol import encoding, sampling
+from ledger.protocol import encoding
 from ledger.protocol.ledger_state import registry_batches
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
+"""Committee members and trainers."""
 CLIENTS = 1075
-RESULTS = Path(__file__).parent / "results"
 GAS_SNAPSHOT = Path(__file__).parent.parent / "contracts" / "gas_snapshot.json"
-DIGITS_ROUNDS = 25
-Row = dict[str, Any]
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionTime:
-    """Milliseconds of one transaction."""
-
-    wall: float
-    cpu: float
+_T = TypeVar("_T")
 
 
 def main() -> None:
-    """Measure what the command line asks for, print it and write it down."""
-    arguments = _arguments()
+    """Write the gas snapshot, or print the costs of each size."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gas-snapshot", action="store_true", help="write the gas snapshot")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.gas_snapshot:
-            GAS_SNAPSHOT.write_text(
-                json.dumps(gas_snapshot(Path(folder)), indent=1) + "\n", "utf-8"
-            )
-            return
-        rows = [
-            round_costs(Path(folder) / f"{members}.sqlite", (members, trainers), arguments)
-            for members, trainers in SIZES
-        ]
-        digits = None if arguments.without_training else _digits(Path(folder))
-    _show("ledger", rows)
-    if digits is not None:
-        _show("a round of digits", [digits])
-    RESULTS.mkdir(exist_ok=True)
-    document = {
-        "machine": platform.processor() or platform.machine(),
-        "rows": rows,
-        "digits": digits,
-    }
-    (RESULTS / "ledger.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+            snapshot = json.dumps(gas_snapshot(Path(folder)), indent=1)
+            GAS_SNAPSHOT.write_text(f"{snapshot}\n", "utf-8")
+        else:
+            _show([round_costs(Path(folder), size, arguments.rounds) for size in SIZES])
 
 
 def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
-    """Return the gas of every transaction, for each size "C members, n trainers".
-
-    Args:
-        folder: where to make chain files.
-    """
+    """Return the gas of every transaction, for each size "C members, n trainers"."""
     snapshot: dict[str, dict[str, int]] = {}
     for members, trainers in SIZES:
         path = folder / f"{members}-{trainers}.sqlite"
@@ -125,48 +89,20 @@ def _gas_of(run: RecordedRounds) -> dict[str, int]:
     return gas
 
 
-def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace) -> Row:
-    """Return gas and milliseconds of a round's transactions.
-
-    Args:
-        path: a chain file to make.
-        size: C and n.
-        arguments: how many rounds, clients and local steps; whether clients train.
-    """
+def round_costs(folder: Path, size: tuple[int, int], rounds: int) -> dict[str, float]:
+    """Return the median gas and milliseconds of a round, on the chain and in memory."""
     members, trainers = size
-    with EmbeddedChain.create(path) as chain:
-        started = time.perf_counter()
-        run = RecordedRounds(chain, members, trainers, arguments.clients)
-        registration_ms = (time.perf_counter() - started) * 1e3
+    with EmbeddedChain.create(folder / f"{members}-{trainers}-timed.sqlite") as chain:
+        run = RecordedRounds(chain, members, trainers, CLIENTS)
         memory = _remembered(run)
-        deployed, *registered = (receipt.gas_used for receipt in run.registrations)
-        measured = [_record_round(run, memory) for _ in range(2 + arguments.rounds)][2:]
-        row: Row = {
-            "C": members,
-            "n": trainers,
-            "deploy gas": deployed,
-            "registration gas per client": round(sum(registered) / arguments.clients),
-            "deploy and register ms": round(registration_ms),
-        }
-        row |= {key: round(median(costs[key] for costs in measured), 1) for key in measured[0]}
-        others = [_record_round(run, memory, other_repliers=True) for _ in range(arguments.rounds)]
-        row["decide gas with other repliers"] = round(
-            median(costs["decide gas"] for costs in others)
-        )
-        few = round(median(_half_a_round(run) for _ in range(arguments.rounds)))
-        row["gas per commitment"] = round(row["commit gas"] / (members + trainers))
-        row["gas per further commitment"] = round(
-            (row["commit gas"] - few) / ((members + trainers) // 2)
-        )
-        row["ledger ms"] = round(row["commit ms"] + row["decide ms"], 1)
-        chain_cpu = row["commit CPU ms"] + row["decide CPU ms"]
-        memory_cpu = row["memory commit CPU ms"] + row["memory decide CPU ms"]
-        row["chain / memory, CPU"] = round(chain_cpu / memory_cpu, 1)
-        if not arguments.without_training:
-            training_ms = _training_milliseconds(run, arguments)
-            row["training ms"] = round(training_ms, 1)
-            row["ledger share"] = round(row["ledger ms"] / (row["ledger ms"] + training_ms), 3)
-    return row
+        measured = [_record_round(run, memory) for _ in range(2 + rounds)][2:]
+        others = [_record_round(run, memory, other_repliers=True) for _ in range(rounds)]
+    row: dict[str, float] = {"C": members, "n": trainers}
+    row |= {key: round(median(costs[key] for costs in measured), 1) for key in measured[0]}
+    row["decide gas with other repliers"] = median(costs["decide gas"] for costs in others)
+    chain_cpu = row["commit CPU ms"] + row["decide CPU ms"]
+    memory_cpu = row["memory commit CPU ms"] + row["memory decide CPU ms"]
+    return row | {"chain / memory, CPU": round(chain_cpu / memory_cpu, 1)}
 
 
 def _remembered(run: RecordedRounds) -> MemoryLedger:
@@ -184,102 +120,30 @@ def _record_round(
 ) -> dict[str, float]:
     """Decide one round on both ledgers; return gas and milliseconds of its two transactions."""
     number, signed = run.state.round, run.signed_commitments(run.active)
-    _, remembered_commit = _timed(lambda: memory.commit_updates(number, signed))
-    committed, commit = _timed(lambda: run.commit(signed))
+    costs: dict[str, float] = {}
+
+    def timed(name: str, send: Callable[[], _T]) -> _T:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = send()
+        costs[f"{name} ms"] = (time.perf_counter() - wall) * 1e3
+        costs[f"{name} CPU ms"] = (time.process_time() - cpu) * 1e3
+        return result
+
+    timed("memory commit", lambda: memory.commit_updates(number, signed))
+    costs["commit gas"] = timed("commit", lambda: run.commit(signed)).gas_used
     made = run.certified(other_repliers=other_repliers)
-    _, remembered_decide = _timed(lambda: memory.decide(number, made.decision, made.certificates))
-    decided, decide = _timed(lambda: run.decide(made))
+    timed("memory decide", lambda: memory.decide(number, made.decision, made.certificates))
+    costs["decide gas"] = timed("decide", lambda: run.decide(made)).gas_used
     if memory.state().head != run.state.head:
         raise RuntimeError(f"the memory ledger has another head after round {number}")
-    return {
-        "commit gas": committed.gas_used,
-        "commit ms": commit.wall,
-        "commit CPU ms": commit.cpu,
-        "memory commit CPU ms": remembered_commit.cpu,
-        "decide gas": decided.gas_used,
-        "decide ms": decide.wall,
-        "decide CPU ms": decide.cpu,
-        "memory decide CPU ms": remembered_decide.cpu,
-    }
+    return costs
 
 
-def _half_a_round(run: RecordedRounds) -> int:
-    """Commit for half of the active clients, abandon the round; return the commitments' gas."""
-    active = run.active
-    used = run.commit(run.signed_commitments(active[: len(active) - len(active) // 2])).gas_used
-    run.abandon()
-    return used
-
-
-def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -> float:
-    """Return the median time in which the active clients train and the members score."""
-    # Imported here: without training the benchmark needs no machine-learning framework.
-    from clients.datasets.registry import DataChoice, load_dataset  # noqa: PLC0415
-    from clients.local_sgd import LocalTraining  # noqa: PLC0415
-    from clients.models.registry import model_named  # noqa: PLC0415
-    from clients.training.engine_factory import open_engine  # noqa: PLC0415
-    from clients.training.port import TrainingJob  # noqa: PLC0415
-    from ledger.protocol.rules.distance import SQUARED  # noqa: PLC0415
-
-    rng, state = np.random.default_rng(1), run.state
-    data = load_dataset(DataChoice("digits"), arguments.clients, rng)
-    model = model_named("softmax", data.form)
-    settings = LocalTraining(learning_rate=0.1, batch_size=32, local_steps=arguments.local_steps)
-    start, times = model.initial(rng), []
-    active = (*run.trainers, *state.committee)
-    with open_engine(
-        model,
-        data,
-        settings,
-        device="cpu",
-        workers=1,
-        path="lockstep",
-        sets={},
-        rows=len(active),
-    ) as engine:
-        for _ in range(1 + arguments.rounds):
-            jobs = [
-                TrainingJob(client, sampling.training_seed(state.seed, client)) for client in active
-            ]
-            started = time.perf_counter()
-            updates = [update.vector for update in engine.train(start, jobs)]
-            by_client = dict(zip(active, updates, strict=True))
-            engine.distances(SQUARED, None, by_client, state.committee)
-            times.append((time.perf_counter() - started) * 1e3)
-    return median(times[1:])
-
-
-def _digits(folder: Path) -> Row:
-    from benchmarks.digits_round import digits_rounds  # noqa: PLC0415 - it trains
-
-    return digits_rounds(folder, DIGITS_ROUNDS)
-
-
-def _timed(send: Callable[[], T]) -> tuple[T, TransactionTime]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = send()
-    spent = TransactionTime((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
-    return result, spent
-
-
-def _show(name: str, rows: list[Row]) -> None:
-    table = Table("", *(str(index + 1) for index in range(len(rows))), title=name)
+def _show(rows: list[dict[str, float]]) -> None:
+    table = Table("", *(str(index + 1) for index in range(len(rows))), title="ledger")
     for key in rows[0]:
         table.add_row(key, *(f"{row[key]:,}" for row in rows))
     Console().print(table)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--gas-snapshot", action="store_true", help="write the snapshot instead")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds to measure")
-    parser.add_argument("--clients", type=int, default=CLIENTS, help="registered clients, K")
-    parser.add_argument("--without-training", action="store_true", help="leave training out")
-    parser.add_argument("--local-steps", type=int, default=10, help="SGD steps of each client")
-    arguments = parser.parse_args()
-    if arguments.rounds < 1:
-        parser.error("--rounds must be at least 1")
-    return arguments
 
 
 if __name__ == "__main__":

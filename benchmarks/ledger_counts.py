@@ -6,8 +6,7 @@ the faster loop leaves to py-evm's own functions; for one round of the preset `d
 calls of the contract, reads of the chain file, and everything that waits for the disk.
 
 `python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`, with which a test
-compares. It also executes the transactions' blocks again by py-evm's own parts, which have to give
-the same hashes, and prints the CPU time of both.
+compares.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import time
 from collections import Counter
-from functools import wraps
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from eth.vm.code_stream import CodeStream
 from rich.console import Console
@@ -38,27 +35,21 @@ from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 COUNTS = Path(__file__).with_suffix(".json")
 MEMBERS, TRAINERS, CLIENTS = 7, 20, 100
 ROUNDS_BEFORE = 2
-REPEATS = 5
 _NOW = 1_700_000_000.0
 
 
 def main() -> None:
-    """Write the counts; execute the counted blocks by both machines and print what they take."""
+    """Write the counts, and print them."""
     with tempfile.TemporaryDirectory() as folder:
         counts = all_counts(Path(folder))
-        own, fast = executed_again(Path(folder) / "recorded.sqlite")
     COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
-    console = Console()
-    console.print_json(json.dumps(counts))
-    console.print(
-        f"CPU ms of a block, same hashes: {own:.1f} by py-evm's own parts, {fast:.1f} by the "
-        f"faster ones, ratio {own / fast:.2f}"
-    )
+    Console().print_json(json.dumps(counts))
 
 
 def all_counts(folder: Path) -> dict[str, dict[str, int]]:
@@ -125,29 +116,6 @@ def round_counts(folder: Path) -> dict[str, int]:
     return dict(counter)
 
 
-def executed_again(path: Path) -> tuple[float, float]:
-    """Return CPU milliseconds of a block by py-evm's own parts, and by the faster ones.
-
-    Args:
-        path: of the chain; its last four blocks are executed, by turns.
-
-    Raises:
-        RuntimeError: the two differ.
-    """
-    times: dict[bool, list[float]] = {True: [], False: []}
-    with EmbeddedReader.open(path) as chain:
-        newest = chain.head().number
-        for _ in range(REPEATS):
-            for is_reference, spent in times.items():
-                for number in range(newest - 3, newest + 1):
-                    started = time.process_time()
-                    executed = _execute(chain, number, is_reference=is_reference)
-                    spent.append((time.process_time() - started) * 1e3)
-                    if executed != chain.block(number).hash:
-                        raise RuntimeError(f"block {number} has another hash")
-    return median(times[True]), median(times[False])
-
-
 def _execute(chain: EmbeddedReader, number: int, *, is_reference: bool) -> bytes:
     """Execute a block again on its parent's state; return its hash."""
     kind = evm.chain_class(chain.chain_id, is_reference=is_reference)
@@ -168,20 +136,19 @@ def counted_opcodes() -> Iterator[Counter[str]]:
         yield counter
 
 
-@contextlib.contextmanager
-def _counted_commits(counter: Counter[str]) -> Iterator[None]:
+def _counted_commits(counter: Counter[str]) -> AbstractContextManager[object]:
     original = FileJournal.sync
 
     def counted(self: FileJournal) -> None:
         counter["commits of the journal"] += self._base.in_transaction
         original(self)
 
-    with _replaced(FileJournal, "sync", counted):
-        yield
+    return patch.object(FileJournal, "sync", counted)
 
 
-@contextlib.contextmanager
-def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[None]:
+def _counted_items(
+    counter: Counter[str], stream: type[CodeStream]
+) -> AbstractContextManager[object]:
     original = stream.__iter__
 
     def counted(self: CodeStream) -> Iterator[int]:
@@ -189,31 +156,19 @@ def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[
             counter["left to py-evm"] += 1
             yield opcode
 
-    with _replaced(stream, "__iter__", counted):
-        yield
+    return patch.object(stream, "__iter__", counted)
 
 
-@contextlib.contextmanager
-def _counted(counter: Counter[str], name: str, owner: type[Any], method: str) -> Iterator[None]:
+def _counted(
+    counter: Counter[str], name: str, owner: type[Any], method: str
+) -> AbstractContextManager[object]:
     original = getattr(owner, method)
 
-    @wraps(original)
     def counted(*arguments: Any, **options: Any) -> Any:
         counter[name] += 1
         return original(*arguments, **options)
 
-    with _replaced(owner, method, counted):
-        yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: type[Any], method: str, by: Callable[..., Any]) -> Iterator[None]:
-    original = getattr(owner, method)
-    setattr(owner, method, by)
-    try:
-        yield
-    finally:
-        setattr(owner, method, original)
+    return patch.object(owner, method, counted)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ are derived from a sentence: PUBLIC TEST KEYS, worth nothing. Equal calls make e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
@@ -63,21 +63,9 @@ class RecordedRounds:
         self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
         registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
         words = [encoding.registry_word(client) for client in registry]
-        digest, batches = ledger_state.registry_batches(words)
-        deployment = ledger_state.Deployment(
-            config=_digest("configuration", 0),
-            registry=digest,
-            clients=clients,
-            trainers=trainers,
-            members=members,
-            aggregation_ppm=400_000,
-            form=AcceptanceForm.FIRST,
-            rounds=2**32 - 1,
-            commit_blocks=2,
-            deadline_blocks=4,
-            replies=majority(members),
-            beacon=Beacon.NONE,
-            model=_digest("model", 0),
+        _, batches = ledger_state.registry_batches(words)
+        deployment = deployment_of(
+            words, members, trainers, config=digest_of("configuration", 0), deadline_blocks=4
         )
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         if receipt.contract_address is None:
@@ -87,7 +75,11 @@ class RecordedRounds:
         self.state = rounds.deployed(deployment, self.ledger.domain())
         self.registrations = [receipt]
         for batch, rest in batches:
-            self.registrations.append(self._register(batch, rest))
+            receipt = self._sent(
+                lambda block, w=batch, r=rest: rounds.register_clients(self.state, w, r, block),  # type: ignore[misc]
+                lambda w=batch, r=rest: self.ledger.register_clients(w, r),  # type: ignore[misc]
+            )
+            self.registrations.append(receipt)
 
     @property
     def trainers(self) -> tuple[ClientId, ...]:
@@ -104,7 +96,7 @@ class RecordedRounds:
         """Return a commitment of each client for the open round."""
         number, domain, signed = self.state.round, self.state.domain, []
         for client in clients:
-            word = encoding.commitment_of(client, _digest("payload", number))
+            word = encoding.commitment_of(client, digest_of("payload", number))
             promised = Commitment(number, client, word)
             signed.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
         return signed
@@ -152,24 +144,18 @@ class RecordedRounds:
             lambda: self.ledger.abandon_round(self.state.round),
         )
 
-    def _register(self, words: Sequence[int], rest: Digest) -> Receipt:
-        return self._sent(
-            lambda block: rounds.register_clients(self.state, words, rest, block),
-            lambda: self.ledger.register_clients(words, rest),
-        )
-
     def _decision(self) -> ledger_state.SubmittedDecision:
         number = self.state.round
-        order = sorted(self.trainers, key=lambda client: _digest("place", client))
+        order = sorted(self.trainers, key=lambda client: digest_of("place", client))
         return ledger_state.SubmittedDecision(
             committee=self.state.committee,
             ranking=rank((client, 1.0 + place / 7) for place, client in enumerate(order)),
             base=self.state.commitments,
-            model=_digest("model", number),
-            updates_root=_digest("updates", number),
-            scores_root=_digest("scores", number),
-            reveal=_digest("reveal", number),
-            record=_digest("record", number),
+            model=digest_of("model", number),
+            updates_root=digest_of("updates", number),
+            scores_root=digest_of("scores", number),
+            reveal=digest_of("reveal", number),
+            record=digest_of("record", number),
             incidents=NO_DIGEST,
         )
 
@@ -209,5 +195,26 @@ class RecordedRounds:
         return receipt
 
 
-def _digest(what: str, number: int) -> Digest:
+def digest_of(what: str, number: int) -> Digest:
+    """Return the digest of a name and a number."""
     return encoding.sha256(f"{what} {number}".encode())
+
+
+def deployment_of(
+    words: Sequence[int], members: int, trainers: int, **other: Any
+) -> ledger_state.Deployment:
+    """Return a deployment of registered clients that accepts the first two fifths of a ranking."""
+    values: dict[str, Any] = {
+        "registry": ledger_state.registry_batches(words)[0],
+        "clients": len(words),
+        "trainers": trainers,
+        "members": members,
+        "aggregation_ppm": 400_000,
+        "form": AcceptanceForm.FIRST,
+        "rounds": 2**32 - 1,
+        "commit_blocks": 2,
+        "replies": majority(members),
+        "beacon": Beacon.NONE,
+        "model": digest_of("model", 0),
+    }
+    return ledger_state.Deployment(**values | other)

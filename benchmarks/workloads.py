@@ -3,12 +3,23 @@
 One workload is a folder that any process reads with NumPy alone: every client's samples in the
 order in which its SGD takes them, and the parameters that all start from. Nothing here imports
 the product, so that the environments of the peers need only torch.
+
+A contender is a separate process, which writes `result.json` and `aggregate.npy` into the folder
+that it is given. Its first round is a warm-up: it is not timed, and shows that all contenders do
+the same work.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from dataclasses import asdict, dataclass
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,38 +27,28 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
 
 _IMAGE = (1, 28, 28)
 _CHARACTERS = 80
 _TOKENS = 80
+_PRODUCT_SIDE = 1024
+_PRODUCTS = 15
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class PlainLeafCnn(nn.Module):
-    """LEAF's network for FEMNIST: two 5 × 5 convolutions with pooling, two linear layers.
-
-    Args:
-        hidden: width of the first linear layer: 2048 for W1L, 512 for W1S.
-        classes: number of classes.
-    """
-
-    def __init__(self, hidden: int, classes: int = 62) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, 5, padding=2)
-        self.conv2 = nn.Conv2d(32, 64, 5, padding=2)
-        self.pool = nn.MaxPool2d(2)
-        self.hidden = nn.Linear(64 * 7 * 7, hidden)
-        self.output = nn.Linear(hidden, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return class scores of images, shape (n, classes)."""
-        x = self.pool(torch.relu(self.conv1(x)))
-        x = self.pool(torch.relu(self.conv2(x)))
-        logits: torch.Tensor = self.output(torch.relu(self.hidden(x.flatten(1))))
-        return logits
+def plain_leaf_cnn(hidden: int, classes: int = 62) -> nn.Module:
+    """Return LEAF's network for FEMNIST: two 5 x 5 convolutions with pooling, two linear layers."""
+    convolutions = (
+        layer
+        for channels in ((1, 32), (32, 64))
+        for layer in (nn.Conv2d(*channels, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+    )
+    linear = (nn.Linear(64 * 7 * 7, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(*convolutions, nn.Flatten(), *linear)
 
 
 class PlainShakespeareLstm(nn.Module):
@@ -78,21 +79,9 @@ class PlainShakespeareLstm(nn.Module):
         return logits
 
 
-class Softmax(nn.Module):
-    """Multinomial logistic regression of images.
-
-    Args:
-        classes: number of classes.
-    """
-
-    def __init__(self, classes: int = 62) -> None:
-        super().__init__()
-        self.output = nn.Linear(28 * 28, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return class scores of images, shape (n, classes)."""
-        logits: torch.Tensor = self.output(x.flatten(1))
-        return logits
+def softmax(classes: int = 62) -> nn.Module:
+    """Return multinomial logistic regression of images."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, classes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +133,15 @@ WORKS = {
 }
 
 _MODULES: dict[str, Callable[..., nn.Module]] = {
-    "leaf_cnn": PlainLeafCnn,
+    "leaf_cnn": plain_leaf_cnn,
     "shakespeare_lstm": PlainShakespeareLstm,
-    "softmax": Softmax,
+    "softmax": softmax,
 }
 
 
 def module_of(work: Work) -> nn.Module:
     """Return the plain module of a workload; what its parameters hold is torch's affair."""
     return _MODULES[work.model](**work.options)
-
-
-def own_module(form: object, options: Mapping[str, object]) -> nn.Module:  # noqa: ARG001
-    """Return the plain module of a workload, as the product asks a user's model for it."""
-    return module_of(WORKS[str(options["work"])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,23 +168,24 @@ class PeerWorkload:
 def make_workload(work: Work, clients: int | None = None) -> PeerWorkload:
     """Return a workload with data made up for it: the same on every machine.
 
-    Args:
-        work: what is to be done.
-        clients: how many train, where it is to be less than the whole of it.
+    `clients` is how many train, where it is to be less than the whole of it.
     """
-    count = clients or work.clients
+    torch.manual_seed(0)
+    start = flat(module_of(work))
+    return PeerWorkload(work, *made_samples(work, clients or work.clients), start)
+
+
+def made_samples(work: Work, count: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return inputs and labels, shapes (clients, samples, ...) and (clients, samples)."""
     rng = np.random.default_rng(list(work.name.encode()))
     y = rng.integers(work.classes, size=(count, work.samples))
-    x: NDArray[Any]
     if work.tokens:
         x = rng.integers(_CHARACTERS, size=(count, work.samples, _TOKENS))
         x[..., -1] = y  # what comes next can be told from the last character
-    else:
-        prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
-        noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
-        x = (prototypes[y] + noise) / 2
-    torch.manual_seed(0)
-    return PeerWorkload(work, x, y, flat(module_of(work)))
+        return x, y
+    prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
+    noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
+    return (prototypes[y] + noise) / 2, y
 
 
 def write_workload(workload: PeerWorkload, folder: Path) -> None:
@@ -256,3 +241,123 @@ def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
         optimizer.step()
+
+
+def gemm_rate() -> float:
+    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of some.
+
+    It takes about half a second. A calm machine always gives the same; less means that others
+    use it, and that wall seconds measured near it are too long.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        a, b = (torch.rand(_PRODUCT_SIDE, _PRODUCT_SIDE, generator=generator) for _ in range(2))
+        product = torch.empty(_PRODUCT_SIDE, _PRODUCT_SIDE)
+        torch.mm(a, b, out=product)
+        seconds = []
+        for _ in range(_PRODUCTS):
+            start = time.perf_counter()
+            torch.mm(a, b, out=product)
+            seconds.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return 2e-9 * _PRODUCT_SIDE**3 / median(seconds)
+
+
+def machine() -> dict[str, Any]:
+    """Return what a figure has to be read with: processor, cores, system and versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text("utf-8") if cpuinfo.exists() else ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def contender_arguments() -> argparse.Namespace:
+    """Return a contender's arguments: the folders `work` and `out`, and `rounds` to time."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path, help="the folder of the workload")
+    parser.add_argument("out", type=Path, help="where the result goes")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds after the warm-up")
+    parser.add_argument("--members", type=int, default=0, help="of the committee; 0 for none")
+    parser.add_argument("--variant", default="", help="which of a contender's ways")
+    return parser.parse_args()
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """Return the CPU seconds of a process and all below it, ended children included.
+
+    Args:
+        root: id of the process.
+    """
+    parents, spent = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text("utf-8", "replace")
+            except OSError:  # it ended meanwhile; its parent has its time
+                continue
+            fields = stat.rpartition(")")[2].split()
+            parents[int(folder.name)] = int(fields[1])
+            spent[int(folder.name)] = sum(map(int, fields[11:15])) / _TICKS
+    return sum(seconds for pid, seconds in spent.items() if _is_below(pid, root, parents))
+
+
+def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
+    while pid not in {0, root}:
+        pid = parents.get(pid, 0)
+    return pid == root
+
+
+@dataclass(slots=True)
+class RoundClock:
+    """Times rounds, the first of which is the warm-up.
+
+    Attributes:
+        root: the process whose tree does the work.
+        rounds: wall and CPU seconds of each round after the warm-up.
+    """
+
+    root: int = field(default_factory=os.getpid)
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    _wall: float = 0.0
+    _cpu: float = 0.0
+
+    def start(self) -> None:
+        """Begin a round."""
+        self._cpu = tree_cpu_seconds(self.root)
+        self._wall = time.perf_counter()
+
+    def stop(self, **parts: float) -> None:
+        """End a round."""
+        wall = time.perf_counter() - self._wall
+        cpu = tree_cpu_seconds(self.root) - self._cpu
+        self.rounds.append({"wall": wall, "cpu": cpu, **parts})
+
+
+def hand_in(
+    out: Path,
+    clock: RoundClock,
+    aggregate: NDArray[np.float32],
+    packages: Sequence[str],
+    **facts: Any,
+) -> None:
+    """Write a contender's result: its clock, its first aggregate and the packages' versions."""
+    if len(clock.rounds) < 2:
+        raise ValueError("no round was timed after the warm-up")
+    np.save(out / "aggregate.npy", aggregate)
+    result = {
+        "warm_up": clock.rounds[0],
+        "rounds": clock.rounds[1:],
+        "aggregate_norm": float(np.linalg.norm(aggregate.astype(np.float64))),
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in packages}},
+        **facts,
+    }
+    (out / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")

@@ -278,7 +278,12 @@ class Simulation:
             steps = [trainer.act_while_voting(view) for trainer in trainers.values()]
             steps += [member.step(view, now) for member in members]
             if self._on_model is not None:
-                self._tell(view, self._on_model)
+                for certificate in view.certificates(Phase.AGGREGATION):
+                    result = certificate.vote.result
+                    judgement = judgement_behind(view, self._judge, result)
+                    if judgement is not None and result != self._told:
+                        self._told = result
+                        self._on_model(view.inputs.round, judgement.model)
             if self._apply(steps):
                 if _decides(steps) and not self._observer.is_open(view.inputs.round):
                     return
@@ -289,15 +294,6 @@ class Simulation:
                 self._apply([[*reports_of(view)]])
                 return
             now = later
-
-    def _tell(self, view: RoundView, on_model: OnModel) -> None:
-        """Report the model that a committee has certified, once."""
-        for certificate in view.certificates(Phase.AGGREGATION):
-            result = certificate.vote.result
-            judgement = judgement_behind(view, self._judge, result)
-            if judgement is not None and result != self._told:
-                self._told = result
-                on_model(view.inputs.round, judgement.model)
 
     def _refreshed(self, chain: ChainView) -> ChainView:
         # The events of own transactions: the round's end compares them with the contract's storage.

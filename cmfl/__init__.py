@@ -18,10 +18,10 @@ Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the ar
 
 To import this package costs little: torch, web3 and the others are loaded by the call that needs
 them. It refuses to start beside foreign modules of the names `ledger`, `clients`, `api` and
-`contracts`; `cmfl.charter` says how it knows.
+`contracts`; `cmfl.import_guard` says how it knows.
 """
 
-from cmfl import charter
+from cmfl import import_guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,35 +70,24 @@ __all__ = [
     "verify_training",
 ]
 
-_PLACES = {
-    "Audit": "cmfl.auditing",
-    "CmflError": "ledger.protocol.errors",
-    "Comparison": "cmfl.comparison",
-    "ConfigurationError": "ledger.protocol.errors",
-    "Coverage": "cmfl.training_coverage",
-    "Data": "clients.datasets.own_data",
-    "Explanation": "cmfl.recorded",
-    "Proof": "cmfl.proofs",
-    "Round": "cmfl.recorded",
-    "Rounds": "cmfl.recorded",
-    "Run": "cmfl.recorded",
-    "Table": "cmfl.display.tables",
-    "TrainingVerification": "cmfl.replaying",
-    "Verification": "cmfl.verifying",
-    "audit": "cmfl.auditing",
-    "compare": "cmfl.comparison",
-    "connect": "cmfl.opening",
-    "coverage": "cmfl.training_coverage",
-    "open": "cmfl.opening",
-    "run": "cmfl.running",
-    "runs": "cmfl.opening",
-    "sweep": "cmfl.comparison",
-    "verify": "cmfl.verifying",
-    "verify_training": "cmfl.replaying",
+_MODULES = {
+    "clients.datasets.own_data": "Data",
+    "cmfl.auditing": "Audit audit",
+    "cmfl.comparison": "Comparison compare sweep",
+    "cmfl.display.tables": "Table",
+    "cmfl.opening": "connect open runs",
+    "cmfl.proofs": "Proof",
+    "cmfl.recorded": "Explanation Round Rounds Run",
+    "cmfl.replaying": "TrainingVerification verify_training",
+    "cmfl.running": "run",
+    "cmfl.training_coverage": "Coverage coverage",
+    "cmfl.verifying": "Verification verify",
+    "ledger.protocol.errors": "CmflError ConfigurationError",
 }
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 """The module of each public name that is no module itself."""
 
-charter.require_own_modules()
+import_guard.require_own_modules()
 
 
 def __getattr__(name: str) -> object:

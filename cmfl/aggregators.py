@@ -112,12 +112,7 @@ def geometric_median(
 
 
 def centered_clipping(
-    updates: ArrayLike,
-    tau: float,
-    *,
-    last: ArrayLike | None = None,
-    steps: int = 1,
-    pre: Pre = (),
+    updates: ArrayLike, tau: float, *, last: ArrayLike | None = None, steps: int = 1, pre: Pre = ()
 ) -> Vector:
     """Return the last aggregate, moved by the clipped differences of the updates from it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,8 @@ from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import (
-    FLAG,
-    LIST,
-    NUMBER,
-    PATH,
-    TEXT,
-    WHOLE,
-    require,
-    require_each,
-    require_or_none,
-)
+from cmfl.extras import naming
+from cmfl.inputs.arguments import LIST, PATH, checked, digest_of_head, require
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
@@ -31,10 +22,10 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cmfl.access.remote import RemoteService
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
-    from ledger.protocol.types import Digest
+
+MOST_UNASKED = 4
 
 
 class Audit:
@@ -132,7 +123,7 @@ class Audit:
         return f"<pre>{html.escape(chr(10).join(self.lines))}</pre>"
 
 
-@naming_extras()
+@checked
 def audit(
     run: Run | str | Path | None = None,
     *,
@@ -182,21 +173,11 @@ def audit(
         ConfigurationError: it is not clear what to audit, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address, head=head)
-    require_or_none(WHOLE, chain_id=chain_id)
-    require_or_none(PATH, blobs=blobs, since=since, witness_policy=witness_policy)
-    require(FLAG, strict=strict)
-    require_or_none(FLAG, progress=progress)
-    require_or_none(NUMBER, checkpoint_max_age=checkpoint_max_age)
-    require(WHOLE, jobs=jobs)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     if isinstance(rules, str | Path) or callable(rules):
         rules = (rules,)
-    require(LIST, rules=rules, checkpoints=checkpoints)
-    require_each(PATH, "checkpoints", checkpoints)
+    require(LIST, rules=rules)
     if isinstance(run, Run) and not rules:
         rules = run.rules
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
@@ -204,49 +185,42 @@ def audit(
     policy = None if witness_policy is None else Path(witness_policy)
     age = None if checkpoint_max_age is None else float(checkpoint_max_age)
     witnesses = witnesses_of(policy, [str(place) for place in checkpoints], age)
+    sources = tuple(
+        str(rule)
+        if isinstance(rule, str | Path)
+        else reference("rules", rule, target.home).rpartition(":")[0]
+        for rule in rules
+    )
+    request = AuditRequest(head, strict, earlier, jobs, sources, witnesses)
     with tracking("audit, rounds", shown=progress) as show:
-        report = audit_target(
-            target,
-            head=head,
-            strict=strict,
-            earlier=earlier,
-            jobs=jobs,
-            on_progress=show,
-            rules=tuple(_rule_source(rule, target) for rule in rules),
-            witnesses=witnesses,
-        )
-    return Audit(report)
+        return Audit(audit_target(target, request, show))
 
 
-def _rule_source(rule: str | Path | Callable[..., Any], target: Target) -> str:
-    """Return the file, or the package, of an own rule."""
-    if isinstance(rule, str | Path):
-        return str(rule)
-    return reference("rules", rule, target.home).rpartition(":")[0]
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """How a run is audited.
+
+    Attributes:
+        head: a known earlier head, 0x-hex.
+        strict: whether remarks make the audit incomplete.
+        earlier: the audit that it continues.
+        jobs: number of processes; None for as many as there are cores, up to `MOST_UNASKED`.
+        rules: the file of the run's own distance, which is run.
+        witnesses: whom to ask about the run before it is read.
+    """
+
+    head: str | None = None
+    strict: bool = False
+    earlier: EarlierAudit | None = None
+    jobs: int | None = None
+    rules: tuple[str, ...] = ()
+    witnesses: Witnesses | None = None
 
 
 def audit_target(
-    target: Target,
-    *,
-    head: str | None,
-    strict: bool,
-    earlier: EarlierAudit | None,
-    jobs: int,
-    on_progress: Callable[[int, int], None],
-    rules: tuple[str, ...] = (),
-    witnesses: Witnesses | None = None,
+    target: Target, request: AuditRequest, on_progress: Callable[[int, int], None]
 ) -> AuditReport:
-    """Audit what a target names; the command and `audit` share it.
-
-    Args:
-        target: chain, contract and blobs.
-        head: a known earlier head, 0x-hex; None for none.
-        strict: whether remarks make the audit incomplete.
-        earlier: the audit that it continues; None for none.
-        jobs: number of processes.
-        on_progress: called with the rounds that are done, and their number.
-        rules: the file of the run's own distance, which is run.
-        witnesses: whom to ask about the run before it is read; None for nobody.
+    """Audit what a target names; `on_progress` takes the rounds that are done, and their number.
 
     Raises:
         ConfigurationError: the head is no digest, the contract is ambiguous, a file is of none of
@@ -255,26 +229,23 @@ def audit_target(
     from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
     from ledger.audit.worker_pool import AuditWorkers
+    from ledger.distances.fast import usable_cores
 
-    known_head = None if head is None else digest_of_head(head)
+    jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
+    known_head = None if request.head is None else digest_of_head(request.head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
     with target.reader() as chain:
         ledger = target.ledger(chain, is_audited=True)
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
-        checkpoints = None
-        if witnesses is not None:
-            checkpoints = witnesses.evidence(chain.chain_id, ledger.address)
+        asked = request.witnesses
+        checkpoints = None if asked is None else asked.evidence(chain.chain_id, ledger.address)
         return run_audit(
             ledger,
             target.published(),
-            AuditOptions(
-                progress=lambda now: on_progress(now.done, now.total),
-                rules=rules,
-                workers=workers,
-            ),
+            AuditOptions(progress=on_progress, rules=request.rules, workers=workers),
             head=known_head,
-            strict=strict,
-            earlier=earlier,
+            strict=request.strict,
+            earlier=request.earlier,
             checkpoints=checkpoints,
         )
 
@@ -293,29 +264,8 @@ def read_earlier(path: Path, argument: str) -> EarlierAudit:
     from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
     from ledger.io.home import read_file
 
-    try:
-        data = read_file(path, MAX_REPORT_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{argument} {path}: {error.strerror}") from error
-    return read_report(data)
-
-
-def digest_of_head(head: str) -> Digest:
-    """Return a head that was kept.
-
-    Raises:
-        ConfigurationError: it is no digest.
-    """
-    from ledger.protocol.types import Digest
-
-    text = head.removeprefix("0x")
-    try:
-        value = bytes.fromhex(text)
-    except ValueError:
-        value = b""
-    if len(value) != 32:
-        raise ConfigurationError(f"head = {head[:80]!r}: must be 0x and 64 hex digits")
-    return Digest(value)
+    with naming(f"{argument} {path}"):
+        return read_report(read_file(path, MAX_REPORT_BYTES))
 
 
 def audited_target(
@@ -344,6 +294,7 @@ def audited_target(
         )
     else:
         target = Target()
+    remote = target.remote if place is None else None
     if rpc_url is None:
         if target.remote is not None and target.rpc_url is None:
             raise ConfigurationError(
@@ -352,17 +303,8 @@ def audited_target(
             )
         if address is not None or chain_id is not None:
             raise ConfigurationError("address= and chain_id= go with rpc_url=")
-        return Target(
-            target.home,
-            target.run,
-            target.address,
-            target.rpc_url,
-            target.chain_id,
-            place or target.blobs_at,
-            target.remote if place is None else None,
-        )
+        return replace(target, blobs_at=place or target.blobs_at, remote=remote)
     if target.remote is not None and address is None:
         raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
     asked = chain_id_of(rpc_url) if chain_id is None else chain_id
-    remote: RemoteService | None = target.remote if place is None else None
     return Target(target.home, target.run, address, rpc_url, asked, place, remote)

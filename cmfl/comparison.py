@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
 from cmfl.homes import temporary_folder
-from cmfl.inputs.arguments import (
-    FLAG,
-    LIST,
-    NUMBER,
-    PATH,
-    TABLE,
-    WHOLE,
-    require,
-    require_each,
-    require_or_none,
-)
+from cmfl.inputs.arguments import LIST, checked, require
 from cmfl.inputs.keywords import full_name, full_names
 from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
 from cmfl.methods import (
@@ -47,7 +36,14 @@ if TYPE_CHECKING:
     from cmfl.methods import Part
 
 NAME = "comparison"
-TUNING_SEEDS = 4
+_OF_A_RUN = ("final", "floor", "malicious_accepted", "accepted_honest", "learning_rate", "rounds")
+_OF_A_ROUND = (
+    "accuracy",
+    "loss",
+    *("malicious_trained", "malicious_aggregated", "backdoor_success"),
+)
+"""Columns of the tables of runs and rounds."""
+
 _OF_AN_ATTACK = ("attack", "malicious_rate", "factor", "on", "only")
 """Settings of `malice` that are about its attack."""
 
@@ -95,12 +91,7 @@ class Comparison:
         return Table(
             {
                 **self._place(cell),
-                "final": cell.final,
-                "floor": cell.floor,
-                "malicious_accepted": cell.malicious_accepted,
-                "accepted_honest": cell.accepted_honest,
-                "learning_rate": cell.learning_rate,
-                "rounds": cell.rounds,
+                **{name: getattr(cell, name) for name in _OF_A_RUN},
                 "seconds": cell.seconds.wall,
                 "head": None if cell.ledger is None else cell.ledger.head,
                 "audit": None if cell.ledger is None else str(cell.ledger.verdict),
@@ -115,11 +106,7 @@ class Comparison:
             {
                 **self._place(cell),
                 "round": place + 1,
-                "accuracy": cell.accuracy[place],
-                "loss": cell.loss[place],
-                "malicious_trained": cell.malicious_trained[place],
-                "malicious_aggregated": cell.malicious_aggregated[place],
-                "backdoor_success": cell.backdoor_success[place],
+                **{name: getattr(cell, name)[place] for name in _OF_A_ROUND},
             }
             for cell in self.cells
             for place in range(cell.rounds)
@@ -192,7 +179,7 @@ class Comparison:
         return {"method": cell.method, "attack": cell.condition, **axes, "seed": cell.seed}
 
 
-@naming_extras()
+@checked
 def compare(
     methods: Sequence[Part],
     *,
@@ -202,7 +189,6 @@ def compare(
     model: str | type | Callable[..., object] | None = None,
     data: Data | str | Path | Callable[..., object] | None = None,
     over: Mapping[str, Sequence[object]] | None = None,
-    tune: Sequence[float] | None = None,
     recorded: bool = True,
     out: str | Path | None = None,
     jobs: int = 1,
@@ -223,15 +209,13 @@ def compare(
         attacks: None for no attack, names, functions, `file.py:function`, or tables: `{"attack":
             "alie", "factor": 2.0, "name": "alie-2"}`. By 30 % of the clients, unless
             `malicious_rate` says otherwise.
-        seeds: of the runs; those that tune are others.
+        seeds: of the runs.
         preset: the settings that all start from, as for `run`; of an attack that it has, nothing is
             taken.
         model: as for `run`.
         data: as for `run`.
         over: values of settings by name, each combination of which is played:
             `{"malicious_rate": [0.0, 0.1, 0.3]}`.
-        tune: factors of the learning rate, of which each method gets its best one, found on four
-            seeds of its own; every method has the configured rate if not given.
         recorded: whether the first seed of each CMFL run goes over a chain and is audited.
         out: folder in which rows are kept as they come, so that a comparison that was cut off goes
             on; without it they are in the result alone.
@@ -247,13 +231,6 @@ def compare(
     Raises:
         ConfigurationError: an argument is wrong, or no run could be played.
     """
-    require(LIST, methods=methods, attacks=attacks, seeds=seeds)
-    require(WHOLE, jobs=jobs)
-    require(FLAG, recorded=recorded)
-    require_or_none(FLAG, progress=progress)
-    require_or_none(LIST, tune=tune)
-    require_or_none(PATH, out=out)
-    require_or_none(TABLE, over=over, settings=settings)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     given = full_names({**(settings or {}), **keywords})
@@ -263,14 +240,11 @@ def compare(
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
     conditions, values = [*attacks], [*seeds]
-    require_each(WHOLE, "seeds", values)
-    factors = [] if tune is None else [*tune]
-    require_each(NUMBER, "tune", factors)
     rate = malice["malice.malicious_rate"]
-    is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, conditions))
+    is_attacked = any(each is not None and str(each) != "none" for each in conditions)
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
     with ExitStack() as stack:
-        folder = _folder(out, stack)
+        folder = Path(out) if out is not None else stack.enter_context(temporary_folder())
         base = preset_text("preset", preset, folder)
         axes, labels = _axes(over or {}, folder)
         document = {
@@ -285,7 +259,6 @@ def compare(
                 *_part_lines(base, Parts(model=model, data=data), folder),
                 *setting_lines(text_settings(common, folder)),
             ],
-            "tuning": None if tune is None else _tuning(factors, values),
         }
         plan = _plan(document, recorded=recorded)
         return _played(plan, folder, jobs, labels, progress)
@@ -314,16 +287,6 @@ def sweep(
     return compare(
         [{"name": "cmfl"}], attacks=[attack], seeds=seeds, preset=preset, over=over, **options
     )
-
-
-def _hashable(attack: object) -> object:
-    return attack if isinstance(attack, str) else (attack is not None) or None
-
-
-def _folder(out: str | Path | None, stack: ExitStack) -> Path:
-    if out is not None:
-        return Path(out)
-    return stack.enter_context(temporary_folder())
 
 
 def _axes(
@@ -375,14 +338,6 @@ def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
             lines += setting_lines(gone)
         lines += setting_lines({section: table})
     return lines
-
-
-def _tuning(factors: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
-    first = index(max(seeds, default=0)) + 1
-    return {
-        "rates": [float(factor) for factor in factors],
-        "seeds": [*range(first, first + TUNING_SEEDS)],
-    }
 
 
 def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:

@@ -27,3 +27,12 @@ def naming_extras() -> Iterator[None]:
         if sentence is None:
             raise
         raise ConfigurationError(sentence) from error
+
+
+@contextmanager
+def naming(file: object) -> Iterator[None]:
+    """Name a file, or the option that names it, in the error of whoever cannot read or write it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror or error}") from error

@@ -13,7 +13,6 @@ import tomli_w
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from clients.configuration.schema import Configuration
@@ -35,29 +34,6 @@ def write_project(folder: Path, configuration: Configuration) -> None:
     """
     if configuration.machine.ledger == "memory":
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
-    home = str(folder.resolve() / "home")
-    _write(folder, "trained", {"home": home, "run": "run", "chain-id": 0})
-    package = folder / _package(folder)
-    (package / "run.toml").write_text(configuration.to_toml(), "utf-8")
-
-
-def write_carrier_project(folder: Path) -> None:
-    """Write a project whose ServerApp carries blobs and mail between owners.
-
-    Args:
-        folder: of the project; its name becomes the app's.
-
-    Raises:
-        ConfigurationError: the folder is not empty, or its name is no name of an app or that of an
-            installed package.
-        OSError: it cannot be written.
-    """
-    home = str(folder.resolve() / "home")
-    node = "http://127.0.0.1:8545"
-    _write(folder, "signed", {"home": home, "rpc-url": node, "chain-id": 1337, "contract": ""})
-
-
-def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
     from clients.runs.flower.opening import FLWR
 
     name, package = folder.resolve().name, folder / _package(folder)
@@ -75,6 +51,7 @@ def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder}: is there already, and nothing is overwritten")
     templates = files("cmfl") / "templates" / "flower"
+    config = {"home": str(folder.resolve() / "home"), "run": "run", "chain-id": 0}
     project = (templates / "pyproject.txt").read_text("utf-8")
     for word, value in {
         "NAME": name,
@@ -87,8 +64,9 @@ def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
     (folder / "pyproject.toml").write_text(project, "utf-8")
     (package / "__init__.py").touch()
     for app in ("server_app.py", "client_app.py"):
-        with (templates / kind / app).open("rb") as source, (package / app).open("wb") as target:
+        with (templates / app).open("rb") as source, (package / app).open("wb") as target:
             shutil.copyfileobj(source, target)
+    (package / "run.toml").write_text(configuration.to_toml(), "utf-8")
 
 
 def _package(folder: Path) -> str:

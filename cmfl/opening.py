@@ -10,8 +10,8 @@ from cmfl.access.node import chain_id_of
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
 from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import PATH, SECONDS, TEXT, WHOLE, require, require_or_none
+from cmfl.extras import naming
+from cmfl.inputs.arguments import SECONDS, checked, require
 from cmfl.recorded import Run
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cmfl.recorded import Snapshot
 
 
-@naming_extras()
+@checked
 def open(  # noqa: A001 - read as cmfl.open
     home: str | Path | None = None,
     name: str | None = None,
@@ -47,9 +47,6 @@ def open(  # noqa: A001 - read as cmfl.open
         ConfigurationError: there is no such home or run, or several are meant.
         ChainError: the node is unreachable, or has another chain id.
     """
-    require_or_none(PATH, home=home, blobs=blobs)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
-    require_or_none(WHOLE, chain_id=chain_id)
     if rpc_url is None:
         if home is None or address is not None or chain_id is not None or blobs is not None:
             raise ConfigurationError("name a home, or rpc_url=, address= and blobs= together")
@@ -64,7 +61,7 @@ def open(  # noqa: A001 - read as cmfl.open
     return run
 
 
-@naming_extras()
+@checked
 def connect(
     url: str,
     name: str | None = None,
@@ -88,9 +85,6 @@ def connect(
         ConfigurationError: none or several runs match; the message lists them.
         ServiceError: the service does not answer.
     """
-    require(TEXT, url=url)
-    require_or_none(TEXT, name=name, address=address, token=token)
-    require_or_none(WHOLE, chain_id=chain_id)
     require(SECONDS, timeout_seconds=timeout_seconds)
     remote = RemoteService(url, token, timeout_seconds)
     target = Target(run=name, address=address, chain_id=chain_id, remote=remote)
@@ -100,6 +94,7 @@ def connect(
     return Run(served, found["run"])
 
 
+@checked
 def runs(home: str | Path) -> Table:
     """Return a row for each run of a home: rounds, accuracy and its floor, attackers, head.
 
@@ -108,7 +103,6 @@ def runs(home: str | Path) -> Table:
     Raises:
         ConfigurationError: there is no such home, or no run in it.
     """
-    require(PATH, home=home)
     path = Path(home)
     return Table(_row(Run(Target(path, name), name)) for name in names_in(path))
 
@@ -138,14 +132,12 @@ def names_in(home: Path) -> list[str]:
         ConfigurationError: there is no such home, or no run in it.
     """
     folder = Home(home).runs
-    try:
+    with naming(home):  # it may be too long
         is_there = folder.is_dir()
-    except OSError as error:  # a name that is too long
-        raise ConfigurationError(f"{home}: {error.strerror}") from error
     names = [path.name for path in folder.iterdir() if path.is_dir()] if is_there else []
     there = sorted(name for name in names if RUN_NAME.fullmatch(name))
     if not there:
-        raise ConfigurationError(f"there is no run in {home}")
+        raise ConfigurationError(f"there is no run in {home}: make one by cmfl run")
     return there
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from clients.configuration.schema import Configuration
     from clients.runs.flower.nodes import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
-    from ledger.chain.ports import ChainWriter
+    from cmfl.commands.sender import Sender
     from ledger.early_stop import EarlyStop
     from ledger.protocol.types import Digest
-
-    GoOn = Callable[[OpenedRun], list[RoundMetrics]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,81 +43,63 @@ class PlayedRun:
     tracked: Mapping[str, str]
 
 
-def play_on_chain(
+def play(
     target: Target,
     name: str,
     configuration: Configuration,
-    writer: AbstractContextManager[ChainWriter],
-    go_on: GoOn,
-    *,
+    go_on: Callable[[OpenedRun], list[RoundMetrics]],
     warn: Callable[[str], None],
+    *,
+    create: bool = True,
+    sender: Sender | None = None,
     accept_rollback: bool = False,
     nodes: Nodes | None = None,
 ) -> PlayedRun:
-    """Start a run on a chain, or resume it, and play its remaining rounds.
+    """Begin a run or take it up, play its rounds, and hand them to its trackers.
 
     Args:
-        target: the home of its files and blobs.
+        target: the home, and the node if there is one.
         name: of the run.
-        configuration: of the run, as recorded if it is resumed.
-        writer: opens the chain.
-        go_on: plays the rounds of the opened run, and returns their rows.
-        warn: called with one sentence for each tracker that fails.
-        accept_rollback: continue if the chain lacks rounds of the run's metrics.
-        nodes: of Flower, where they train; None for what the configuration says.
+        configuration: which also says whether a chain records the run.
+        go_on: plays the rounds that remain.
+        warn: takes what the trackers complain about.
+        create: whether to make home and chain if they are missing.
+        sender: signs, on a node.
+        accept_rollback: whether to go on from a chain that lacks rounds which it had before.
+        nodes: Flower's, if they train.
     """
-    from clients.runs.open_run import open_run
-    from cmfl.tracking.live import audited_in_place, logged
-    from cmfl.tracking.session import TrackingSession, require_apart
+    from clients.runs.open_run import open_memory_run, open_run
+    from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart
 
     require_apart(configuration.track, target.home)
-    blobs, trackers = target.blobs(), TrackingSession(configuration.track, warn)
-    with (
-        writer as chain,
-        open_run(
-            target.home,
-            name,
-            configuration,
-            chain,
-            blobs,
-            accept_rollback=accept_rollback,
-            nodes=nodes,
-        ) as opened,
-        logged(
-            opened, target.home, trackers, lambda: audited_in_place(opened, chain, blobs)
-        ) as tracked,
-    ):
-        played = _played(name, tracked, go_on)
-    return replace(played, tracked=trackers.places)
-
-
-def play_in_memory(
-    target: Target,
-    name: str,
-    configuration: Configuration,
-    go_on: GoOn,
-    warn: Callable[[str], None],
-) -> PlayedRun:
-    """Play a run on the memory ledger: it can be neither audited nor resumed."""
-    from clients.runs.open_run import open_memory_run
-    from cmfl.tracking.live import logged
-    from cmfl.tracking.session import TrackingSession, require_apart
-
-    require_apart(configuration.track, target.home)
-    chain_id = configuration.chain_id() if target.chain_id is None else target.chain_id
-    trackers = TrackingSession(configuration.track, warn)
-    with (
-        target.own_folder(),
-        open_memory_run(target.home, name, configuration, chain_id=chain_id) as opened,
-        logged(opened, target.home, trackers) as tracked,
-    ):
-        played = _played(name, tracked, go_on)
-    return replace(played, tracked=trackers.places)
-
-
-def _played(name: str, opened: OpenedRun, go_on: GoOn) -> PlayedRun:
-    rows = tuple(go_on(opened))
-    state = opened.ledger.state()
-    address = None if opened.manifest is None else opened.manifest.address
-    stop = opened.stop_watch().stop
-    return PlayedRun(name, address, state.round, rows, state.head, stop, {})
+    trackers, new_chain_id = TrackingSession(configuration.track, warn), configuration.chain_id()
+    with ExitStack() as stack:
+        if configuration.machine.ledger == "memory" and nodes is None:
+            chain_id = new_chain_id if target.chain_id is None else target.chain_id
+            stack.enter_context(target.own_folder())
+            opened = stack.enter_context(
+                open_memory_run(target.home, name, configuration, chain_id=chain_id)
+            )
+            tracked = stack.enter_context(logged(opened, target.home, trackers))
+        else:
+            blobs = target.blobs()
+            chain = stack.enter_context(
+                target.writer(
+                    sender,
+                    create=create,
+                    new_chain_id=new_chain_id,
+                    accept_rollback=accept_rollback,
+                )
+            )
+            run = open_run(
+                *(target.home, name, configuration, chain, blobs),
+                accept_rollback=accept_rollback,
+                nodes=nodes,
+            )
+            opened = stack.enter_context(run)
+            verdict = partial(audited_in_place, opened, chain, blobs)
+            tracked = stack.enter_context(logged(opened, target.home, trackers, verdict))
+        rows, state = tuple(go_on(tracked)), opened.ledger.state()
+        address = None if opened.manifest is None else opened.manifest.address
+        stop, places = tracked.stop_watch().stop, trackers.places
+        return PlayedRun(name, address, state.round, rows, state.head, stop, places)

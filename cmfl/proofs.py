@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cmfl.access.downloads import download_proof
 from cmfl.access.target import Target, opened_ledger
+from cmfl.extras import naming
 from cmfl.inputs.arguments import PATH, WHOLE, require
 from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
@@ -101,7 +102,5 @@ def read(path: Path) -> Proof:
     from ledger.audit.proofs.proof import MAX_PROOF_BYTES
     from ledger.io.home import read_file
 
-    try:
+    with naming(path):
         return Proof(read_file(path, MAX_PROOF_BYTES))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from error

@@ -122,23 +122,17 @@ class Round:
 
     @property
     def updates(self) -> Table:
-        """The outcome of each sampled trainer's update: client, outcome, rank, distance, reason.
-
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
-        keys = ("client", "outcome", "rank", "distance", "reason")
-        return Table({key: entry[key] for key in keys} for entry in _entries(self, "updates"))
+        """The outcome of each sampled trainer's update: client, outcome, rank, distance, reason."""
+        return self._part("updates", "client", "outcome", "rank", "distance", "reason")
 
     @property
     def committee(self) -> Table:
-        """The members: place, client, what became of its scores, the phases that it voted in.
+        """The members: place, client, what became of its scores, the phases that it voted in."""
+        return self._part("committee", "place", "client", "scores", "voted")
 
-        Raises:
-            ConfigurationError: the run was on the memory ledger.
-        """
-        keys = ("place", "client", "scores", "voted")
-        return Table({key: entry[key] for key in keys} for entry in _entries(self, "committee"))
+    def _part(self, part: str, *keys: str) -> Table:
+        entries = dict(self.full()["parts"])[part]
+        return Table({key: entry[key] for key in keys} for entry in entries)  # type: ignore[attr-defined]
 
     def _recorded(self) -> Target:
         if self._target is None:
@@ -153,10 +147,8 @@ COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith(
 """The columns of a table of rounds."""
 
 
-def _entries(round_: Round, part: str) -> list[dict[str, Any]]:
-    parts: dict[str, Any] = dict(round_.full()["parts"])
-    entries: list[dict[str, Any]] = parts[part]
-    return entries
+_RECORDED = {"round", "status", "ranked", "accepted", "views"}
+"""Those that a chain records; the others are claims of the run's own files."""
 
 
 class Rounds:
@@ -284,12 +276,12 @@ class Run:
     @property
     def accuracy(self) -> float | None:
         """The last accuracy that was measured; None if none was."""
-        return _last([each.accuracy for each in self.snapshot().rounds])
+        return last_known([each.accuracy for each in self.snapshot().rounds])
 
     @property
     def floor(self) -> float | None:
         """The accuracy of always answering the commonest class; None if it is unknown."""
-        return _last([each.floor for each in self.snapshot().rounds])
+        return last_known([each.floor for each in self.snapshot().rounds])
 
     @property
     def clients(self) -> Table:
@@ -387,18 +379,27 @@ class Run:
 
 
 def read_snapshot(target: Target, name: str) -> Snapshot:
-    """Return a run as it is now.
+    """Return the run as it is now, of a service, a chain or the memory ledger.
 
     Raises:
-        CmflError: chain, service or files cannot be read, or are damaged.
+        ConfigurationError: there is no such run.
+        ServiceError: the service does not answer, or sent something else.
+        ChainError: the chain is missing or damaged.
     """
+    from ledger.claims import recorded_settings, whole_rows
     from ledger.io.home import Home
 
     if target.remote is not None:
         return _of_service(target)
-    if target.address is None and not Home(target.home).run(name).manifest.exists():
-        return _in_memory(target, name)
-    claims = {} if target.address is not None else _claimed(target, name)
+    claims: dict[int, dict[str, Any]] = {}
+    if target.address is None:
+        paths = Home(target.home).run(name)
+        claims = {row.round: values for row, values in whole_rows(paths)}
+        if not paths.manifest.exists():
+            rounds = tuple(_in_memory(row) for row in claims.values())
+            planned = recorded_settings(paths).get("protocol.rounds")
+            head, total = rounds[-1].head if rounds else None, int(planned) if planned else None
+            return Snapshot(None, head, total, rounds)
     with target.reader() as chain:
         ledger = target.ledger(chain)
         state, deployment = ledger.state(), ledger.deployment()
@@ -406,27 +407,36 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
     return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
 
 
+def _in_memory(row: dict[str, Any]) -> Round:
+    status = "decided" if row["decided"] else "abandoned"
+    return _round(row, row["round"], status, row["views"], accepted=len(row["accepted"]))
+
+
+def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
+    """Return a round with what the run's own files claim of it."""
+    claimed = {name: claims.get(name) for name in COLUMNS if name not in _RECORDED}
+    slower = None if views is None else max(views) + 1
+    return Round(round=number, status=status, views=slower, **known, **claimed)
+
+
 def _of_service(target: Target) -> Snapshot:
+    """Return the run as the service tells it."""
     with open_deployment(target) as deployment:
         details, series = deployment.details(), deployment.series()
-    claimed = series["claimed"]
-    columns = {} if claimed is None else {key: list(value) for key, value in claimed.items()}  # type: ignore[call-overload]
+    columns: dict[str, Any] = dict(series["claimed"] or {})
     claims = {
         number: {key: values[place] for key, values in columns.items()}
         for place, number in enumerate(series["round"])
     }
-    return Snapshot(
-        deployment.address,
-        details["state"]["head"],
-        details["contract"]["rounds"],
-        _recorded_rounds(target, details["contract"]["rounds"], claims),
-    )
+    total = details["contract"]["rounds"]
+    rounds = _recorded_rounds(target, total, claims)
+    return Snapshot(deployment.address, details["state"]["head"], total, rounds)
 
 
 def _recorded_rounds(
     target: Target, total: int, claims: dict[int, dict[str, Any]]
 ) -> tuple[Round, ...]:
-    """Return all rounds that the chain records, with what the run's files claim of them."""
+    """Return the rounds of the chain or the service, with what the run's files claim of each."""
     from ledger.history.queries import RoundQuery
     from ledger.history.status import Order
 
@@ -434,60 +444,19 @@ def _recorded_rounds(
     with open_history(target) as history:
         entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]
     return tuple(
-        Round(
-            round=entry["round"],
-            status=str(entry["status"]),
+        _round(
+            *(claims.get(entry["round"], {}), entry["round"], str(entry["status"])),
+            entry["views"],
             ranked=entry["ranked"],
             accepted=entry["accepted"],
-            views=None if entry["views"] is None else max(entry["views"]) + 1,
             _target=target,
-            **_claims_of(claims.get(entry["round"], {})),
         )
         for entry in entries
     )
 
 
-def _in_memory(target: Target, name: str) -> Snapshot:
-    """Return a run on the memory ledger, of which its own files say all that there is."""
-    from ledger.claims import recorded_settings
-    from ledger.io.home import Home
-
-    rows = _claimed(target, name)
-    planned = recorded_settings(Home(target.home).run(name)).get("protocol.rounds")
-    rounds = tuple(
-        Round(
-            round=number,
-            status="decided" if row["decided"] else "abandoned",
-            accepted=len(row["accepted"]),
-            ranked=None,
-            views=None if row["views"] is None else max(row["views"]) + 1,
-            **_claims_of(row),
-        )
-        for number, row in rows.items()
-    )
-    head = rounds[-1].head if rounds else None
-    return Snapshot(None, head, None if planned is None else int(planned), rounds)
-
-
-_CLAIMED = (
-    *("accuracy", "loss", "floor", "malicious_trained", "malicious_served"),
-    *("malicious_accepted", "backdoor_success", "training_loss", "head"),
-)
-
-
-def _claims_of(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row.get(name) for name in _CLAIMED}
-
-
-def _claimed(target: Target, name: str) -> dict[int, dict[str, Any]]:
-    """Return the rows of a run's own files, by round."""
-    from ledger.claims import whole_rows
-    from ledger.io.home import Home
-
-    return {row.round: values for row, values in whole_rows(Home(target.home).run(name))}
-
-
-def _last(values: Sequence[float | None]) -> float | None:
+def last_known(values: Sequence[float | None]) -> float | None:
+    """Return the last value that is known; None if none is."""
     return next((value for value in reversed(values) if value is not None), None)
 
 

@@ -12,18 +12,7 @@ from cmfl.auditing import audited_target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import (
-    FLAG,
-    LIST,
-    PATH,
-    TABLE,
-    TEXT,
-    WHOLE,
-    first_and_last,
-    require,
-    require_each,
-    require_or_none,
-)
+from cmfl.inputs.arguments import LIST, WHOLE, checked, first_and_last, require, require_each
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
@@ -127,7 +116,7 @@ class TrainingVerification:
         return f"<p>{html.escape(self.result.sentence)}</p>{self.updates._repr_html_()}"
 
 
-@naming_extras()
+@checked
 def verify_training(
     run: Run | str | Path | None = None,
     *,
@@ -190,18 +179,6 @@ def verify_training(
         ConfigurationError: it is not clear what to repeat, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
-    require_or_none(WHOLE, chain_id=chain_id, round=round, sample=sample)
-    require_or_none(PATH, blobs=blobs, data=data, mailbox=mailbox, log=log)
-    require_or_none(FLAG, progress=progress)
-    require(FLAG, poisoned=poisoned, trained_here=trained_here)
-    require(TEXT, device=device)
-    require(LIST, settings=settings)
-    require_each(TEXT, "settings", settings)
-    require(WHOLE, seed=seed, jobs=jobs)
-    require(TABLE, salts=salts or {})
     bounds, clients = _bounds(round, rounds), _clients(client)
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(
@@ -287,14 +264,16 @@ def replay_target(
         (*request.settings, f"machine.device={request.device}"),
     )
     options = ReplayOptions(
-        recorded=_environments(target, run, request.mailbox),
+        recorded=_environments(target, run, place),
         workers=request.jobs,
         log=log,
         trained_here=request.trained_here,
         on_progress=on_progress,
     )
     result = replay_run(run, target.published(), source, options)
-    return result if request.poisoned else _attested(target, run, request, result)
+    if request.poisoned or place is None:
+        return result
+    return _attested(place, run, request, result)
 
 
 def drawn_training(
@@ -358,7 +337,7 @@ def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId,
 
 
 def _attested(
-    target: Target, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
+    place: str, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
 ) -> TrainingReplay:
     """Return a result with others' attestations compared, after its own have been published.
 
@@ -370,9 +349,6 @@ def _attested(
     from ledger.protocol.signing import KeySigner
     from ledger.storage.opening import mailbox_at
 
-    place = request.mailbox or target.mailbox_place()
-    if place is None:
-        return result
     digest = sha256(encode_run(run.document))
     own = None if request.attests is None else KeySigner(request.attests)
     compared: list[ComparedAttestation] = []
@@ -406,7 +382,7 @@ def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str)
     return replace(result, published=published)
 
 
-def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:
+def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
     """Return the environments that were recorded: by a simulation's home, or in a mailbox.
 
     Raises:
@@ -426,7 +402,6 @@ def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> Envi
             continue  # the files of another run of the home
         if is_of_run and (recorded := RunFolder(paths).environments()):
             return recorded_environments.of_simulation(recorded)
-    place = mailbox or target.mailbox_place()
     if place is None:
         return recorded_environments.of_simulation(())
     return recorded_environments.of_mailbox(mailbox_at(place), run.domain, run.document.registry)

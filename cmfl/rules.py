@@ -27,15 +27,7 @@ from ledger.protocol.rules.distance import squared_distance
 from ledger.protocol.rules.selection import SELECTIONS
 from ledger.protocol.types import AcceptanceForm, ClientId
 
-__all__ = [
-    "accept",
-    "direction",
-    "farthest",
-    "mean",
-    "nearest",
-    "squared",
-    "within",
-]
+__all__ = ["accept", "direction", "farthest", "mean", "nearest", "squared", "within"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

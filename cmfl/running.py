@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from cmfl.access.fresh_home import made_if_needed
 from cmfl.access.target import Target
 from cmfl.display.progress import tracking
-from cmfl.extras import naming_extras
 from cmfl.homes import opened_home
-from cmfl.inputs.arguments import FLAG, PATH, TABLE, TEXT, require, require_or_none
+from cmfl.inputs.arguments import checked
 from cmfl.inputs.keywords import apply_keywords
 from cmfl.inputs.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts, reference
-from cmfl.playing import play_in_memory, play_on_chain
+from cmfl.playing import play
 from cmfl.recorded import Run
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.datasets.own_data import Data
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import OpenedRun
-    from cmfl.display.progress import Tracker
 
 
-@naming_extras()
+@checked
 def run(
     preset: str | Path | Mapping[str, object] | None = None,
     *,
@@ -88,12 +85,8 @@ def run(
     run and audit can be repeated.
     """
     from clients.configuration.run_configuration import rule_sources
+    from clients.runs.run_folder import require_new
 
-    require_or_none(PATH, home=home)
-    require(TEXT, name=name)
-    require(FLAG, resume=resume)
-    require_or_none(FLAG, progress=progress)
-    require_or_none(TABLE, settings=settings)
     parts = Parts(model, data, attack, distance)
     given = {**(settings or {}), **keywords}
     with opened_home(home) as folder:
@@ -107,7 +100,7 @@ def run(
         apply_keywords({}, given)  # refuses a wrong name before anything is written
         with made_if_needed(Home(folder)), _inputs_removed(folder, name):
             configuration = _checked(values, parts, folder, given)
-            _require_new(folder, name)
+            require_new(folder, name)
             _play(target, name, configuration, create=True, progress=progress)
         return Run(target, name, rule_sources(configuration))
 
@@ -180,34 +173,21 @@ def _recorded(
     return recorded_configuration(target.home, name, settings)
 
 
-def _require_new(folder: Path, name: str) -> None:
-    from clients.runs.run_folder import require_new
-
-    require_new(folder, name)
-
-
 def _play(
     target: Target, name: str, configuration: Configuration, *, create: bool, progress: bool | None
 ) -> None:
+    """Play the rounds that remain, on a chain or the memory ledger."""
     with tracking(f"{name}, rounds", shown=progress) as show:
 
-        def go_on(opened: OpenedRun) -> list[RoundMetrics]:
-            return opened.go_on(lambda row: _show(show, row, configuration.protocol.rounds))
+        def on_row(row: RoundMetrics) -> None:
+            note = "" if row.accuracy is None else f"accuracy {row.accuracy:.3f}"
+            show(row.round, configuration.protocol.rounds, note)
 
-        if configuration.machine.ledger == "memory":
-            play_in_memory(target, name, configuration, go_on, _warn)
-        else:
-            writer = target.writer(create=create, new_chain_id=configuration.chain_id())
-            play_on_chain(target, name, configuration, writer, go_on, warn=_warn)
+        play(target, name, configuration, lambda run: run.go_on(on_row), _warn, create=create)
 
 
 def _warn(sentence: str) -> None:
     warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
-
-
-def _show(show: Tracker, row: RoundMetrics, total: int) -> None:
-    note = "" if row.accuracy is None else f"accuracy {row.accuracy:.3f}"
-    show(row.round, total, note)
 
 
 @contextmanager

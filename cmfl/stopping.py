@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
-    from ledger.claims import ClaimedRound
 
 
 class StopOutcome(StrEnum):
@@ -50,6 +49,7 @@ def check_stop(target: Target) -> StopCheck | None:
         CmflError: chain, run document or rows cannot be read.
     """
     from ledger.chain.round_ledger import ends_after
+    from ledger.claims import claimed_rounds
     from ledger.early_stop import SECTION, EarlyStopRule, stop_after
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
@@ -64,7 +64,8 @@ def check_stop(target: Target) -> StopCheck | None:
         ends = ends_after(ledger, 0)
     heads = {f"0x{end.head.hex()}" for end in ends}
     ended, planned = len(ends), deployment.rounds
-    rows = _rows(target)
+    is_home = target.address is None and target.remote is None
+    rows = list(claimed_rounds(target.run_paths())) if is_home else []
     is_known = bool(rows) and all(row.head in heads for row in rows)
     stop = stop_after(rule, rows).stop if is_known else None
     if ended == planned and (stop is None or stop.round == ended):
@@ -78,12 +79,3 @@ def check_stop(target: Target) -> StopCheck | None:
         outcome = StopOutcome.STOPPED if stop.round == ended else StopOutcome.PASSED_OVER
         reason = f"by its own files, {stop.sentence}"
     return StopCheck(outcome, f"{ended} of {planned} rounds have ended; {reason}")
-
-
-def _rows(target: Target) -> list[ClaimedRound]:
-    """Return the rows of a run in a home; none of one that is read from elsewhere."""
-    from ledger.claims import claimed_rounds
-
-    if target.address is not None or target.remote is not None:
-        return []
-    return list(claimed_rounds(target.run_paths()))

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.access.history import open_deployment
 from cmfl.auditing import audited_target
 from cmfl.display.tables import Table
-from cmfl.inputs.arguments import (
-    LIST,
-    PATH,
-    TEXT,
-    WHOLE,
-    first_and_last,
-    require,
-    require_each,
-    require_or_none,
-)
+from cmfl.inputs.arguments import checked, first_and_last
 from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError
 
@@ -69,15 +60,6 @@ class Coverage:
         )
 
     @property
-    def attestations(self) -> Table:
-        """A row for each attestation: round, client, auditor, verdict, environment, witness."""
-        return Table(
-            {"round": update["round"], "client": update["client"], **each}
-            for update in self.answer["updates"]
-            for each in update["attestations"]
-        )
-
-    @property
     def sentence(self) -> str:
         """The numbers in a sentence."""
         same, other, disputed, none = self.counts.values()
@@ -103,6 +85,7 @@ class Coverage:
         return f"<p>{html.escape(self.sentence)}</p>{self.updates._repr_html_()}"
 
 
+@checked
 def coverage(
     run: Run | str | Path | None = None,
     *,
@@ -137,13 +120,6 @@ def coverage(
         BlobError: the mailbox cannot be read.
         ServiceError: the service does not answer as it should.
     """
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
-    require_or_none(WHOLE, chain_id=chain_id)
-    require_or_none(PATH, blobs=blobs, mailbox=mailbox)
-    require(LIST, auditors=auditors)
-    require_each(TEXT, "auditors", auditors)
     bounds = None if rounds is None else first_and_last(rounds)
     place = None if mailbox is None else str(mailbox)
     elsewhere = (rpc_url, address, chain_id, blobs, mailbox)
@@ -155,10 +131,7 @@ def coverage(
 
 
 def coverage_of(
-    target: Target,
-    rounds: tuple[int, int] | None,
-    auditors: Collection[str],
-    mailbox: str | None,
+    target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
 ) -> TrainingCoverage:
     """Return the coverage of the run that a target names; the command and `coverage` share it.
 
@@ -176,7 +149,9 @@ def coverage_of(
         ServiceError: the service does not answer as it should.
     """
     from ledger.chain.addresses import eip55
-    from ledger.history.training_coverage import counting_only
+    from ledger.chain.contract.deployment import deployed_domain
+    from ledger.history.training_coverage import counting_only, training_coverage
+    from ledger.storage.opening import mailbox_at, require_mailbox
 
     trusted = {eip55(each) for each in auditors}
     if target.remote is not None and mailbox is None:
@@ -184,20 +159,6 @@ def coverage_of(
             first, last = rounds or (None, None)
             return counting_only(deployment.training(first, last), trusted)
     target.require_chain_of_its_own()
-    return counting_only(_read(target, rounds, mailbox), trusted)
-
-
-def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -> TrainingCoverage:
-    """Return everybody's coverage, from chain and mailbox.
-
-    Raises:
-        ConfigurationError: a round has not ended.
-        BlobError: the mailbox cannot be read.
-    """
-    from ledger.chain.contract.deployment import deployed_domain
-    from ledger.history.training_coverage import training_coverage
-    from ledger.storage.opening import mailbox_at, require_mailbox
-
     if mailbox is not None:
         require_mailbox(mailbox)
     place = mailbox or target.mailbox_place()
@@ -206,10 +167,11 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
         history = target.history(view)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         try:
-            return training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
+            found = training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
         except OSError as error:
             named = str(error) if error.strerror is None else f"{place}: {error.strerror}"
             raise BlobError(f"mailbox {named}") from error
+    return counting_only(found, trusted)
 
 
 def _by(attestations: Sequence[Any], verdict: str) -> str:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target, opened_ledger
-from cmfl.auditing import digest_of_head
 from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import PATH, TEXT, WHOLE, require, require_or_none
+from cmfl.inputs.arguments import checked, digest_of_head
 from cmfl.opening import target_of
 from cmfl.proofs import Proof, read
 from cmfl.recorded import Run
@@ -77,7 +75,7 @@ class Verification:
         return f"<p>{html.escape(self.sentence)}</p>{self.steps._repr_html_()}"
 
 
-@naming_extras()
+@checked
 def verify(
     proof: Proof | str | Path,
     *,
@@ -111,12 +109,6 @@ def verify(
     """
     from ledger.audit.proofs.proof_verification import verify_proof
 
-    if not isinstance(proof, Proof):
-        require(PATH, proof=proof)
-    if not isinstance(run, Run):
-        require_or_none(PATH, run=run)
-    require_or_none(WHOLE, round=round, client=client, chain_id=chain_id)
-    require_or_none(TEXT, head=head, rpc_url=rpc_url, address=address)
     sent = proof if isinstance(proof, Proof) else read(Path(proof))
     number = sent.round if round is None else round
     who = ClientId(sent.client if client is None else client)
@@ -126,7 +118,7 @@ def verify(
         raise ConfigurationError("rpc_url= and address= go together: node and contract")
     trusted: Trusted | None = None
     if head is not None:
-        trusted = _kept(head)
+        trusted = trusted_head(head)
     elif run is not None:
         trusted = _contract_of(
             run.target if isinstance(run, Run) else target_of(Path(run), None), number
@@ -137,7 +129,8 @@ def verify(
     return Verification(verify_proof(sent.parsed, number, who, trusted))
 
 
-def _kept(head: str) -> Trusted:
+def trusted_head(head: str) -> Trusted:
+    """Return a head that was kept, 0x-hex, as what a proof is held against."""
     from ledger.audit.proofs.trust import TrustedHead
 
     return TrustedHead(digest_of_head(head))

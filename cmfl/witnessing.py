@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cmfl.extras import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -105,9 +106,9 @@ def policy_in(path: Path) -> WitnessPolicy:
     from ledger.io.home import read_file
     from ledger.transparency.policy import MAX_POLICY_BYTES, parse_policy
 
+    with naming(f"--witness-policy {path}"):
+        data = read_file(path, MAX_POLICY_BYTES)
     try:
-        return parse_policy(read_file(path, MAX_POLICY_BYTES))
-    except OSError as error:
-        raise ConfigurationError(f"--witness-policy {path}: {error.strerror}") from error
+        return parse_policy(data)
     except ConfigurationError as error:
         raise ConfigurationError(f"--witness-policy {path}: {error}") from error

@@ -25,13 +25,13 @@ EVM_VERSION = "cancun"
 OUTPUTS = ("abi", "bytecode", "bytecode_runtime")
 
 
-def compiled() -> dict[str, Any]:
-    """Return the artefact as the compiler gives it now (needs the dev extra)."""
+def compiled(folder: Path = HERE) -> dict[str, Any]:
+    """Return the artefact that the compiler makes of a folder's sources (needs the dev extra)."""
     import vyper  # noqa: PLC0415 - only a developer has the compiler
     from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
     from vyper.compiler.settings import OptimizationLevel, Settings  # noqa: PLC0415
 
-    bundle = FilesystemInputBundle([HERE])
+    bundle = FilesystemInputBundle([folder])
     outputs = vyper.compile_from_file_input(
         bundle.load_file(CONTRACT),
         input_bundle=bundle,

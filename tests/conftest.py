@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-pytest_plugins = ("tests.forked_tests",)
-
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
@@ -44,6 +42,26 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let `-n` alone mean `--dist loadgroup`."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "loadgroup"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Run the tests of a module in one process, like those of a group: they share fixtures."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    if config.option.dist != "loadgroup":
+        return None
+    scheduler = LoadGroupScheduling(config, log)
+    scope_of = scheduler._split_scope
+    scheduler._split_scope = lambda nodeid: scope_of(nodeid).partition("::")[0]
+    return scheduler
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect no garbage while tests are collected: all that is imported stays."""
@@ -54,16 +72,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Spare what is imported by now: each collection of garbage would walk through all of it.
 
     Sixteen tests of runs and audits took 19.6 s of one core by it instead of 21.4.
     """
-    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if "forks" in fixtures and session.config.option.processes > 1:
-        from tests.processes import Forks
-
-        Forks.share(session.config._tmp_path_factory.mktemp("server"))  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

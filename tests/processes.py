@@ -19,12 +19,11 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
-from clients.testnet.local_network import ENTRY
-from clients.testnet.local_network import MODULES as OF_A_FEDERATION
+from clients.testnet.network import ENTRY
+from clients.testnet.network import MODULES as OF_A_FEDERATION
 from ledger.io.forked_commands import CommandRunner
 from tests.patience import PATIENCE_SECONDS
 
@@ -149,12 +148,6 @@ def _text_of(path: Path) -> str:
     return path.read_text("utf-8") if path.is_file() else ""
 
 
-def _take_server_as_running() -> None:
-    # Only the process that began it can ask whether it is.
-    for place in (forkserver, forkserver._forkserver):
-        patch.object(place, "ensure_running", lambda: None).start()
-
-
 class Forks:
     """Begins `cmfl` by forks; all of them end with it."""
 
@@ -168,15 +161,6 @@ class Forks:
         self._commands = CommandRunner(entry, folder, MODULES)
         self._folder = folder
         self._numbers = itertools.count()
-
-    @classmethod
-    def share(cls, folder: Path) -> None:
-        """Begin the server of the forks for this process and for those forks of it that run tests.
-
-        Each of them would else begin one of its own, which imports everything.
-        """
-        cls(folder).close()
-        os.register_at_fork(after_in_child=_take_server_as_running)
 
     def start(self, *arguments: object, **variables: str) -> Forked:
         """Return a started `cmfl`, in the folder of this process.

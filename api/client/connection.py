@@ -16,8 +16,6 @@ from ledger.protocol.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from pydantic import BaseModel
-
 JSON = "application/json"
 MAX_ANSWER_BYTES = 64 << 20
 TIMEOUT_SECONDS = 60.0
@@ -77,35 +75,6 @@ class Connection:
         """
         return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
 
-    def begin(self, kind: type[T], path: str, request: BaseModel) -> T:
-        """Request work that continues after the answer (202).
-
-        Raises:
-            ServiceProblemError: the service rejects the request.
-            ServiceError: it does not answer, or its answer is invalid.
-        """
-        body = request.model_dump_json().encode()
-        try:
-            answer = self._server.post_json_to(path, body, MAX_ANSWER_BYTES)
-        except HttpFailureError as error:
-            raise ServiceError(str(error)) from None
-        self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
-        return self._parsed(kind, path, answer.body)
-
-    def end(self, kind: type[T], path: str) -> T:
-        """Cancel work (202).
-
-        Raises:
-            ServiceProblemError: the service rejects the request.
-            ServiceError: it does not answer, or its answer is invalid.
-        """
-        try:
-            answer = self._server.delete(path, MAX_ANSWER_BYTES)
-        except HttpFailureError as error:
-            raise ServiceError(str(error)) from None
-        self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
-        return self._parsed(kind, path, answer.body)
-
     def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
         """Return an answer's bytes as a response (ServiceError: they are invalid)."""
         try:
@@ -163,16 +132,14 @@ class Connection:
         """Close the connections."""
         self._server.close()
 
-    def _require(
-        self, path: str, answer: HttpResponse, media_type: str, status: HTTPStatus = HTTPStatus.OK
-    ) -> None:
-        """Reject an answer of another status or media type.
+    def _require(self, path: str, answer: HttpResponse, media_type: str) -> None:
+        """Reject an answer without success or of another media type.
 
         Raises:
             ServiceProblemError: it is a problem.
             ServiceError: it is something else.
         """
-        if answer.status != status:
+        if answer.status != HTTPStatus.OK:
             self._raise_problem(path, answer)
         if answer.media_type != media_type:
             raise ServiceError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from api.client.connection import JSON
-from api.client.verifications import RemoteVerifications
 from api.schemas.federation import FederationAnswer
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.responses.deployments import DeploymentAnswer
 from ledger.history.responses.digests import DigestAnswer
+from ledger.history.responses.evidence import EvidenceAnswer
 from ledger.history.responses.rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.responses.training import TrainingAnswer, TrainingCoverage
@@ -42,21 +42,19 @@ ALL_ROUNDS = RoundQuery()
 
 
 class RemoteDeployment:
-    """The history of one deployment, read from a service; see `ledger.history.source.History`.
+    """The history of one deployment, read from a service; `LocalHistory` gives the same answers.
 
     Every method raises ServiceError where the service does not answer as it should.
 
     Attributes:
         address: of its contract, EIP-55.
         path: of the deployment, below the service's URL.
-        verifications: audits of it that the service runs.
     """
 
     def __init__(self, connection: Connection, chain: str, address: str) -> None:
         self._connection = connection
         self.address = address
         self.path = f"{chain}/deployments/{address}"
-        self.verifications = RemoteVerifications(connection, self.path)
 
     def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
         """Return any response below the deployment's path.
@@ -130,6 +128,12 @@ class RemoteDeployment:
         """Return a page of the rounds that a client took part in."""
         part = f"clients/{client}/rounds"
         return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
+
+    def evidence(
+        self, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+    ) -> EvidenceAnswer:
+        """Return the evidence against clients in a page of rounds; `limit` counts rounds."""
+        return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, {"order": order})
 
     def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
         """Return a page of the places of a digest, the deployment's first."""

@@ -13,16 +13,15 @@ from ledger.chain.contract.deployment import deployed_domain
 from ledger.history.training_coverage import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from ledger.history.responses.training import TrainingCoverage
-    from ledger.history.source import HistorySource
 
 MAX_UPDATES = 5_000
 """Updates after which an answer ends with its round."""
@@ -65,9 +64,8 @@ class CoverageReader:
                 be read, or another request reads it for long.
             ChainError: the chain cannot be read.
         """
-        served = reading.deployment(address)
-        ledger = reading.chain.history(served).ledger
-        domain = deployed_domain(ledger, allow_unknown_creation=True)
+        history = reading.history(address)
+        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
         if not self._lock.acquire(timeout=WAITING_SECONDS):
             raise ProblemError(BUSY, "another request is reading the mailbox")
         try:
@@ -77,10 +75,7 @@ class CoverageReader:
             def is_enough(updates: int) -> bool:
                 return updates >= MAX_UPDATES or self._clock() >= end
 
-            def read(history: HistorySource) -> TrainingCoverage:
-                return training_coverage(history, domain, mailbox, rounds, is_enough)
-
-            return reading.chain.query(served, read)
+            return training_coverage(history, domain, mailbox, rounds, is_enough)
         except ConfigurationError as error:
             errors = [FieldError(place="query", name="from", detail=str(error))]
             raise ProblemError(REQUEST_INVALID, f"query from: {error}", errors) from error
@@ -90,10 +85,10 @@ class CoverageReader:
         finally:
             self._lock.release()
 
-    def _mailbox(self) -> ObjectMailbox:
+    def _mailbox(self) -> Mailbox:
         if self._location is not None:
             return mailbox_at(self._location)
-        return ObjectMailbox(FolderObjects(self._folder))
+        return Mailbox(FolderObjects(self._folder))
 
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import Evidence
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
 
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 4_096
 """Envelopes of one kind that one reading checks; the next reading checks the rest."""
 
-_KINDS = (
-    EnvelopeKind.PAYLOAD,
-    EnvelopeKind.SCORES,
-    EnvelopeKind.REQUEST,
-    EnvelopeKind.REPLY,
-)
+_KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +45,7 @@ class RoundMail:
     def __init__(self, location: str) -> None:
         self._location = location
         self._objects: ObjectStore | None = None
-        self._mailbox: ObjectMailbox | None = None
+        self._mailbox: Mailbox | None = None
         self._view: RoundView | None = None
         self._positions: dict[EnvelopeKind, int] = {}
         self._first_seen = FirstSeen()
@@ -93,7 +88,7 @@ class RoundMail:
         try:
             if self._mailbox is None:
                 self._objects = mail_objects_at(self._location)
-                self._mailbox = ObjectMailbox(self._objects)
+                self._mailbox = Mailbox(self._objects)
             if not self._positions:
                 self._mailbox.forget(*round_)
             is_complete, outages = True, self._outages()

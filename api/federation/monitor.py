@@ -20,12 +20,12 @@ from ledger.storage.locations import parse_locations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from api.request_view import RequestView
+    from api.http.request_view import RequestView
     from api.schemas.federation import FederationAnswer, PacedRound
     from ledger.actors.status.status_types import OpenRoundStatus
     from ledger.chain.ports import Block
-    from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import ServedDeployment
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import Deployment
@@ -210,7 +210,7 @@ class _MonitoredDeployment:
         }
         return FederationSnapshot(answer, now.block.hash, taken_at)
 
-    def _paced(self, history: ChainHistory, round_: HistoryRound) -> PacedRound:
+    def _paced(self, history: FoldedHistory, round_: HistoryRound) -> PacedRound:
         """Return a round's line; it is cached once the round has ended in a final block."""
         cached = self._ended.get(round_.round)
         if cached is not None:

@@ -9,19 +9,13 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import VoteKind
 
 if TYPE_CHECKING:
-    from api.schemas.federation import (
-        ActiveClient,
-        BlockInTime,
-        CurrentView,
-        OpenRound,
-        PacedRound,
-    )
+    from api.schemas.federation import ActiveClient, BlockInTime, CurrentView, OpenRound, PacedRound
     from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
 
 
-def open_round(history: HistorySource, status: OpenRoundStatus) -> OpenRound:
+def open_round(history: FoldedHistory, status: OpenRoundStatus) -> OpenRound:
     """Return the status of the open round.
 
     Args:
@@ -44,7 +38,7 @@ def open_round(history: HistorySource, status: OpenRoundStatus) -> OpenRound:
     }
 
 
-def paced_round(history: HistorySource, round_: HistoryRound) -> PacedRound:
+def paced_round(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
     """Return a round's line: its views, and how long it took."""
     opened, ended = _block(history, round_.opening.opened_block), end_block(history, round_)
     return {
@@ -57,7 +51,7 @@ def paced_round(history: HistorySource, round_: HistoryRound) -> PacedRound:
     }
 
 
-def _block(history: HistorySource, number: int) -> BlockInTime:
+def _block(history: FoldedHistory, number: int) -> BlockInTime:
     return {"number": number, **time_of(history.time_of(number))}
 
 

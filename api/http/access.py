@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import math
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import Request
 
 from api.http.problems import RATE_EXCEEDED, TOKEN_NEEDED, problem
-from api.schemas.verifications import VerificationPermission
+from ledger.io.http import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ class Access:
         app: the next one.
         tokens: one of which a request must show; empty for open access.
         per_minute: requests of one address; None for no limit.
-        reading_is_open: whether a token is only needed to start or cancel work.
+        reading_is_open: whether a token is only needed to start work.
     """
 
     def __init__(
@@ -118,6 +119,15 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
+class VerificationPermission(StrEnum):
+    """Permission to start an audit."""
+
+    GRANTED = "granted"
+    TOKEN_NEEDED = "token_needed"  # noqa: S105 - a word, no token
+    THIS_MACHINE_ONLY = "this_machine_only"
+    OFF = "off"
+
+
 def permission(request: Request, settings: Settings) -> VerificationPermission:
     """Return whether a request may start expensive work: by token, or from this machine.
 
@@ -153,11 +163,4 @@ def _is_from_here(request: Request) -> bool:
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    return _is_loopback(request.client.host) and (name == "localhost" or _is_loopback(name))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.client.host) and is_loopback(name)

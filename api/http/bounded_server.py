@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -12,6 +12,7 @@ from api.http.middleware import HostCheck
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp
@@ -24,19 +25,33 @@ def bounded_server(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> Gracefu
         app: to serve.
         allowed_hosts: names that a `Host` header may have, besides addresses and localhost.
     """
-    return GracefulServer(
-        uvicorn.Config(
-            HostCheck(app, allowed_hosts),
-            ws="none",
-            http="h11",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MAX_CONCURRENT,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_graceful_shutdown=5,
-        )
+    return GracefulServer(bounded(HostCheck(app, allowed_hosts), proxy_headers=False))
+
+
+def bounded(app: ASGIApp, **proxies: Any) -> uvicorn.Config:
+    """Return the bounds of a server, with uvicorn's options for proxies."""
+    return uvicorn.Config(
+        app,
+        ws="none",
+        http="h11",
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=MAX_CONCURRENT,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=5,
+        **proxies,
     )
+
+
+def run_server(
+    server: uvicorn.Server, listener: socket.socket, on_listening: Callable[[str], None] | None
+) -> None:
+    """Answer requests until the process is stopped."""
+    # A signal ends the server in order, from here on, and is then raised once more.
+    with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
+        if on_listening is not None:
+            on_listening(url_of(listener))
+        server.run(sockets=[listener])
 
 
 def serve_app(
@@ -59,8 +74,4 @@ def serve_app(
         ConfigurationError: the address cannot be listened on.
     """
     with listening_socket(host, port) as listener:
-        server = bounded_server(app, {host, *allowed_hosts})
-        # A signal ends the server in order, from here on, and is then raised once more.
-        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
-            on_listening(url_of(listener))
-            server.run(sockets=[listener])
+        run_server(bounded_server(app, {host, *allowed_hosts}), listener, on_listening)

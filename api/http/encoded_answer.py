@@ -8,8 +8,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from dataclasses import dataclass
-from functools import cached_property
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 CHANGING = "no-cache"
@@ -23,41 +24,23 @@ _GZIP = re.compile(
 _ZIPPED = "-gzip"
 
 
-@dataclass(frozen=True)
-class EncodedAnswer:
-    """The plain bytes of an answer, and whether they can change."""
-
-    body: bytes
-    immutable: bool
-    media_type: str = "application/json"
-
-    @cached_property
-    def tag(self) -> str:
-        """The entity tag of the plain bytes, without W/."""
-        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
-
-    @cached_property
-    def zipped(self) -> bytes:
-        """The compressed bytes, always the same for the same body."""
-        return gzip.compress(self.body, compresslevel=5, mtime=0)
-
-    def answer_to(
-        self, if_none_match: str | None, accept_encoding: str | None
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers and body for these headers of a request."""
-        zips = len(self.body) >= WORTH_COMPRESSING and takes_gzip(accept_encoding)
-        tag = f'{self.tag[:-1]}{_ZIPPED}"' if zips else self.tag
-        headers = {
-            "ETag": tag if self.immutable else f"W/{tag}",
-            "Cache-Control": IMMUTABLE if self.immutable else CHANGING,
-            "Vary": "Accept-Encoding",
-            "X-Content-Type-Options": "nosniff",
-        }
-        if is_known(if_none_match, self.tag):
-            return 304, headers, b""
-        body = self.zipped if zips else self.body
-        headers |= {"Content-Type": self.media_type, "Content-Length": str(len(body))}
-        return 200, headers | ({"Content-Encoding": "gzip"} if zips else {}), body
+def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Response:
+    """Return an answer in the form that a request accepts, or 304 if the client has it already."""
+    plain_tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    zips = len(body) >= WORTH_COMPRESSING and takes_gzip(request.headers.get("accept-encoding"))
+    tag = f'{plain_tag[:-1]}{_ZIPPED}"' if zips else plain_tag
+    headers = {
+        "ETag": tag if immutable else f"W/{tag}",
+        "Cache-Control": IMMUTABLE if immutable else CHANGING,
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if is_known(request.headers.get("if-none-match"), plain_tag):
+        return Response(status_code=304, headers=headers)
+    if zips:
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=5, mtime=0)  # the same for the same body
+    return Response(body, 200, headers, "application/json")
 
 
 def is_known(if_none_match: str | None, tag: str) -> bool:

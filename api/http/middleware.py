@@ -87,7 +87,8 @@ class HostCheck:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        host = _host(scope)
+        # HTTP/1.0 has requests without one.
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if not is_host(host):
             detail = "header Host: must be a host's name or address, and a port or none"
             await plain_problem(Request(scope), 400, detail)(scope, receive, send)
@@ -112,12 +113,6 @@ def _is_ipv6(literal: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _host(scope: Scope) -> str:
-    # HTTP/1.0 has requests without one.
-    value: bytes = dict(scope["headers"]).get(b"host", b"")
-    return value.decode("latin-1")
 
 
 class BodyLimit:

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
-ASKED = (
-    kinds.REQUEST_INVALID,
-    kinds.TOKEN_NEEDED,
-    kinds.RATE_EXCEEDED,
-    kinds.HOST_NOT_SERVED,
-)
+ASKED = (kinds.REQUEST_INVALID, kinds.TOKEN_NEEDED, kinds.RATE_EXCEEDED, kinds.HOST_NOT_SERVED)
 """Problems of any request but one for /health."""
 
 OF_CHAIN = (
@@ -49,12 +44,8 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.DEPLOYMENT_NOT_FOUND: f"no deployment at {_ADDRESS} is served",
     kinds.ROUND_NOT_FOUND: "round 77 has not opened; the newest is 5",
     kinds.CLIENT_NOT_FOUND: "client 99 is not registered; there are 14",
-    kinds.INDEX_NEEDED: "1000 rounds are too many to look through, at most 256 are; cmfl index "
-    "build makes one",
     kinds.VOTES_NOT_FOUND: "the transaction is not to the contract: an account with code of its "
     "own called it",
-    kinds.FORMAT_NOT_SERVED: "this service writes no Parquet: it was installed without the extra "
-    "`data`",
     kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
     kinds.RANGE_UNSATISFIABLE: "a blob of 120 bytes has none of these",
@@ -65,13 +56,9 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",
     kinds.REPORT_NOT_FOUND: f"verification {_NAME} has no report",
-    kinds.VERIFICATION_REFUSED: "no token is set, so only who sits at this machine may begin "
-    "verifications",
-    kinds.VERIFICATION_RUNNING: f"verification {_NAME} of this deployment is not over",
-    kinds.VERIFICATION_OVER: f"verification {_NAME} is over",
-    kinds.EARLIER_REPORT_REFUSED: "the report is not of this deployment",
-    kinds.QUEUE_FULL: "4 verifications wait already",
-    kinds.REPORTS_UNAVAILABLE: "reports cannot be kept: No space left on device",
+    kinds.VERIFICATION_REFUSED: "no token is set, so only a request from the service's own machine "
+    "starts a verification",
+    kinds.VERIFICATION_RUNNING: f"verification {_NAME} runs; one runs at a time",
     kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
     kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
     kinds.TOKEN_NEEDED: "show a bearer token that this service knows",

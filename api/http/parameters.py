@@ -10,12 +10,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from api.http.problems import REQUEST_INVALID, ProblemError
-from api.request_view import RequestView, histories_of
+from api.http.request_view import RequestView, histories_of
 from api.schemas.problems import FieldError
 from ledger.history.pages import MAX_CURSOR
 from ledger.history.paths import CHAIN_NAME
@@ -189,3 +189,9 @@ def _parameters(dependant: Dependant) -> set[str]:
     """Return the query parameters of an endpoint and of its dependencies."""
     own = {field.alias for field in dependant.query_params}
     return own.union(*(_parameters(inner) for inner in dependant.dependencies))
+
+
+def of_deployment(part: str, tag: str = "rounds") -> APIRouter:
+    """Return a router below the path of a deployment."""
+    prefix = f"/v1/chains/{{chain}}/deployments/{{address}}{part}"
+    return APIRouter(prefix=prefix, tags=[tag], dependencies=[Depends(refuse_unknown)])

@@ -10,7 +10,7 @@ import http
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastapi.responses import Response
+from starlette.responses import Response
 
 from api.http.root_path import root_path_of
 from api.schemas.problems import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
@@ -37,11 +37,9 @@ CURSOR_INVALID = ProblemKind("cursor-invalid", 400, "The cursor is not one of th
 DEPLOYMENT_NOT_FOUND = ProblemKind("deployment-not-found", 404, "There is no such deployment")
 ROUND_NOT_FOUND = ProblemKind("round-not-found", 404, "The round has not opened")
 CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client")
-INDEX_NEEDED = ProblemKind("index-needed", 501, "This takes an index")
 VOTES_NOT_FOUND = ProblemKind(
     "votes-not-found", 404, "The signatures are not in the ledger's call data"
 )
-FORMAT_NOT_SERVED = ProblemKind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
 RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
@@ -56,16 +54,8 @@ BUSY = ProblemKind("busy", 503, "Somebody else is being served")
 MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
 REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
-VERIFICATION_REFUSED = ProblemKind(
-    "verification-refused", 403, "Who asks may not begin verifications"
-)
-VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "The deployment is being verified")
-VERIFICATION_OVER = ProblemKind("verification-over", 409, "The verification is over")
-EARLIER_REPORT_REFUSED = ProblemKind(
-    "earlier-report-refused", 409, "The earlier one is none to build on"
-)
-QUEUE_FULL = ProblemKind("queue-full", 503, "Too many verifications wait")
-REPORTS_UNAVAILABLE = ProblemKind("reports-unavailable", 503, "Reports cannot be kept or read")
+VERIFICATION_REFUSED = ProblemKind("verification-refused", 403, "You may not start a verification")
+VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "Another verification runs")
 HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
 BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
 TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")

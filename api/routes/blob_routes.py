@@ -13,12 +13,12 @@ from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.openapi import ASKED, declared
 from api.http.parameters import refuse_unknown
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, RANGE_UNSATISFIABLE, ProblemError
-from api.request_view import histories_of
+from api.http.request_view import histories_of
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
-router = APIRouter(prefix="/v1/blobs", tags=["blobs"], dependencies=[Depends(refuse_unknown)])
+blobs_router = APIRouter(prefix="/v1/blobs", tags=["blobs"], dependencies=[Depends(refuse_unknown)])
 
 Sha256 = Annotated[
     str,
@@ -45,7 +45,7 @@ _ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE) |
 }
 
 
-@router.get(
+@blobs_router.get(
     "/{digest}",
     summary="A blob",
     operation_id="read_blob",
@@ -61,7 +61,7 @@ def blob(request: Request, digest: Sha256) -> Response:
     return _sent(request, digest)
 
 
-@router.get(
+@blobs_router.get(
     "/{prefix}/{digest}",
     summary="A blob, as in a folder of blobs",
     operation_id="read_blob_in_folder",

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
 from api.http.openapi import OF_CLIENT, OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    ClientIndex,
-    OneChain,
-    OrderQuery,
-    Paged,
-    refuse_unknown,
-)
-from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
-from api.request_view import require_client
+from api.http.parameters import Address, ClientIndex, OneChain, OrderQuery, Paged, of_deployment
+from api.http.problems import CLIENT_NOT_FOUND
+from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS
@@ -27,22 +20,17 @@ from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
-    from ledger.history.source import HistorySource
+    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/clients",
-    tags=["clients"],
-    dependencies=[Depends(refuse_unknown)],
-)
+clients_router = of_deployment("/clients", "clients")
 
 
-@router.get(
+@clients_router.get(
     "",
     summary="Clients, page by page",
     operation_id="list_clients",
     response_model=ClientsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE),
 )
 def clients(
     request: Request,
@@ -56,17 +44,17 @@ def clients(
     A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
     rounds' records; `records_missing` counts the missing ones.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
 
     def read(limit: int, cursor: str | None) -> ClientsPage:
-        return reading.chain.query(served, lambda history: clients_page(history, limit, cursor))
+        return clients_page(history, limit, cursor)
 
     if format is not Format.JSON:
-        return exported(reading, CLIENTS, format, lambda cursor: read(PAGE, cursor))
+        return exported(reading, CLIENTS, lambda cursor: read(PAGE, cursor))
     return respond(request, reading, read(page.limit, page.cursor))
 
 
-@router.get(
+@clients_router.get(
     "/{number}",
     summary="One client",
     operation_id="read_client",
@@ -75,20 +63,17 @@ def clients(
 )
 def client(request: Request, reading: OneChain, address: Address, number: ClientIndex) -> Response:
     """Return a client's address, samples, ban and counts."""
-
-    def read(history: HistorySource) -> OneClient:
-        require_client(number, len(history.registered()))
-        return one_client(history, ClientId(number))
-
-    return respond(request, reading, reading.chain.query(reading.deployment(address), read))
+    history = reading.history(address)
+    require_client(number, len(history.registered()))
+    return respond(request, reading, one_client(history, ClientId(number)))
 
 
-@router.get(
+@clients_router.get(
     "/{number}/rounds",
     summary="A client's rounds, page by page",
     operation_id="list_client_rounds",
     response_model=ClientRoundsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND),
 )
 def client_rounds(
     request: Request,
@@ -104,16 +89,13 @@ def client_rounds(
     One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
     short or empty, with a cursor, until all rounds were examined.
     """
-    served, client = reading.deployment(address), ClientId(number)
+    history, client = reading.history(address), ClientId(number)
+    require_client(number, len(history.registered()))
     walk = RoundQuery("client rounds", order, client=client)
 
     def read(limit: int, cursor: str | None) -> ClientRoundsPage:
-        def page(history: HistorySource) -> ClientRoundsPage:
-            require_client(number, len(history.registered()))
-            return client_rounds_page(history, client, history.page(walk, limit, cursor))
-
-        return reading.chain.query(served, page)
+        return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
     if format is not Format.JSON:
-        return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))
+        return exported(reading, CLIENT_ROUNDS, lambda cursor: read(PAGE, cursor))
     return respond(request, reading, read(page.limit, page.cursor))

@@ -6,23 +6,19 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, refuse_unknown
 from api.routes.federation_routes import federations_of
 from ledger.history.responses.deployments import DeploymentAnswer, DeploymentsAnswer
 from ledger.history.serialise.serialise_deployments import deployment_details, deployment_list
 
-router = APIRouter(
+deployments_router = APIRouter(
     prefix="/v1/chains/{chain}/deployments",
     tags=["deployments"],
     dependencies=[Depends(refuse_unknown)],
 )
 
 
-@router.get(
+@deployments_router.get(
     "",
     summary="All deployments",
     operation_id="list_deployments",
@@ -35,7 +31,7 @@ def deployments(request: Request, reading: OneChain) -> Response:
     return respond(request, reading, deployment_list(reading.chain, served))
 
 
-@router.get(
+@deployments_router.get(
     "/{address}",
     summary="One deployment",
     operation_id="read_deployment",

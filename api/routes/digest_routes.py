@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    Paged,
-    refuse_unknown,
-)
-from api.http.problems import INDEX_NEEDED, ProblemError
+from api.http.parameters import Address, OneChain, Paged, of_deployment
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.serialise.serialise_digests import digest_page
-from ledger.history.source import TooLongError
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from api.request_view import RequestView
-    from ledger.history.deployments import ServedDeployment
-    from ledger.history.responses.digests import DigestPage
-    from ledger.history.source import HistorySource
-
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/digests",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+digests_router = of_deployment("/digests")
 
 DigestAsked = Annotated[
     str,
@@ -46,12 +27,12 @@ DigestAsked = Annotated[
 ]
 
 
-@router.get(
+@digests_router.get(
     "/{digest}",
     summary="Where a digest stands",
     operation_id="find_digest",
     response_model=DigestAnswer,
-    responses=declared(*OF_PAGE, INDEX_NEEDED),
+    responses=declared(*OF_PAGE),
 )
 def digest(
     request: Request, reading: OneChain, address: Address, digest: DigestAsked, page: Paged
@@ -61,26 +42,8 @@ def digest(
     Files (payloads, models, score vectors, records, incidents, the configuration) by their sha256;
     commitments, seeds, roots, results, heads; hashes of blocks and of transactions. Payloads and
     score vectors are found through the rounds' records, where these are available. An unknown
-    digest has no places. Without an index, 256 rounds are searched at most.
+    digest has no places.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
     sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
-
-    def read(history: HistorySource) -> DigestPage:
-        return digest_page(history, sought, page.limit, page.cursor)
-
-    return respond(request, reading, _listed(reading, served, read))
-
-
-def _listed(
-    reading: RequestView, served: ServedDeployment, read: Callable[[HistorySource], DigestPage]
-) -> DigestPage:
-    """Return the page from the index or the chain.
-
-    Raises:
-        ProblemError: the search needs an index, and there is none.
-    """
-    try:
-        return reading.chain.query(served, read)
-    except TooLongError as error:
-        raise ProblemError(INDEX_NEEDED, str(error)) from error
+    return respond(request, reading, digest_page(history, sought, page.limit, page.cursor))

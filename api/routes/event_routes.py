@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request
+from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
+from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
-from api.request_view import RequestView, histories_of
 from ledger.history.following import RoundFollower, RoundNews
 
 if TYPE_CHECKING:
@@ -27,14 +23,10 @@ if TYPE_CHECKING:
 
     from ledger.history.pinned_chain import HistoryService
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/events",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+events_router = of_deployment("/events")
 
 
-@router.get(
+@events_router.get(
     "",
     summary="What happens, as it happens",
     operation_id="follow_rounds",
@@ -81,7 +73,7 @@ async def events(
 
 def _last_ended(reading: RequestView, address: str) -> int:
     """Return the number of the last round that has ended, 0 before the first."""
-    history = reading.chain.history(reading.deployment(address))
+    history = reading.history(address)
     newest = history.newest()
     if newest == 0:
         return 0
@@ -90,4 +82,4 @@ def _last_ended(reading: RequestView, address: str) -> int:
 
 def _poll(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
     reading = RequestView(histories)
-    return follower.poll(reading.chain.history(reading.deployment(address)), reading.chain.final)
+    return follower.poll(reading.history(address), reading.chain.final)

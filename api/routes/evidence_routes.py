@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_PAGE, declared
-from api.http.parameters import (
-    Address,
-    ClientFilter,
-    OneChain,
-    OrderQuery,
-    Paged,
-    refuse_unknown,
-)
+from api.http.parameters import Address, ClientFilter, OneChain, OrderQuery, Paged, of_deployment
 from api.http.problems import CLIENT_NOT_FOUND
-from api.request_view import require_client
+from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.evidence import EvidenceAnswer
 from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
-if TYPE_CHECKING:
-    from ledger.history.responses.evidence import EvidencePage
-    from ledger.history.source import HistorySource
-
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/evidence",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+evidence_router = of_deployment("/evidence")
 
 
-@router.get(
+@evidence_router.get(
     "",
     summary="What is held against clients",
     operation_id="list_evidence",
@@ -57,14 +40,9 @@ def evidence(
     incident is the claim of the decision's sender, with the accused's own signatures for wrong
     proposals and equivocation, and none for silence. Nothing of it is verified here.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
     if client is not None:
-        require_client(client, served.fixed.clients)
+        require_client(client, history.fixed.clients)
     against = None if client is None else ClientId(client)
-    walk = RoundQuery("evidence", order)
-
-    def read(history: HistorySource) -> EvidencePage:
-        rounds = history.page(walk, page.limit, page.cursor)
-        return evidence_page(history, rounds, against)
-
-    return respond(request, reading, reading.chain.query(served, read))
+    rounds = history.page(RoundQuery("evidence", order), page.limit, page.cursor)
+    return respond(request, reading, evidence_page(history, rounds, against))

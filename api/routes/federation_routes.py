@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.caching import response_of
-from api.http.encoded_answer import EncodedAnswer
+from api.http.encoded_answer import encoded
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,
@@ -22,9 +21,9 @@ from api.http.problems import (
     STREAMS_OF_ADDRESS,
     ProblemError,
 )
+from api.http.request_view import RequestView, histories_of
 from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, Streams, streamed
-from api.request_view import RequestView, histories_of
 from api.schemas.federation import FederationAnswer
 
 if TYPE_CHECKING:
@@ -32,16 +31,12 @@ if TYPE_CHECKING:
 
     from api.federation.monitor import FederationMonitor, FederationSnapshot
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/federation",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+federation_router = of_deployment("/federation")
 
 _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
 
 
-@router.get(
+@federation_router.get(
     "",
     summary="Who has done what in the open round, and who is late",
     operation_id="read_federation",
@@ -57,12 +52,10 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     mailbox.
     """
     snapshot = federations_of(request).snapshot(reading, address)
-    return response_of(
-        request, EncodedAnswer(to_rooted_json(request, snapshot.answer), immutable=False)
-    )
+    return encoded(request, to_rooted_json(request, snapshot.answer))
 
 
-@router.get(
+@federation_router.get(
     "/events",
     summary="The open round, as it goes on",
     operation_id="follow_federation",
@@ -76,7 +69,9 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
         }
     },
 )
-async def events(request: Request, reading: OneChain, address: Address) -> EventSourceResponse:
+async def federation_events(
+    request: Request, reading: OneChain, address: Address
+) -> EventSourceResponse:
     """Send the status of the open round whenever it changes; earlier events are not repeated."""
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:

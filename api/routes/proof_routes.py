@@ -5,28 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from api.http.caching import response_of
-from api.http.encoded_answer import EncodedAnswer
+from api.http.encoded_answer import encoded
 from api.http.openapi import OF_ROUND, declared
-from api.http.parameters import (
-    Address,
-    ClientIndex,
-    OneChain,
-    RoundIndex,
-    refuse_unknown,
-)
-from api.http.problems import (
-    BLOB_NOT_FOUND,
-    BUSY,
-    CLIENT_NOT_FOUND,
-    ROUND_NOT_FOUND,
-    ProblemError,
-)
-from api.request_view import require_client, require_round
+from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, of_deployment
+from api.http.problems import BLOB_NOT_FOUND, BUSY, CLIENT_NOT_FOUND, ROUND_NOT_FOUND, ProblemError
+from api.http.request_view import require_client, require_round
 from ledger.audit.bundles.bundle_export import prepare_export
 from ledger.audit.bundles.container import container_parts
 from ledger.audit.proofs.proof_document import as_dict
@@ -35,15 +22,9 @@ from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.audit.bundles.bundle_export import RoundExport
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/rounds/{number}",
-    tags=["proofs"],
-    dependencies=[Depends(refuse_unknown)],
-)
+proofs_router = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()
 
 Whole = Annotated[
@@ -55,7 +36,7 @@ Whole = Annotated[
 ]
 
 
-@router.get(
+@proofs_router.get(
     "/proof/{client}",
     summary="What became of a client, as a proof",
     operation_id="read_proof",
@@ -82,15 +63,15 @@ def proof(
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(number, history.newest())
+    require_round(history, number)
     require_client(client, served.fixed.clients)
     with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
-    return response_of(request, EncodedAnswer(to_json(as_dict(made)), immutable=False))
+    return encoded(request, to_json(as_dict(made)))
 
 
-@router.get(
+@proofs_router.get(
     "/bundle",
     summary="A whole round as one file",
     operation_id="read_bundle",
@@ -111,12 +92,13 @@ def bundle(
     One is made at a time, because the round is checked meanwhile.
     """
     export = _exported(reading, address, number, whole=whole)
+    parts = container_parts(export.manifest, export.blobs.read, export.blobs)
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(_parts(export), headers=headers, media_type="application/x-tar")
+    return StreamingResponse(parts, headers=headers, media_type="application/x-tar")
 
 
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
@@ -128,7 +110,7 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
-    require_round(number, history.newest())
+    require_round(history, number)
     if not _one_at_a_time.acquire(blocking=False):
         raise ProblemError(BUSY, "another bundle is being made")
     try:
@@ -140,7 +122,3 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
         raise ProblemError(BLOB_NOT_FOUND, str(error)) from error
     finally:
         _one_at_a_time.release()
-
-
-def _parts(export: RoundExport) -> Iterator[bytes]:
-    yield from container_parts(export.manifest, export.blobs.read, export.blobs)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BeforeValidator
-from starlette.concurrency import run_in_threadpool
-from starlette.routing import BaseRoute, Match
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
@@ -23,18 +20,11 @@ from api.http.parameters import (
     Paged,
     RoundIndex,
     Within,
-    refuse_unknown,
+    of_deployment,
     whole_number,
 )
-from api.http.problems import (
-    CLIENT_NOT_FOUND,
-    FORMAT_NOT_SERVED,
-    VOTES_NOT_FOUND,
-    ProblemError,
-)
-from api.request_view import RequestView, histories_of, require_client, require_round
-from ledger.chain.ports import NotServedError
-from ledger.history.paths import CHAIN_NAME
+from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
+from api.http.request_view import RequestView, histories_of, require_client, require_round
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (
     AggregationAnswer,
@@ -53,17 +43,10 @@ from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
-    from ledger.history.source import HistorySource
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/rounds",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+rounds_router = of_deployment("/rounds")
 _PROBLEMS = declared(*OF_ROUND)
 
 
@@ -108,20 +91,14 @@ class RoundRequest:
 
         Raises:
             ProblemError: there is no such deployment or round.
-            NotServedError: the chain's answers about it do not fit together.
         """
         if self._view is None:
             self._view = self._read()
         return self._view
 
     def _read(self) -> DocumentedRound:
-        reading, number = self.reading, self._number
-        history = reading.chain.history(reading.deployment(self._address))
-        round_ = history.round(number)
-        if round_ is None or round_.ended is None:
-            require_round(number, history.newest())
-        if round_ is None:
-            raise NotServedError(f"round {number} is said to have opened, but no log tells how")
+        history = self.reading.history(self._address)
+        round_ = require_round(history, self._number)
         return DocumentedRound.of(history, round_)
 
     @property
@@ -150,12 +127,12 @@ async def _round_request(
 OneRound = Annotated[RoundRequest, Depends(_round_request)]
 
 
-@router.get(
+@rounds_router.get(
     "",
     summary="Rounds, page by page",
     operation_id="list_rounds",
     response_model=RoundsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND, FORMAT_NOT_SERVED),
+    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND),
 )
 def rounds(
     request: Request,
@@ -172,23 +149,20 @@ def rounds(
 
     The data come from the contract's events; the models behind the digests are not verified here.
     """
-    served = reading.deployment(address)
+    history = reading.history(address)
     if walk.client is not None:
-        require_client(walk.client, served.fixed.clients)
+        require_client(walk.client, history.fixed.clients)
 
     def read(limit: int, cursor: str | None, *, full: bool) -> RoundsPage:
-        def page(history: HistorySource) -> RoundsPage:
-            rounds = history.page(walk, limit, cursor)
-            return round_responses.rounds_page(history, rounds, full=full)
-
-        return reading.chain.query(served, page)
+        page = history.page(walk, limit, cursor)
+        return round_responses.rounds_page(history, page, full=full)
 
     if format is not Format.JSON:
-        return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
+        return exported(reading, ROUNDS, lambda cursor: read(PAGE, cursor, full=False))
     return respond(request, reading, read(page.limit, page.cursor, full=full))
 
 
-@router.get(
+@rounds_router.get(
     "/{number}",
     summary="One round",
     operation_id="read_round",
@@ -215,7 +189,7 @@ def one_round(
     return respond(request, asked.reading, response, ended=asked.end_with_both)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/explanation",
     summary="One round in plain words",
     operation_id="explain_round",
@@ -231,7 +205,7 @@ def explanation(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, round_responses.explanation(asked.view))
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/updates",
     summary="What became of each trainer's update",
     operation_id="read_updates",
@@ -249,7 +223,7 @@ def updates(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, updates, ended=asked.end_with_record)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/scores",
     summary="The members' signed score claims",
     operation_id="read_scores",
@@ -272,7 +246,7 @@ def scores(
     return respond(request, asked.reading, scores, ended=ended)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/votes",
     summary="Both certificates, with all signatures",
     operation_id="read_votes",
@@ -288,7 +262,7 @@ def votes(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, _votes(asked.view), ended=asked.end_with_incidents)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/committee",
     summary="The committee and the next one",
     operation_id="read_committee",
@@ -304,7 +278,7 @@ def committee(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, committee, ended=asked.end_with_both)
 
 
-@router.get(
+@rounds_router.get(
     "/{number}/aggregation",
     summary="What was aggregated",
     operation_id="read_aggregation",
@@ -318,41 +292,6 @@ def aggregation(request: Request, asked: OneRound) -> Response:
     """
     aggregation = parts.aggregation(asked.view)
     return respond(request, asked.reading, aggregation, ended=asked.end_with_record)
-
-
-class PlainRoundRoute(BaseRoute):
-    """The route of one round for paths that leave nothing to validate.
-
-    FastAPI takes as long for the parameters of such a request as the chain for its round. Every
-    other path, and every query, takes the route of `one_round`.
-    """
-
-    def __init__(self) -> None:
-        self.path = f"{router.prefix}/{{number}}"
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match a GET of a round without a query."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
-            return Match.NONE, {}
-        path = _PLAIN_ROUND.fullmatch(scope["path"])
-        if path is None or int(path["number"]) > MAX_INDEX:
-            return Match.NONE, {}
-        return Match.FULL, {"path_params": path.groupdict(), "route": self}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as `one_round` does."""
-        request, path = Request(scope, receive), scope["path_params"]
-        reading = RequestView(histories_of(request), path["chain"])
-        asked = RoundRequest(reading, path["address"], int(path["number"]))
-        response = await run_in_threadpool(one_round, request, asked)
-        await response(scope, receive, send)
-
-
-_PLAIN_ROUND = re.compile(
-    rf"/v1/chains/(?P<chain>{CHAIN_NAME.pattern})/deployments/(?P<address>0[xX][0-9a-fA-F]{{40}})"
-    r"/rounds/(?P<number>[1-9][0-9]{0,9})",
-    re.ASCII,
-)
 
 
 def _votes(view: DocumentedRound) -> RoundVotes:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import (
-    Address,
-    OneChain,
-    refuse_unknown,
-)
+from api.http.parameters import Address, OneChain, of_deployment
 from ledger.history.responses.series import SeriesAnswer
 from ledger.history.serialise.serialise_series import chart_rounds, series_response
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/series",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+series_router = of_deployment("/series")
 
 
-@router.get(
+@series_router.get(
     "",
     summary="A run over its rounds",
     operation_id="read_series",
@@ -35,7 +27,5 @@ def series(request: Request, reading: OneChain, address: Address) -> Response:
     run of over 2,000 rounds is thinned evenly, and keeps its last round.
     """
     served = reading.deployment(address)
-    response = reading.chain.query(
-        served, lambda history: series_response(chart_rounds(history), served.folder)
-    )
-    return respond(request, reading, response)
+    points = chart_rounds(reading.chain.history(served))
+    return respond(request, reading, series_response(points, served.folder))

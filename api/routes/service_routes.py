@@ -11,7 +11,7 @@ from api.http.caching import respond
 from api.http.openapi import OF_CHAIN, declared
 from api.http.parameters import refuse_unknown
 from api.http.problems import HOST_NOT_SERVED, REQUEST_INVALID
-from api.request_view import AnyChain
+from api.http.request_view import AnyChain
 from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.responses.deployments import ChainsAnswer
@@ -21,20 +21,17 @@ from ledger.history.serialise.serialise_deployments import (
     deployment_path,
     stage_name,
 )
-from ledger.index.responses import indexed_deployments
 from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from api.schemas.service import DeploymentStatus, ServiceStatus
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
-    from ledger.index.responses import IndexedDeployment
-    from ledger.index.service_index import ServiceIndex
 
-router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
+service_router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
 
-@router.get(
+@service_router.get(
     "/health",
     summary="Is the process up",
     operation_id="check_health",
@@ -48,7 +45,7 @@ async def health() -> Response:
     )
 
 
-@router.get(
+@service_router.get(
     "/ready",
     summary="Can the chain be read",
     operation_id="check_readiness",
@@ -61,7 +58,7 @@ def ready(reading: AnyChain) -> Response:
     return Response(body, 200, {"Cache-Control": "no-store"}, "application/json")
 
 
-@router.get(
+@service_router.get(
     "/v1/status",
     summary="Chain, deployments and versions",
     operation_id="read_status",
@@ -72,21 +69,12 @@ def status(request: Request, reading: AnyChain) -> Response:
     """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
     served, refused = chain.deployments()
-    index: ServiceIndex = request.app.state.index
-    indexed = indexed_deployments(index, chain, served)
     response: ServiceStatus = {
         "chain": chain_head(chain),
-        "deployments": [
-            _deployment_status(chain, deployment, coverage)
-            for deployment, coverage in zip(served, indexed, strict=True)
-        ],
+        "deployments": [_deployment_status(chain, deployment) for deployment in served],
         "refused": [
             {"manifest": manifest.manifest, "reason": manifest.reason} for manifest in refused
         ],
-        "index": {
-            "state": index.standing(),
-            "kept": request.app.state.settings.keeps_index,
-        },
         "versions": {
             "package": package_version(),
             "protocol": PROTOCOL_VERSION,
@@ -96,9 +84,7 @@ def status(request: Request, reading: AnyChain) -> Response:
     return respond(request, reading, response)
 
 
-def _deployment_status(
-    chain: PinnedChain, deployment: ServedDeployment, index: IndexedDeployment | None
-) -> DeploymentStatus:
+def _deployment_status(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentStatus:
     state = chain.state(deployment)
     return {
         "address": deployment.manifest.address,
@@ -107,11 +93,10 @@ def _deployment_status(
         "round": state.round,
         "rounds": deployment.fixed.rounds,
         "links": deployment_path(chain, deployment).links(),
-        "index": index,
     }
 
 
-@router.get(
+@service_router.get(
     "/v1/chains",
     summary="The chains that are served",
     operation_id="list_chains",

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.http.caching import respond
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import MAX_INDEX, Address, OneChain, refuse_unknown, whole_number
+from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, whole_number
 from api.http.problems import BUSY, MAILBOX_UNREADABLE
 from ledger.history.responses.training import TrainingAnswer
 
 if TYPE_CHECKING:
     from api.federation.coverage import CoverageReader
 
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/training",
-    tags=["rounds"],
-    dependencies=[Depends(refuse_unknown)],
-)
+training_router = of_deployment("/training")
 
 
-@router.get(
+@training_router.get(
     "",
     summary="Which updates auditors have repeated",
     operation_id="read_training",

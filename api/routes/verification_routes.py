@@ -1,85 +1,277 @@
-"""Verifications: audits that the service runs, how they go, and what they have found."""
+"""Audits on request: POST starts one, GET returns its state and its report.
+
+An audit runs the function of `cmfl audit` over its own view of chain and blobs, in a process with
+limits. One runs at a time. The newest reports stay in memory until the service ends.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, cast
+import hashlib
+import os
+import resource
+import secrets
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from typing import Annotated, Any
 
-import anyio
-import anyio.to_thread
-from fastapi import APIRouter, Depends, Path, Request, Response
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from fastapi import Path, Request, Response
+from pydantic import Field
 
-from api.http.access import is_foreign_page, permission
+from api.http.access import VerificationPermission, is_foreign_page, permission
 from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, refuse_unknown
+from api.http.parameters import Address, OneChain, of_deployment
 from api.http.problems import (
     BODY_TOO_LARGE,
-    EARLIER_REPORT_REFUSED,
-    QUEUE_FULL,
     REPORT_NOT_FOUND,
-    REPORTS_UNAVAILABLE,
-    STREAMS_EXHAUSTED,
-    STREAMS_OF_ADDRESS,
     VERIFICATION_NOT_FOUND,
-    VERIFICATION_OVER,
     VERIFICATION_REFUSED,
     VERIFICATION_RUNNING,
     ProblemError,
     problem,
 )
 from api.http.root_path import root_path_of, to_rooted_json
-from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
-from api.schemas.verifications import (
-    VERIFICATION_NAME,
-    Verification,
-    VerificationLimits,
-    VerificationPermission,
-    VerificationRequest,
-    VerificationsAnswer,
-)
-from api.verifications.audit_worker import AuditTask
-from api.verifications.queue import (
-    AlreadyVerifyingError,
-    NotRunningError,
-    QueueFullError,
-    VerificationOrder,
-    Verifications,
-    read_earlier,
-)
-from api.verifications.reports import ReportsError
-from ledger.audit.earlier_report import EarlierReportError
-from ledger.history.paths import DeploymentPath
+from api.schemas.problems import Schema
+from api.settings import Settings
+from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
+from ledger.audit.engine import AuditOptions, audit
+from ledger.audit.report import AuditOutcome, AuditReport
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.ports import ChainReader
+from ledger.distances.fast import fast_distances
+from ledger.history.documents import read_run
+from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.history.responses.fields import Digest32, Eip55, Links, Rfc3339
+from ledger.io.own_rules import sources_of
+from ledger.io.processes import Child, follow_parent, start_child
+from ledger.protocol.errors import ChainError
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+KEPT = 16
+"""Audits whose state and report are kept; all reports together have MAX_REPORT_BYTES at most."""
+EXIT_SECONDS = 5
+"""From an audit's last byte to the end of its process, on a loaded machine."""
 
-    from api.request_view import RequestView
-    from api.settings import Settings
-    from ledger.history.deployments import ServedDeployment
-
-router = APIRouter(
-    prefix="/v1/chains/{chain}/deployments/{address}/verifications",
-    tags=["verifications"],
-    dependencies=[Depends(refuse_unknown)],
-)
-
-VerificationPath = Annotated[
-    str,
-    Path(
-        description="as in the list",
-        pattern=VERIFICATION_NAME,
-        max_length=28,
-        examples=["20260101T000000000Z-5c5c5c5c"],
-    ),
+VerificationName = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{16}$", max_length=16, examples=["5c5c5c5c5c5c5c5c"])
 ]
-_OF_ONE = (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND)
+
+
+class VerificationState(StrEnum):
+    """State of an audit; only a finished one has an outcome."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+class WhyStopped(StrEnum):
+    """Reason why an audit has no outcome."""
+
+    MEMORY = "memory"
+    SECONDS = "seconds"
+    CHAIN = "chain"
+    FAULT = "fault"
+
+
+_NO_MEMORY, _NO_CHAIN = 71, 72
+_WHY = {_NO_MEMORY: WhyStopped.MEMORY, _NO_CHAIN: WhyStopped.CHAIN}
+_WHY[-signal.SIGXCPU] = WhyStopped.SECONDS
+"""By the exit code of an audit's process."""
+
+
+class Verification(Schema):
+    """An audit that this service ran or runs."""
+
+    verification: VerificationName
+    chain: Annotated[str, Field(max_length=90, examples=["131277322940537-5c5c5c5c"])]
+    address: Eip55
+    strict: Annotated[bool, Field(examples=[False])]
+    links: Links
+    begun_at: Rfc3339
+    ended_at: Rfc3339 = None
+    state: Annotated[VerificationState, Field(examples=["finished"])] = VerificationState.RUNNING
+    why: Annotated[WhyStopped | None, Field(description="why a stopped one has no outcome")] = None
+    outcome: Annotated[AuditOutcome | None, Field(examples=["passed"])] = None
+    report_sha256: Digest32 | None = None
+
+
+class VerificationsAnswer(Schema):
+    """Audits of a deployment, the newest first, and the permission to start another."""
+
+    verifications: tuple[Verification, ...]
+    permission: Annotated[VerificationPermission, Field(examples=["granted"])]
+
+
+class VerificationRequest(Schema):
+    """Request for an audit."""
+
+    strict: Annotated[
+        bool, Field(strict=True, description="a remark makes it incomplete", examples=[False])
+    ] = False
+    head: Annotated[
+        Digest32 | None, Field(description="a head of this run that you have kept, of any round")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """One audit: what it reads, and its limits, in the service's settings."""
+
+    settings: Settings
+    chain: ChainPath
+    address: str
+    from_block: int
+    strict: bool = False
+    head: str | None = None
+
+
+def run_task(task: AuditTask, out: Connection) -> None:
+    """Audit within the limits, and send outcome and report; without them, exit with a code."""
+    follow_parent()
+    limit_resources(task.settings)
+    try:
+        report = run_audit(task)
+        data = report_bytes(report)
+    except MemoryError:
+        raise SystemExit(_NO_MEMORY) from None
+    except ChainError:
+        raise SystemExit(_NO_CHAIN) from None
+    out.send_bytes(str(report.outcome).encode())
+    out.send_bytes(data)
+
+
+def limit_resources(settings: Settings) -> None:
+    """Bound the memory and time of this process; requests come first."""
+    memory, seconds = settings.verification_memory_bytes, settings.verification_seconds
+    # Not the address space: a chain file, libraries and threads reserve much and use little of it.
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + EXIT_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)
+
+
+def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = None) -> AuditReport:
+    """Return the report of an audit over its own view of chain and blobs."""
+    settings = task.settings
+    with ExitStack() as stack:
+        chain: ChainReader
+        known: Any = {"chain_id": task.chain.chain_id, "genesis_hash": task.chain.genesis}
+        if settings.rpc_url is None:
+            chain = stack.enter_context(EmbeddedReader.open(settings.chain_file, **known))
+        else:
+            # A file does not need the packages of a node, which take a second to load.
+            from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings  # noqa: PLC0415
+
+            patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
+            node = RpcReader(settings.rpc_url, settings=patience, **known)
+            chain = stack.enter_context(node)
+        ledger = CommitteeLedger(chain, task.address, task.from_block)
+        blobs = FolderBlobs(settings.blob_folder)
+        document = read_run(blobs, ledger.deployment().config) if settings.rules else None
+        rules = () if document is None else sources_of(document.parameters, settings.rules)
+        options = AuditOptions(progress=progress, distances=fast_distances(1), rules=rules)
+        head = None if task.head is None else Digest(bytes.fromhex(task.head[2:]))
+        return audit(ledger, blobs, options, head=head, strict=task.strict)
+
+
+class Verifications:
+    """The audits of one service, one at a time; safe to share between threads."""
+
+    def __init__(
+        self, seconds: float, target: Callable[[AuditTask, Connection], None] = run_task
+    ) -> None:
+        self._seconds, self._target = seconds, target
+        self._lock, self._starting = threading.Lock(), threading.Lock()
+        self._all: dict[str, tuple[Verification, bytes]] = {}
+        self._running: tuple[str, Child, threading.Thread] | None = None
+
+    def begin(self, task: AuditTask) -> tuple[Verification, bool]:
+        """Start an audit, unless one runs; return the running one, and whether it is new."""
+        with self._starting:
+            with self._lock:
+                if self._running is not None:
+                    return self._all[self._running[0]][0], False
+            name = secrets.token_hex(8)
+            own = f"{DeploymentPath(task.chain, task.address)}/verifications/{name}"
+            entry = Verification(
+                verification=name,
+                chain=task.chain.name,
+                address=task.address,
+                strict=task.strict,
+                links={"self": own, "report": f"{own}/report"},
+                begun_at=_now(),
+            )
+            child = start_child(self._target, task)
+            watching = threading.Thread(target=self._watch, args=(name, child))
+            with self._lock:
+                self._all[name], self._running = (entry, b""), (name, child, watching)
+            watching.start()
+            return entry, True
+
+    def of(self, chain: ChainPath, address: str) -> tuple[Verification, ...]:
+        """Return the audits of a deployment, the newest first."""
+        with self._lock:
+            entries = [entry for entry, _ in reversed(self._all.values())]
+        return tuple(one for one in entries if (one.chain, one.address) == (chain.name, address))
+
+    def report(self, name: str) -> bytes:
+        """Return the report of an audit; empty for none."""
+        with self._lock:
+            return self._all.get(name, (None, b""))[1]
+
+    def close(self) -> None:
+        """Stop the running audit, and wait for its process."""
+        with self._starting, self._lock:
+            running = self._running
+        if running is not None:
+            with suppress(ValueError):  # it has just ended
+                running[1].process.kill()
+            running[2].join()
+
+    def _watch(self, name: str, child: Child) -> None:
+        """Wait for the report or the end of an audit's process."""
+        report, changes = b"", dict[str, Any](state=VerificationState.STOPPED)
+        try:
+            if child.connection.poll(self._seconds):
+                outcome = AuditOutcome(child.connection.recv_bytes(100).decode())
+                report = child.connection.recv_bytes(MAX_REPORT_BYTES)
+                digest = f"0x{hashlib.sha256(report).hexdigest()}"
+                changes = {"outcome": outcome, "report_sha256": digest}
+                changes["state"] = VerificationState.FINISHED
+            else:
+                changes["why"] = WhyStopped.SECONDS
+        except (EOFError, OSError, ValueError):
+            changes["why"] = _WHY.get(child.exit_code(EXIT_SECONDS) or 0, WhyStopped.FAULT)
+        child.close()
+        with self._lock:
+            entry = self._all[name][0].model_copy(update=changes | {"ended_at": _now()})
+            self._all[name], self._running = (entry, report), None
+            sizes = {one: len(data) for one, (_, data) in self._all.items()}
+            while len(sizes) > KEPT or sum(sizes.values()) > MAX_REPORT_BYTES:
+                oldest = next(iter(sizes))
+                del sizes[oldest], self._all[oldest]
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+router = of_deployment("/verifications", "verifications")
+_Name = Annotated[VerificationName, Path(description="as in the list")]
 _PRIVATE = {"Cache-Control": "no-store"}
-_WORDS = {
+_REFUSALS = {
     VerificationPermission.OFF: "this service runs no verifications",
-    VerificationPermission.TOKEN_NEEDED: "show a bearer token that this service knows",
+    VerificationPermission.TOKEN_NEEDED: "show a bearer token of this service",
     VerificationPermission.THIS_MACHINE_ONLY: (
-        "no token is set, so only who sits at this machine may begin verifications"
+        "no token is set, so only a request from the service's own machine starts a verification"
     ),
 }
 
@@ -93,40 +285,19 @@ _WORDS = {
 )
 def verifications(request: Request, reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and whether the caller may start one."""
-    path = _path(reading, reading.deployment(address))
-    runs = _verifications(request)
-    found, unreadable = runs.all()
-    bounds = runs.bounds
-    answer = VerificationsAnswer(
-        verifications=tuple(one for one in found if _is_of(one, path)),
-        unreadable=unreadable,
-        permission=permission(request, _settings(request)),
-        bounds=VerificationLimits(
-            memory_bytes=bounds.memory_bytes,
-            cpu_seconds=bounds.cpu_seconds,
-            seconds=bounds.seconds,
-            waiting=bounds.waiting,
-            kept=bounds.kept,
-        ),
-    )
-    return Response(to_rooted_json(request, answer), 200, _PRIVATE, "application/json")
+    granted = permission(request, request.app.state.settings)
+    found = _found(request, reading, address)
+    return _json(request, VerificationsAnswer(verifications=found, permission=granted))
 
 
 @router.post(
     "",
-    summary="Begin a verification",
+    summary="Start a verification",
     operation_id="begin_verification",
     status_code=202,
     response_model=Verification,
     responses=declared(
-        *_OF_ONE,
-        BODY_TOO_LARGE,
-        VERIFICATION_REFUSED,
-        VERIFICATION_RUNNING,
-        EARLIER_REPORT_REFUSED,
-        QUEUE_FULL,
-        REPORTS_UNAVAILABLE,
-        tagged=False,
+        *OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING, tagged=False
     ),
 )
 def begin(
@@ -135,28 +306,23 @@ def begin(
     """Start an audit of all ended rounds in a separate process, with bounded resources.
 
     It needs a token where tokens are set, and else a request from the service's own machine. One
-    runs at a time for each deployment; the running one is named in `Link`, as `related`.
-
-    Raises:
-        ProblemError: it may not be started, or not now.
+    runs at a time; a refusal names the running one in `Link`, as `related`.
     """
-    _require_may_begin(request)
-    served = reading.deployment(address)
-    path = _path(reading, served)
-    try:
-        entry = _verifications(request).begin(_asked(request, reading, served, asked))
-    except AlreadyVerifyingError as error:
-        answer = problem(request, VERIFICATION_RUNNING, str(error))
-        answer.headers["Link"] = (
-            f'<{root_path_of(request)}{path}/verifications/{error.name}>; rel="related"'
-        )
+    settings: Settings = request.app.state.settings
+    if (granted := permission(request, settings)) is not VerificationPermission.GRANTED:
+        raise ProblemError(VERIFICATION_REFUSED, _REFUSALS[granted])
+    if is_foreign_page(request, settings):
+        raise ProblemError(VERIFICATION_REFUSED, "a page of another origin may not start one")
+    path, ledger = reading.chain.path, reading.deployment(address).ledger
+    task = AuditTask(settings, path, ledger.address, ledger.from_block, asked.strict, asked.head)
+    entry, is_new = request.app.state.verifications.begin(task)
+    place = root_path_of(request) + entry.links["self"]
+    if not is_new:
+        detail = f"verification {entry.verification} runs; one runs at a time"
+        answer = problem(request, VERIFICATION_RUNNING, detail)
+        answer.headers["Link"] = f'<{place}>; rel="related"'
         return answer
-    except QueueFullError as error:
-        raise ProblemError(QUEUE_FULL, str(error)) from error
-    except ReportsError as error:
-        raise ProblemError(REPORTS_UNAVAILABLE, str(error)) from error
-    headers = _PRIVATE | {"Location": root_path_of(request) + entry.links["self"]}
-    return Response(to_rooted_json(request, entry), 202, headers, "application/json")
+    return _json(request, entry, 202, Location=place)
 
 
 @router.get(
@@ -164,46 +330,18 @@ def begin(
     summary="A verification",
     operation_id="read_verification",
     response_model=Verification,
-    responses=declared(*_OF_ONE, tagged=False),
+    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, tagged=False),
 )
-def verification(
-    request: Request, reading: OneChain, address: Address, name: VerificationPath
-) -> Response:
-    """Report the state of a verification; only a finished one has a verdict."""
-    entry = _found(request, _path(reading, reading.deployment(address)), name)
-    return Response(to_rooted_json(request, entry), 200, _PRIVATE, "application/json")
-
-
-@router.delete(
-    "/{name}",
-    summary="Cancel a verification",
-    operation_id="cancel_verification",
-    status_code=202,
-    response_model=Verification,
-    responses=declared(*_OF_ONE, VERIFICATION_REFUSED, VERIFICATION_OVER, tagged=False),
-)
-def cancel(
-    request: Request, reading: OneChain, address: Address, name: VerificationPath
-) -> Response:
-    """Cancel a verification that waits or runs; it has no verdict, and stays in the list.
-
-    Raises:
-        ProblemError: who asks may not, or it is over.
-    """
-    _require_may_begin(request)
-    _found(request, _path(reading, reading.deployment(address)), name)
-    try:
-        entry = _verifications(request).cancel(name)
-    except NotRunningError as error:
-        raise ProblemError(VERIFICATION_OVER, str(error)) from error
-    return Response(to_rooted_json(request, entry), 202, _PRIVATE, "application/json")
+def verification(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+    """Return the state of a verification; only a finished one has an outcome."""
+    return _json(request, _one(request, reading, address, name))
 
 
 @router.get(
     "/{name}/report",
     summary="The report of a verification",
     operation_id="read_report",
-    responses=declared(*_OF_ONE, REPORT_NOT_FOUND, REPORTS_UNAVAILABLE, tagged=False)
+    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND, tagged=False)
     | {
         200: {
             "description": "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
@@ -211,155 +349,30 @@ def cancel(
         }
     },
 )
-def report(
-    request: Request, reading: OneChain, address: Address, name: VerificationPath
-) -> Response:
-    """Give the whole report: every step's first contradiction, everybody who was caught.
-
-    It is not signed: to build on it is to trust this service.
-
-    Raises:
-        ProblemError: there is none, or it is not what was kept.
-    """
-    entry = _found(request, _path(reading, reading.deployment(address)), name)
-    try:
-        data = _verifications(request).report(entry)
-    except ReportsError as error:
-        raise ProblemError(REPORTS_UNAVAILABLE, str(error)) from error
-    if data is None:
+def report(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+    """Return the whole report. It is not signed: to build on it is to trust this service."""
+    _one(request, reading, address, name)
+    data = request.app.state.verifications.report(name)
+    if not data:
         raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
 
-@router.get(
-    "/{name}/events",
-    summary="A verification as it goes on",
-    operation_id="follow_verification",
-    response_class=EventSourceResponse,
-    responses=declared(*_OF_ONE, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, tagged=False)
-    | {
-        200: {
-            "description": "events `standing`, each with the whole verification; the `id` is its "
-            "`sequence`, and the stream ends with it",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        },
-        204: {"description": "it is over, and the last event was received"},
-    },
-)
-async def events(
-    request: Request,
-    reading: OneChain,
-    address: Address,
-    name: VerificationPath,
-    last_event_id: LastEventId = None,
-) -> Response:
-    """Report the state of a verification at each change, up to its end.
-
-    Each event has the whole state, so that a client with `Last-Event-ID` gets only the newest,
-    if it is newer than that.
-    """
-    streams: Streams = request.app.state.streams
-    with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve(request))
-        served = await anyio.to_thread.run_sync(reading.deployment, address)
-        path = _path(reading, served)
-        known = -1 if last_event_id is None else int(last_event_id)
-        first = await anyio.to_thread.run_sync(_found, request, path, name)
-        if first.state.is_over and first.sequence <= known:
-            return Response(status_code=204, headers=_PRIVATE)
-
-        async def told() -> AsyncIterator[ServerSentEvent]:
-            entry, last = first, known
-            while True:
-                if entry.sequence > last:
-                    last = entry.sequence
-                    yield ServerSentEvent(
-                        data=to_rooted_json(request, entry).decode(),
-                        event="standing",
-                        id=str(last),
-                    )
-                if entry.state.is_over or streams.are_ending:
-                    return
-                await anyio.sleep(POLL_SECONDS)
-                entry = await anyio.to_thread.run_sync(_found, request, path, name)
-
-        return streamed(told(), reservation)
-
-
-def _require_may_begin(request: Request) -> None:
-    """Refuse to begin or end work for who may not.
-
-    Raises:
-        ProblemError: says what is needed.
-    """
-    settings = _settings(request)
-    granted = permission(request, settings)
-    if granted is not VerificationPermission.GRANTED:
-        raise ProblemError(VERIFICATION_REFUSED, _WORDS[granted])
-    if is_foreign_page(request, settings):
-        raise ProblemError(VERIFICATION_REFUSED, "a page of another origin may not ask for this")
-
-
-def _asked(
-    request: Request, reading: RequestView, served: ServedDeployment, asked: VerificationRequest
-) -> VerificationOrder:
-    """Return the input of a verification's process.
-
-    Raises:
-        ProblemError: the earlier verification is none that one can build on.
-    """
-    settings, runs = _settings(request), _verifications(request)
-    path = _path(reading, served)
-    since, earlier = None, None
-    if asked.since is not None:
-        entry = _found(request, path, asked.since)
-        try:
-            since, earlier = read_earlier(runs, entry, served.ledger, strict=asked.strict)
-        except (EarlierReportError, ReportsError) as error:
-            raise ProblemError(EARLIER_REPORT_REFUSED, str(error)) from error
-    task = AuditTask(
-        chain_file=settings.chain_file,
-        rpc_url=settings.rpc_url,
-        rpc_timeout_seconds=settings.rpc_timeout_seconds,
-        chain_id=path.chain.chain_id,
-        genesis=path.chain.genesis,
-        address=served.ledger.address,
-        from_block=served.ledger.from_block,
-        blob_folder=settings.blob_folder,
-        strict=asked.strict,
-        head=None if asked.head is None else bytes.fromhex(asked.head[2:]),
-        earlier=earlier,
-        memory_bytes=runs.bounds.memory_bytes,
-        cpu_seconds=runs.bounds.cpu_seconds,
-        rules=settings.rules,
+def _found(request: Request, reading: OneChain, address: str) -> tuple[Verification, ...]:
+    found: tuple[Verification, ...] = request.app.state.verifications.of(
+        reading.chain.path, reading.deployment(address).ledger.address
     )
-    return VerificationOrder(path, served.run, since, task)
+    return found
 
 
-def _path(reading: RequestView, served: ServedDeployment) -> DeploymentPath:
-    return DeploymentPath(reading.chain.path, served.manifest.address)
+def _one(request: Request, reading: OneChain, address: str, name: str) -> Verification:
+    for entry in _found(request, reading, address):
+        if entry.verification == name:
+            return entry
+    raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
 
 
-def _is_of(entry: Verification, path: DeploymentPath) -> bool:
-    return (entry.chain, entry.address) == (path.chain.name, path.address)
-
-
-def _found(request: Request, path: DeploymentPath, name: str) -> Verification:
-    """Return a verification of a deployment.
-
-    Raises:
-        ProblemError: there is none of this name.
-    """
-    entry = _verifications(request).find(name)
-    if entry is None or not _is_of(entry, path):
-        raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
-    return entry
-
-
-def _verifications(request: Request) -> Verifications:
-    return cast("Verifications", request.app.state.verifications)
-
-
-def _settings(request: Request) -> Settings:
-    return cast("Settings", request.app.state.settings)
+def _json(request: Request, answer: Schema, status: int = 200, **headers: str) -> Response:
+    body = to_rooted_json(request, answer)
+    return Response(body, status, _PRIVATE | headers, "application/json")

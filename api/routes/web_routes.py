@@ -43,7 +43,7 @@ HEADERS = {
 }
 PAGE, REFERENCE = "index.html", "docs.html"
 _BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')
-router = APIRouter(include_in_schema=False)
+web_router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +91,22 @@ def _web_file(body: bytes, suffix: str) -> WebFile:
     return WebFile(body, MEDIA_TYPES[suffix], tag)
 
 
-@router.get("/")
-@router.get("/dashboard")
+@web_router.get("/")
+@web_router.get("/dashboard")
 def to_dashboard(request: Request) -> Response:
     """Redirect to the dashboard."""
     path = f"{root_path_of(request)}/dashboard/"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
-@router.get("/docs")
+@web_router.get("/docs")
 def to_reference(request: Request) -> Response:
     """Redirect to the REST reference."""
     path = f"{root_path_of(request)}/dashboard/{REFERENCE}"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
-@router.get("/dashboard/{name:path}")
+@web_router.get("/dashboard/{name:path}")
 def dashboard(request: Request, name: str) -> Response:
     """Answer with one of the dashboard's files.
 

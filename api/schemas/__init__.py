@@ -1,1 +1,1 @@
-"""Responses that only the service gives: its status, live federations, verifications, problems."""
+"""Responses that only the service gives: its status, live federations, problems."""

@@ -74,8 +74,7 @@ class SignedSlot(Response):
     phase: PhaseName
     view: ViewNumber
     different: Annotated[
-        int,
-        Field(ge=1, le=2, description="different votes in it; 2 is equivocation", examples=[1]),
+        int, Field(ge=1, le=2, description="different votes in it; 2 is equivocation", examples=[1])
     ]
 
 

@@ -17,7 +17,6 @@ from ledger.history.responses.fields import (
     RoundNumber,
     StageName,
 )
-from ledger.index.responses import IndexedDeployment, IndexStatus
 
 
 class Health(Schema):
@@ -41,9 +40,6 @@ class DeploymentStatus(Response):
     stage: StageName
     round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
     rounds: RoundNumber
-    index: Annotated[
-        IndexedDeployment | None, Field(description="null where no index holds anything of it")
-    ]
     links: Links
 
 
@@ -52,8 +48,7 @@ class RefusedManifest(Response):
 
     manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
     reason: Annotated[
-        str,
-        Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"]),
+        str, Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"])
     ]
 
 
@@ -71,7 +66,6 @@ class ServiceStatus(Response):
     chain: ChainHead
     deployments: list[DeploymentStatus]
     refused: list[RefusedManifest]
-    index: IndexStatus
     versions: Versions
 
 

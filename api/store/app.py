@@ -19,12 +19,7 @@ from starlette.routing import Route
 
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import SafeHeaders
-from api.http.problems import (
-    CHAIN_UNREACHABLE,
-    ProblemError,
-    plain_problem,
-    problem,
-)
+from api.http.problems import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
 from api.store.blob_routes import BlobRoutes
 from api.store.charges import Charges, charges_file
 from api.store.mail_routes import MailRoutes
@@ -34,7 +29,7 @@ from api.store.retention import Retention
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.uploads import SCHEME
 
 if TYPE_CHECKING:
@@ -82,7 +77,7 @@ def create_store(
     receiver = Receiver(settings, permissions, charges)
     stored = FolderBlobs(settings.folder)
     blobs = BlobRoutes(receiver, stored, clock)
-    mail = MailRoutes(receiver, ObjectMailbox(FolderObjects(settings.folder)), epoch)
+    mail = MailRoutes(receiver, Mailbox(FolderObjects(settings.folder)), epoch)
     retention = None
     if settings.keep_rounds is not None:
         retention = Retention(ledger, stored, charges, settings.keep_rounds, pinned)

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from api.http.problems import ProblemError, ProblemKind
 from api.store.auditors import AttestationUpload, name_of
 from api.store.charges import ChargeKind
-from api.store.old_boards import OldBoards
 from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, require_round
 from ledger.history.training_coverage import is_genuine
 from ledger.protocol import digest_patterns
@@ -20,9 +19,12 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
+from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import (
+    EPOCH_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_PAGE_ENVELOPES,
+    Mailbox,
     Page,
     decode_mail,
     encode_page,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from api.store.store_settings import StoreSettings
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
-    from ledger.storage.mailbox import Board, ObjectMailbox
+    from ledger.storage.mailbox import Board
 
 ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelope of this board")
 BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")
@@ -61,11 +63,10 @@ class MailRoutes:
         epoch: random bytes that identify this process's numbering.
     """
 
-    def __init__(self, receiver: Receiver, mailbox: ObjectMailbox, epoch: bytes) -> None:
+    def __init__(self, receiver: Receiver, mailbox: Mailbox, epoch: bytes) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
         self._epoch = epoch
-        self._old = OldBoards(receiver.settings.folder, epoch)
 
     async def get(self, request: Request) -> Response:
         """Return a page of a board's envelopes, those after the first `after`.
@@ -135,16 +136,22 @@ class MailRoutes:
         current = self._receiver.permissions.now().round
         oldest = current - self._receiver.settings.mail_rounds + 1
         self._mailbox.forget(board[0], oldest)
-        epoch, mailbox = self._epoch, self._mailbox
         first = 1 if board[2] in _READ_BY_AUDITORS else oldest
         if not first <= board[1] <= current + 1:
-            return encode_page(Page(epoch, after, ()))
-        if board[1] < oldest:
-            epoch, mailbox = self._old.of(board)
+            return encode_page(Page(self._epoch, after, ()))
+        epoch = self._epoch
+        if board[1] >= oldest:
+            found = self._mailbox.listed(*board, after)[:MAX_PAGE_ENVELOPES]
+            listed = iter([encode_envelope(one) for one in found])
+        else:
+            # Old boards are read for each page; a reader begins again after a change.
+            mailbox = Mailbox(FolderObjects(self._receiver.settings.folder))
+            all_of_them = sorted(map(encode_envelope, mailbox.listed(*board)))
+            epoch = sha256(epoch + sha256(b"".join(all_of_them)))[:EPOCH_BYTES]
+            listed = iter(all_of_them[after : after + MAX_PAGE_ENVELOPES])
         envelopes: list[bytes] = []
         size = 0
-        for envelope in mailbox.listed(*board, after)[:MAX_PAGE_ENVELOPES]:
-            data = encode_envelope(envelope)
+        for data in listed:
             size += len(data)
             if envelopes and size > MAX_ENVELOPE_BYTES:
                 break

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -12,7 +13,6 @@ from starlette.requests import ClientDisconnect
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError, ProblemKind
 from api.store.auditors import MAX_ATTESTATION_BYTES, AttestationUpload, name_of
-from api.store.slots import Slots
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
@@ -59,13 +59,11 @@ class Receiver:
         settings: bounds of size and speed.
         permissions: the clients that may write.
         charges: of what they have written.
-        slots: of what is arriving.
     """
 
     settings: StoreSettings
     permissions: PermissionCache
     charges: Charges
-    slots: Slots = field(default_factory=Slots, repr=False)
 
     def authorize(
         self, request: Request, digest: Digest, max_bytes: int
@@ -193,24 +191,19 @@ class Receiver:
         buffer, received, size = bytearray(), 0, upload.size
         seconds = self.settings.seconds_for(size)
         try:
-            async with self.slots.hold(upload, seconds) as transfer:
+            async with asyncio.timeout(seconds):
                 async for part in request.stream():
                     is_first = received == 0
                     received += len(part)
                     if received > size:
                         raise ProblemError(BODY_WRONG, f"there are more than {size} bytes")
-                    if part:
-                        self.slots.count(transfer, len(part))
                     buffer += part
                     if is_first or len(buffer) >= PIECE:
                         await to_thread.run_sync(take, bytes(buffer))
                         buffer.clear()
                 await to_thread.run_sync(take, bytes(buffer))
         except TimeoutError:
-            detail = (
-                f"{received} of {size} bytes arrived in the {seconds:.0f} s that they may take, or "
-                f"so slowly that another body for {name_of(upload)} has taken their slot"
-            )
+            detail = f"{received} of {size} bytes arrived in the {seconds:.0f} s that they may take"
             raise ProblemError(TOO_SLOW, detail) from None
         except ClientDisconnect:
             raise ProblemError(BODY_WRONG, f"only {received} of {size} bytes arrived") from None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from api.http.bounded_server import bounded_server
+from api.http.bounded_server import bounded_server, run_server
 from api.sockets import listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
@@ -62,11 +61,7 @@ def serve(
             if pinned is None:
                 _require_no_other_contract(settings, ledger)
             server = server_for(settings, ledger, pinned or frozenset)
-            # A signal ends the server in order, from here on, and is then raised once more.
-            with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
-                if on_listening is not None:
-                    on_listening(url_of(listener))
-                server.run(sockets=[listener])
+            run_server(server, listener, on_listening)
 
 
 def server_for(

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.gpu` needs a CUDA build of torch and a card, and nothing from the network. It
 names the card, runs the CUDA tests, plays, audits and repeats a run of digits, one on images in
-the form of FEMNIST and one of a transformer with adapters, and measures training, scoring and a
-round at the size of paper-femnist. A step for which too little of ten minutes is left does not
+the form of FEMNIST and one of a transformer with adapters, and measures training and a round at the
+size of paper-femnist. A step for which too little of ten minutes is left does not
 begin, and is named. The figures go to docs/measured/gpu.json. Exit code 1: a step failed or was
 left out. 2: there is no such device.
 """
@@ -15,21 +15,17 @@ import json
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.contention import machine
-from benchmarks.gpu import measurements, steps
-from benchmarks.gpu.plans import FULL, TINY
+from benchmarks.gpu import steps
+from benchmarks.gpu.plans import FULL, TINY, GpuPlan
+from benchmarks.workloads import machine
 from clients.devices import device_named
 from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.gpu.plans import GpuPlan
 
 RESULT = Path(__file__).parents[2] / "docs" / "measured" / "gpu.json"
 BUDGET_SECONDS = 570.0
@@ -40,9 +36,8 @@ STEPS: dict[str, tuple[Callable[[GpuPlan, str, float], Any], float]] = {
     "digits": (steps.digits_run, 20),
     "femnist": (steps.femnist_run, 30),
     "adapters": (steps.adapters_run, 40),
-    "training": (measurements.training, 60),
-    "scoring": (measurements.scoring, 30),
-    "round": (measurements.large_round, 90),
+    "training": (steps.training, 60),
+    "round": (steps.large_round, 90),
 }
 """Each step, and the seconds that have to be left for it to begin."""
 

@@ -1,103 +1,66 @@
-"""What `python -m benchmarks.gpu` does, at full size for a card and at a tiny one for tests."""
+"""The sizes of `python -m benchmarks.gpu`: full for a card, tiny for tests."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.training import WORKS
+from benchmarks.workloads import WORKS, Work
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from benchmarks.training import TrainingWork
-    from clients.models.model import Option
-
-SIDE, CLASSES = 28, 62
+TEXT_LENGTH, TEXTS, TEST_TEXTS = 32, 24, 32
+"""Tokens of a text, texts of each client, and texts of the test."""
+TOKENS_SEEN = 200
+"""Distinct tokens in the texts: few, so that a few steps learn them."""
 PAPER_CLIENTS = 355
 """Active clients in a round of the preset paper-femnist, 142 of them members."""
 
 
 @dataclass(frozen=True, slots=True)
-class ImageRun:
-    """A run on made images in the form of FEMNIST; all clients are active in each round.
-
-    Attributes:
-        clients: their number.
-        samples: of each; an epoch of them is its training.
-        batch: samples of a step.
-        learning_rate: of SGD.
-        model: its name.
-        options: its settings.
-        rounds: of the run.
-    """
-
-    clients: int
-    samples: int
-    batch: int
-    learning_rate: float
-    model: str
-    options: Mapping[str, Option]
-    rounds: int
-
-    def settings(self, data: Path, device: str) -> dict[str, Any]:
-        """Return the run's settings, given the file of its images."""
-        return {
-            "protocol": {
-                "clients": self.clients,
-                "active_rate": 1.0,
-                "committee_rate": 0.4,
-                "aggregation_rate": 0.4,
-                "rounds": self.rounds,
-            },
-            "data": {"name": "femnist", "path": str(data)},
-            "model": {"name": self.model, "options": dict(self.options)},
-            "training": {
-                "learning_rate": self.learning_rate,
-                "batch_size": self.batch,
-                "local_epochs": 1,
-            },
-            "evaluation": {"every": self.rounds},
-            "machine": {"device": device},
-        }
-
-    def write_images(self, path: Path) -> None:
-        """Write the images of all clients, and one more of each for the test."""
-        rng = np.random.default_rng(0)
-        each = self.samples + 1
-        prototypes = rng.integers(0, 256, (CLASSES, SIDE, SIDE), dtype=np.uint8)
-        label = rng.integers(0, CLASSES, self.clients * each, dtype=np.uint8)
-        noise = rng.integers(0, 128, (len(label), SIDE, SIDE), dtype=np.uint8)
-        np.savez(
-            path,
-            image=prototypes[label] // 2 + noise,
-            label=label,
-            writer=np.arange(self.clients, dtype=np.int16).repeat(each),
-            is_test=(np.arange(len(label)) % each == self.samples).astype(np.uint8),
-            source_file=np.zeros(len(label), dtype=np.uint8),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class AdapterRun:
-    """A run of GPT-2's shape with random weights and adapters; see `benchmarks.adapters`.
-
-    Attributes:
-        layers: of the base.
-        width: of its layers.
-        vocabulary: its tokens.
-        clients: their number.
-        rounds: of the run.
-    """
+    """A run of GPT-2's shape with random weights and adapters."""
 
     layers: int
     width: int
     vocabulary: int
     clients: int
     rounds: int
+
+    def write_base(self, folder: Path) -> int:
+        """Write the base with random weights; return its number of parameters."""
+        import torch  # noqa: PLC0415 - slow to import
+        from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+
+        torch.manual_seed(0)
+        config = GPT2Config(
+            vocab_size=self.vocabulary,
+            n_positions=1024,
+            n_embd=self.width,
+            n_layer=self.layers,
+            n_head=self.width // 64,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+        model = GPT2LMHeadModel(config)
+        model.save_pretrained(folder)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def write_texts(self, path: Path) -> None:
+        """Write texts in which four of five tokens follow from the token before."""
+        rng = np.random.default_rng(0)
+        with path.open("w", encoding="utf-8") as file:
+            for row in range(self.clients * TEXTS + TEST_TEXTS):
+                tokens = [int(rng.integers(TOKENS_SEEN))]
+                for _ in range(TEXT_LENGTH - 1):
+                    follows = (3 * tokens[-1] + 1) % TOKENS_SEEN
+                    tokens.append(follows if rng.random() < 0.8 else int(rng.integers(TOKENS_SEEN)))
+                is_test = row >= self.clients * TEXTS
+                client = f"c{row % self.clients:03}"
+                sample = {"tokens": tokens, "client": client, "is_test": is_test}
+                file.write(f"{json.dumps(sample)}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,59 +71,43 @@ class GpuPlan:
         tests: arguments of pytest.
         digits: settings of the run of the preset digits, by their last names.
         replayed: updates of a run that are drawn and repeated.
-        femnist: the run on made images.
-        adapters: the run of a transformer with adapters.
-        works: training workloads.
-        repeats: measured turns, after one that is not.
-        scoring: members, trainers and d.
-        paper_round: the run of large rounds, with as many of its clients as fit into memory.
+        femnist: the run on made images, and its rounds.
+        repeats: measured turns, after one that is not measured.
+        paper_round: the run of large rounds, with as many clients as fit into memory.
     """
 
-    tests: tuple[str, ...]
+    tests: Sequence[str]
     digits: Mapping[str, int]
     replayed: int
-    femnist: ImageRun
+    femnist: tuple[Work, int]
     adapters: AdapterRun
-    works: Mapping[str, TrainingWork]
+    works: Mapping[str, Work]
     repeats: int
-    scoring: tuple[int, int, int]
-    paper_round: ImageRun
+    paper_round: tuple[Work, int]
 
 
 FULL = GpuPlan(
     tests=("-m", "cuda", "tests/clients"),
     digits={},
     replayed=100,
-    femnist=ImageRun(20, 100, 10, 0.05, "leaf_cnn", {"hidden": 2048}, 8),
+    femnist=(replace(WORKS["W1L"], clients=20), 8),
     adapters=AdapterRun(layers=12, width=768, vocabulary=20_000, clients=20, rounds=5),
-    works={
-        "W1L": replace(WORKS["W1L"], clients=100),
-        "W1S": replace(WORKS["W1S"], clients=100),
-        "W2": replace(WORKS["W2"], clients=14),
-    },
+    works={name: WORKS[name] for name in ("W1L", "W1S", "W2")},
     repeats=3,
-    scoring=(43, 65, 6_600_000),
-    paper_round=ImageRun(PAPER_CLIENTS, 32, 32, 0.001, "alexnet", {}, 3),
+    paper_round=(Work("paper", PAPER_CLIENTS, 1, 32, 0.001, "alexnet", {}), 3),
 )
 
 TINY = GpuPlan(
     tests=("tests/test_early_stop.py",),
     digits={"rounds": 1, "clients": 20},
     replayed=5,
-    femnist=ImageRun(10, 5, 2, 0.05, "softmax", {}, 1),
+    femnist=(Work("femnist", 10, 2, 2, 0.05, "softmax", {}), 1),
     adapters=AdapterRun(layers=1, width=64, vocabulary=200, clients=10, rounds=1),
     works={
-        "W2": replace(
-            WORKS["W2"],
-            clients=2,
-            options={"hidden": 4},
-            samples=4,
-            settings=replace(WORKS["W2"].settings, local_steps=1, batch_size=2),
-        ),
-        "digits": replace(WORKS["digits"], clients=4),
+        "W2": replace(WORKS["W2"], clients=2, steps=1, batch=2, options={"hidden": 4}),
+        "W3": replace(WORKS["W3"], clients=4, steps=5),
     },
     repeats=1,
-    scoring=(2, 3, 1_000),
-    paper_round=ImageRun(10, 4, 4, 0.05, "softmax", {}, 2),
+    paper_round=(Work("paper", 10, 1, 4, 0.05, "softmax", {}), 2),
 )
 """Does it all work? On the CPU, in seconds."""

@@ -1,30 +1,57 @@
-"""The steps of `python -m benchmarks.gpu` that pass or fail: card, tests, whole runs."""
+"""The steps of `python -m benchmarks.gpu`: card, tests, whole runs, then measurements."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import cmfl
-from benchmarks.adapters import make_base, write_rows
+from benchmarks.gpu.plans import TEXT_LENGTH, TEXTS, AdapterRun, GpuPlan
+from benchmarks.peers.our_rounds import (
+    data_of,
+    image_settings,
+    jobs_of,
+    training_of,
+    write_images,
+)
+from benchmarks.workloads import Work, made_samples, make_workload
+from clients.configuration.loading import checked
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
+from clients.datasets.sequences import next_tokens
 from clients.devices import device_named
+from clients.experiments.execution.stopwatch import TRAINING, Stopwatch
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model
+from clients.models.registry import model_named
+from clients.runs.metrics import RoundMetrics
+from clients.runs.open_run import open_memory_run
+from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
-from cmfl.commands.checks.machine import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.gpu.plans import GpuPlan
+from clients.training.lockstep.execution_plan import plan as planned
+from clients.training.port import TrainingJob
+from cmfl.commands.checks.machine import machine_checks
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]
+
+CPU_CLIENTS = 4
+"""Clients that also train on the processor, to compare with."""
+
+_MEMORY_SHARE = 0.4
+"""Of the free memory, for the updates of a round."""
 
 
 class StepFailedError(Exception):
@@ -38,7 +65,7 @@ class StepFailedError(Exception):
 def card(_plan: GpuPlan, device: str, _left: float) -> Row:
     """Return what computes: the doctor's row, and the environment class of its updates."""
     row: Row = {
-        "doctor": dict(checks(Path(), None))["torch"](),
+        "doctor": dict(machine_checks(Path(), None))["torch"](),
         "environment": environment_here("lockstep", device).device,
     }
     if device_named(device).type == "cuda":
@@ -47,11 +74,7 @@ def card(_plan: GpuPlan, device: str, _left: float) -> Row:
 
 
 def run_tests(plan: GpuPlan, _device: str, left: float) -> Row:
-    """Run tests in a process of their own; each has to pass, and none may be left out.
-
-    Raises:
-        StepFailedError: one did not pass, or there is none.
-    """
+    """Run tests in a process of their own; each has to pass, and none may be left out."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -79,10 +102,17 @@ def digits_run(plan: GpuPlan, device: str, _left: float) -> Row:
 def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
     """Play a run on images in the form of FEMNIST, audit it, and repeat some of its training."""
     with tempfile.TemporaryDirectory() as folder:
-        images = Path(folder) / "femnist.npz"
-        plan.femnist.write_images(images)
-        settings = plan.femnist.settings(images, device)
+        settings = _image_run(*plan.femnist, Path(folder), device)
         return _played(plan, Path(folder) / "home", settings, {}, device)
+
+
+def _image_run(work: Work, rounds: int, folder: Path, device: str) -> Row:
+    """Write made images; return the settings of a run on them."""
+    images = folder / "femnist.npz"
+    write_images(*made_samples(work, work.clients), images)
+    settings = image_settings(work, images, work.clients, rounds)
+    settings["protocol"] |= {"committee_rate": 0.4, "aggregation_rate": 0.4}
+    return {**settings, "machine": {"device": device}}
 
 
 def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
@@ -90,8 +120,8 @@ def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
     run = plan.adapters
     with tempfile.TemporaryDirectory() as folder:
         base, rows = Path(folder) / "base", Path(folder) / "rows.jsonl"
-        parameters = make_base(base, run.layers, run.width, run.vocabulary)
-        write_rows(rows, run.clients)
+        parameters = run.write_base(base)
+        run.write_texts(rows)
         settings = {
             "protocol.clients": run.clients,
             "protocol.active_rate": 1.0,
@@ -123,11 +153,7 @@ def counts(report: Path) -> Row:
 def _played(
     plan: GpuPlan, home: Path, preset: Any, settings: Row, device: str, named: Sequence[str] = ()
 ) -> Row:
-    """Play a run, audit it and repeat updates that are drawn, given files by their settings.
-
-    Raises:
-        StepFailedError: a round was abandoned, the audit did not pass, or an update is another.
-    """
+    """Play a run, audit it and repeat updates that are drawn, given files by their settings."""
     began = time.perf_counter()
     run = cmfl.run(preset, home=home, settings=settings, progress=False)
     played = time.perf_counter() - began
@@ -150,3 +176,120 @@ def _played(
     if not (decided and audit.passed and replay.passed):
         raise StepFailedError(row)
     return row
+
+
+def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
+    """Return what each client's training costs, every update formed and hashed."""
+    rows = []
+    for name, work in plan.works.items():
+        data = data_of(make_workload(work))
+        model = model_named(work.model, data.form, work.options)
+        rows.append(_trained(name, model, data, training_of(work), plan.repeats, device))
+    with tempfile.TemporaryDirectory() as folder:
+        rows.append(_adapters_trained(plan.adapters, Path(folder), plan.repeats, device))
+    return rows
+
+
+def large_round(plan: GpuPlan, device: str, _left: float) -> Row:
+    """Return what a round at the size of paper-femnist costs, or its largest part that fits."""
+    whole, rounds = plan.paper_round
+    work, stopwatch = fitting(whole, free_bytes()), Stopwatch()
+    ends: list[tuple[float, float]] = []
+
+    def on_round(row: RoundMetrics) -> None:
+        assert row.decided, f"round {row.round} was abandoned: there is nothing to time"
+        ends.append((time.perf_counter(), stopwatch.spent[TRAINING]))
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = _image_run(work, rounds, Path(folder), device)
+        settings["machine"] |= {"ledger": "memory"}
+        home = Path(folder) / "home"
+        home.mkdir()
+        with open_memory_run(home, "gpu", checked(settings), watched=stopwatch.watched) as opened:
+            dimension = opened.population.model.dimension
+            opened.go_on(on_round)
+    spent = np.median(np.diff(np.array(ends), axis=0), axis=0)
+    return {
+        "clients": work.clients,
+        "of": whole.clients,
+        "d": dimension,
+        "round s": float(spent[0]),
+        "training s": float(spent[1]),
+    }
+
+
+def fitting(work: Work, free: int) -> Work:
+    """Return a work with as many clients as have room for their updates in free bytes."""
+    model = model_named(work.model, DataForm((1, 28, 28), work.classes), work.options)
+    most = int(_MEMORY_SHARE * free) // (4 * model.dimension)
+    return replace(work, clients=max(10, min(work.clients, most)))
+
+
+def free_bytes() -> int:
+    """Return the memory of this machine that nobody uses."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
+    """Return what the training of a transformer's adapters costs."""
+    run.write_base(base)
+    tokens = run.vocabulary
+    form = DataForm(
+        (TEXT_LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm"
+    )
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, tokens, (TEXTS, TEXT_LENGTH)) for _ in range(run.clients)]
+    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
+    model = model_named("hf", form, {"path": str(base), "targets": "c_attn"})
+    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
+    data = FederatedData("made", form, train, train[0])
+    return _trained("LoRA", model, data, settings, repeats, device)
+
+
+def _trained(
+    name: str,
+    model: Model,
+    data: FederatedData,
+    settings: LocalTraining,
+    repeats: int,
+    device: str,
+) -> Row:
+    start = model.initial(np.random.default_rng(1))
+    jobs = jobs_of(len(data.train))
+    path = planned(model, data, settings, device).path
+
+    def measured(
+        device: str, jobs: list[TrainingJob]
+    ) -> tuple[list[float], list[NDArray[np.float32]]]:
+        machine: dict[str, Any] = {"device": device, "workers": 1, "path": path}
+        with open_engine(model, data, settings, sets={}, rows=len(jobs), **machine) as engine:
+            times = [_seconds_of(lambda: engine.train(start, jobs)) for _ in range(repeats + 1)]
+            some = engine.train(start, jobs)[:CPU_CLIENTS]
+            return times, [update.vector.copy() for update in some]
+
+    is_card = device_named(device).type == "cuda"
+    if is_card:
+        torch.cuda.reset_peak_memory_stats(device)
+    there, updates = measured(device, jobs)
+    memory = torch.cuda.max_memory_reserved(device) if is_card else None
+    here, expected = measured("cpu", jobs[:CPU_CLIENTS])
+    return {
+        "work": name,
+        "path": path,
+        "clients": len(jobs),
+        "d": model.dimension,
+        "first call s": there[0],
+        "ms a client": 1e3 * median(there[1:]) / len(jobs),
+        "processor ms a client": 1e3 * median(here[1:]) / min(CPU_CLIENTS, len(jobs)),
+        "card memory, MiB": None if memory is None else memory / 2**20,
+        "median relative difference": median(
+            float(np.linalg.norm(update - other) / np.linalg.norm(other))
+            for update, other in zip(updates, expected, strict=True)
+        ),
+    }
+
+
+def _seconds_of(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

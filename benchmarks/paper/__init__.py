@@ -1,1 +1,1 @@
-"""The paper's claims, official figures and theorem, judged by the rows of the experiments."""
+"""The paper's claims and theorem, judged by the rows of the experiments."""

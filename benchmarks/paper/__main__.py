@@ -1,9 +1,7 @@
 """`python -m benchmarks.paper`: the paper's verdicts and figures, and its packed rows.
 
-    report   judge the paper's claims and our targets, and write the report
+    report   judge the paper's claims, and write the report
     plot     draw the figures of all experiments
-    worst    print the tables of the worst attacks that docs/presets.md has
-    costs    print the processor time of runs under the attacks that play the rule
     pack     put loose rows and their run folders into one archive for each experiment
 
 Experiments themselves are run, listed and audited by `cmfl experiment`.
@@ -17,18 +15,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.attack_costs import cost_table
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import ROWS, read_published
 from benchmarks.paper.theorem import figure
-from benchmarks.paper.worst_table import SHARED, STRATEGY_3, TUNED, worst_table
 from clients.experiments.archive import pack
-from clients.experiments.plots import DRAWN_BY, draw
+from clients.experiments.figures import DRAWN_BY, draw
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
@@ -58,17 +54,6 @@ def _plot(arguments: argparse.Namespace) -> None:
     print(f"{len(paths)} files in {arguments.to}")
 
 
-def _worst(arguments: argparse.Namespace) -> None:
-    rows = read_published(arguments.rows)
-    for name in (STRATEGY_3, SHARED, TUNED):
-        if name in rows:
-            print("\n".join([f"{name}:", "", *worst_table(rows, name)]), end="\n\n")
-
-
-def _costs(arguments: argparse.Namespace) -> None:
-    print("\n".join(cost_table(read_published(arguments.rows, TUNED))))
-
-
 def _pack(arguments: argparse.Namespace) -> None:
     for path in sorted(arguments.rows.glob("*.jsonl")):
         print(pack(arguments.rows, path.stem))
@@ -77,22 +62,17 @@ def _pack(arguments: argparse.Namespace) -> None:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
-    named = {
-        "report": _report,
-        "plot": _plot,
-        "worst": _worst,
-        "costs": _costs,
-        "pack": _pack,
+    named: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, str]]] = {
+        "report": (_report, {"to": "report.md", "figures": "figures"}),
+        "plot": (_plot, {"to": "figures"}),
+        "pack": (_pack, {}),
     }
-    for name, command in named.items():
+    for name, (command, places) in named.items():
         subparser = commands.add_parser(name)
         subparser.set_defaults(command=command)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
-        if name == "report":
-            subparser.add_argument("--to", type=Path, default=SCIENCE / "report.md")
-            subparser.add_argument("--figures", type=Path, default=SCIENCE / "figures")
-        elif name == "plot":
-            subparser.add_argument("--to", type=Path, default=SCIENCE / "figures")
+        for option, place in places.items():
+            subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
     return parser.parse_args(words)
 
 

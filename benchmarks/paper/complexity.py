@@ -8,20 +8,21 @@ measured over a few sizes, that is a little less than 1 in n and a little more i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.verdict import Claim, ClaimFinding
+import numpy as np
+
+from benchmarks.paper.verdict import Claim, ClaimFinding, wherever
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
-from clients.experiments.drawing.efficiency import sizes_of
-from clients.experiments.report import DASH
+from clients.experiments.figures import by_size, sizes_of
+from clients.experiments.report import DASH, markdown
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from benchmarks.paper.scenarios import Measure, Results
+    from benchmarks.paper.scenarios import Measure, Results, Scenario
     from clients.experiments.rows import CellRow
 
 SOURCE = "IV-B, complexity"
@@ -93,27 +94,19 @@ def exponents(results: Results, of: Measure) -> tuple[float | None, float | None
     start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
         return (None, None, None)
-    points: list[dict[float, list[float]]] = [{}, {}, {}]
-    for cell in cells:
-        sizes, value = sizes_of(cell), of(cell)
-        if sizes is None or not value:
-            continue
-        for place in range(3):
-            others = [other for other in range(3) if other != place]
-            if all(sizes[other] == start[other] for other in others):
-                points[place].setdefault(sizes[place], []).append(value)
-    return (_slope(points[0]), _slope(points[1]), _slope(points[2]))
+    first, second, third = (
+        _slope(by_size(cells, start, place, lambda cell: of(cell) or None)) for place in range(3)
+    )
+    return first, second, third
 
 
 def _slope(points: dict[float, list[float]]) -> float | None:
     """Return the slope of the least-squares line through logarithms of medians over seeds."""
     if len(points) < 2:
         return None
-    pairs = [(log(x), log(median(values))) for x, values in sorted(points.items())]
-    centre = mean_and_error([x for x, _ in pairs]).mean
-    level = mean_and_error([y for _, y in pairs]).mean
-    spread = sum((x - centre) ** 2 for x, _ in pairs)
-    return sum((x - centre) * (y - level) for x, y in pairs) / spread
+    values = [median(points[size]) for size in points]
+    # Rounding, so that no growth at all is 0 and not a negative zero.
+    return round(float(np.polyfit(np.log(list(points)), np.log(values), 1)[0]), 9) + 0.0
 
 
 def table(results: Results) -> list[str]:
@@ -125,15 +118,16 @@ def table(results: Results) -> list[str]:
     measured_growths = [(growth, exponents(results, growth.of)) for growth in GROWTHS]
     if all(value is None for _, values in measured_growths for value in values):
         return []
-    lines = [
-        "| what | paper: n, C, \\|w\\| | ours, expected | ours, measured |",
-        "| --- | --- | --- | --- |",
+    rows = [
+        [
+            growth.name,
+            ", ".join(map(str, growth.paper)),
+            ", ".join(map(str, growth.ours)),
+            ", ".join(DASH if value is None else f"{value:.2f}" for value in values),
+        ]
+        for growth, values in measured_growths
     ]
-    for growth, values in measured_growths:
-        measured = ", ".join(DASH if value is None else f"{value:.2f}" for value in values)
-        paper, ours = ", ".join(map(str, growth.paper)), ", ".join(map(str, growth.ours))
-        lines.append(f"| {growth.name} | {paper} | {ours} | {measured} |")
-    return lines
+    return markdown(["what", "paper: n, C, |w|", "ours, expected", "ours, measured"], rows)
 
 
 def _as_the_paper(name: str) -> Callable[[Results], list[ClaimFinding]]:
@@ -159,27 +153,17 @@ def _as_the_paper(name: str) -> Callable[[Results], list[ClaimFinding]]:
     return findings
 
 
-def _consensus_share(cells: Sequence[CellRow]) -> float | None:
-    shares = []
-    for cell in cells:
-        phases = cell.bytes.get("phases", {})
-        whole = sum(phases.values())
-        if whole:
-            shares.append((phases.get("votes", 0) + phases.get("decision", 0)) / whole)
-    return mean_and_error(shares).mean if shares else None
-
-
-def _consensus_is_negligible(results: Results) -> list[ClaimFinding]:
+def _consensus_is_negligible(results: Results, place: Scenario) -> list[ClaimFinding]:
     listed = []
-    for place in results.places(NUMBER):
-        for method in results.methods(place):
-            cells = list(results.cells(place, method).values())
-            share = _consensus_share(cells) if cells[0].kind == "cmfl" else None
-            if share is not None:
-                where = f"{place}, {method}"
-                listed.append(
-                    ClaimFinding(where, share < NEGLIGIBLE, f"{100 * share:.1f} % of the bytes")
-                )
+    for method in results.methods(place):
+        cells = [of for of in results.cells(place, method).values() if of.kind == "cmfl"]
+        counted = [phases for of in cells if sum((phases := of.bytes.get("phases", {})).values())]
+        if counted:
+            share = mean_and_error(
+                [(of.get("votes", 0) + of.get("decision", 0)) / sum(of.values()) for of in counted]
+            ).mean
+            numbers = f"{100 * share:.1f} % of the bytes"
+            listed.append(ClaimFinding(f"{place}, {method}", share < NEGLIGIBLE, numbers))
     return listed
 
 
@@ -206,6 +190,6 @@ CLAIMS = (
         SOURCE,
         "What the consensus protocol sends can be ignored.",
         f"votes and decision are below {NEGLIGIBLE} of the bytes that a round waits for",
-        _consensus_is_negligible,
+        wherever(NUMBER, _consensus_is_negligible),
     ),
 )

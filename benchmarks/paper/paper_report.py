@@ -1,10 +1,10 @@
-"""The paper's report: claims and targets judged, official figures and ours, from rows alone."""
+"""The paper's report: each claim judged, from rows alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.paper import complexity, official_figures
+from benchmarks.paper import complexity
 from benchmarks.paper.claims import (
     committee,
     confound,
@@ -16,10 +16,9 @@ from benchmarks.paper.claims import (
 )
 from benchmarks.paper.published import REMOVED_DISTANCE
 from benchmarks.paper.scenarios import Results
-from benchmarks.paper.targets import AUTHORS, WEIGHTS
 from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
-from benchmarks.paper.worst_targets import worst_targets
-from clients.experiments.report import learning_rates, markdown, overview, sections, sorted_rows
+from clients.experiments.report import learning_rates, markdown, overview, sections
+from clients.experiments.rows import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,26 +81,6 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         "## The paper's claims",
         "",
         *_claims(CLAIMS, results),
-        "## What our own rules are held to",
-        "",
-        *_claims(_targets(), results),
-        "## Official figures beside ours",
-        "",
-        "The authors' logs have one seed, other sizes and, on Sentiment140, other accounts: what "
-        "can be compared is the order of the methods, and the distance from the floor. Their "
-        "FedAvg trains 4 % of the clients without an attack, as many as CMFL aggregates, and 10 % "
-        "under one; ours is the one that is named.",
-        "",
-        *official_figures.accuracy_table(results),
-        "",
-        "Attackers in a round:",
-        "",
-        *official_figures.accepted_table(results),
-        "",
-        "Clients:",
-        "",
-        *official_figures.clients_table(results),
-        "",
         "## Complexity",
         "",
         *(complexity.table(results) or ["No rows."]),
@@ -130,10 +109,6 @@ def _versions(rows: Mapping[str, ExperimentRows]) -> list[str]:
 
 def _listed(experiments: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in experiments)
-
-
-def _targets() -> tuple[Claim, ...]:
-    return (*worst_targets(), WEIGHTS, AUTHORS)
 
 
 def _claims(claims: Iterable[Claim], results: Results) -> list[str]:

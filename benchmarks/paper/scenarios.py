@@ -9,23 +9,19 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from scipy.special import stdtrit
+
 from clients.experiments.rows import CellRow
 from clients.experiments.statistics import paired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from clients.experiments.rows import ExperimentRows
     from clients.experiments.statistics import Estimate
 
 Measure = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""
-
-STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Student's t for two sides and 5 percent, by degrees of freedom from 1."""
-
-NORMAL_QUANTILE = 1.959964
-"""The same of the normal distribution, which Student's comes to with many degrees of freedom."""
 
 
 class Side(Enum):
@@ -118,20 +114,11 @@ def side_of(difference: Estimate, margin: float = 0.0) -> Side:
     """
     if difference.error is None:
         return Side.ALONE
-    critical = _critical(difference.count - 1)
+    critical = float(stdtrit(difference.count - 1, 0.975))
     distance = difference.mean - margin
     if abs(distance) <= critical * difference.error or distance == 0:
         return Side.EVEN
     return Side.ABOVE if distance > 0 else Side.BELOW
-
-
-def _critical(freedom: int) -> float:
-    """Return Student's t: beyond the table by Fisher's expansion, within .003 of it."""
-    if freedom <= len(STUDENT_T):
-        return STUDENT_T[freedom - 1]
-    z = NORMAL_QUANTILE
-    first = (z**3 + z) / (4 * freedom)
-    return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def final(cell: CellRow) -> float | None:
@@ -157,13 +144,3 @@ def never_aggregated(cell: CellRow) -> float | None:
     """Return the share of the clients whose update never entered the model."""
     times = cell.times_aggregated
     return sum(count == 0 for count in times) / len(times) if times else None
-
-
-def mean_of(counts: Sequence[int] | None) -> float | None:
-    """Return the mean of a count over rounds; None without rounds."""
-    return fmean(counts) if counts else None
-
-
-def scenarios_named(places: Iterable[Scenario], *words: str) -> list[Scenario]:
-    """Return the places whose condition holds one of some words."""
-    return [place for place in places if any(word in place.condition for word in words)]

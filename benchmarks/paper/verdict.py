@@ -165,27 +165,32 @@ def beside_others(
     return [ClaimFinding(str(place), holds, f"{method}: {numbers}")]
 
 
-def in_every_scenario(
-    number: int, method: str, others: tuple[str, ...], measure: Measure, *, above: bool = True
+def wherever(
+    number: int, test: Callable[[Results, Scenario], list[ClaimFinding]], *words: str
 ) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of one method's number over that of others, wherever they are compared.
+    """Return a test in each place of the experiments of a number whose condition holds a word."""
+    return lambda results: [
+        finding
+        for place in results.places(number)
+        if not words or any(word in place.condition for word in words)
+        for finding in test(results, place)
+    ]
 
-    Args:
-        number: of the experiments.
-        method: whose number should be above, or below.
-        others: those of all of these.
-        measure: the number.
-        above: which of the two is claimed.
-    """
 
-    def findings(results: Results) -> list[ClaimFinding]:
-        return [
-            finding
-            for place in results.places(number)
-            for finding in beside_others(results, place, method, others, measure, above=above)
-        ]
-
-    return findings
+def in_every_scenario(
+    number: int,
+    method: str,
+    others: Sequence[str],
+    measure: Measure,
+    *words: str,
+    above: bool = True,
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of one method's number over those of others, wherever they are compared."""
+    return wherever(
+        number,
+        lambda results, place: beside_others(results, place, method, others, measure, above=above),
+        *words,
+    )
 
 
 def compare_with_margin(

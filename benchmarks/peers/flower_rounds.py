@@ -1,30 +1,64 @@
-"""The contender Flower: FedAvg in its simulation runtime with two Ray actors."""
+"""The contender Flower: FedAvg in its simulation runtime with two Ray actors.
+
+Ray's actors import this module by its name and keep the client's application.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+from numpy.typing import NDArray
+from torch import nn
 
-from benchmarks.peers import flower_client
-from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
-from benchmarks.workloads import flat, load_flat, module_of, read_workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from benchmarks.workloads import PeerWorkload
+from benchmarks.workloads import (
+    PeerWorkload,
+    RoundClock,
+    contender_arguments,
+    flat,
+    hand_in,
+    load_flat,
+    module_of,
+    read_workload,
+    run_sgd,
+)
 
 ACTORS = 2
+FOLDER = "CMFL_BENCH_WORKLOAD"
+
+app = ClientApp()
+
+
+@functools.cache
+def _state() -> tuple[PeerWorkload, nn.Module]:
+    torch.set_num_threads(1)
+    workload = read_workload(Path(os.environ[FOLDER]))
+    return workload, module_of(workload.work)
+
+
+@app.train()  # type: ignore[untyped-decorator]
+def train(message: Message, context: Context) -> Message:
+    """Train one client from the parameters of a message, and answer with its own."""
+    workload, module = _state()
+    module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    run_sgd(module, workload, int(context.node_config["partition-id"]))
+    content = RecordDict(
+        {
+            "arrays": ArrayRecord(module.state_dict()),
+            "metrics": MetricRecord({"num-examples": workload.work.samples}),
+        }
+    )
+    return Message(content=content, reply_to=message)
 
 
 class FlowerServer:
@@ -79,26 +113,17 @@ def main() -> None:
         server.clock,
         workload.start - server.first,
         ["flwr", "ray", "torch"],
-        rounding=rounding_of_a_mean(len(workload.y), float(np.linalg.norm(workload.start))),
     )
 
 
-def rounding_of_a_mean(clients: int, norm: float) -> float:
-    """Return how far float32 may take a mean of parameters from the true one, as a norm.
-
-    Clients send parameters, and not differences. Added one after another they lose at most u at
-    each addition (Higham 2002, equation 4.4, to first order), and since they are nearly equal they
-    lose it the same way each time.
-    """
-    unit = float(np.finfo(np.float32).eps) / 2
-    return clients * unit * norm
-
-
 def _run(application: ServerApp, work: Path, clients: int, folder: str) -> None:
-    os.environ[flower_client.FOLDER] = str(work)
+    # Its name, and not `__main__`: Ray's actors import it.
+    from benchmarks.peers import flower_rounds  # noqa: PLC0415
+
+    os.environ[FOLDER] = str(work)
     run_simulation(
         server_app=application,
-        client_app=flower_client.app,
+        client_app=flower_rounds.app,
         num_supernodes=clients,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},

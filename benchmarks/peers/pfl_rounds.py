@@ -24,8 +24,14 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
-from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
-from benchmarks.workloads import load_flat, module_of, read_workload
+from benchmarks.workloads import (
+    RoundClock,
+    contender_arguments,
+    hand_in,
+    load_flat,
+    module_of,
+    read_workload,
+)
 
 if TYPE_CHECKING:
     from benchmarks.workloads import PeerWorkload

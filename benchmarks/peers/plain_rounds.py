@@ -1,8 +1,5 @@
 """The contender without a framework: two processes, each with a loop as any user writes it.
 
-In the warm-up it also says how far each update moves when its start is moved by a rounding: what
-no other kernel can be asked to stay within.
-
 With `--members C` every update is kept, the first C clients are the committee, and the others are
 scored by a double loop of `torch.norm` in one thread, after which the nearest are averaged: what
 CMFL costs who has no kernel and no ledger.
@@ -16,8 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 import torch.multiprocessing as multiprocessing
 
-from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in, sketch
 from benchmarks.workloads import (
+    RoundClock,
+    contender_arguments,
+    hand_in,
     load_flat,
     module_of,
     read_workload,
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import nn
 
     from benchmarks.workloads import PeerWorkload
@@ -49,18 +46,14 @@ def main() -> None:
     results = torch.zeros(rows, dimension).share_memory_()
     pipes = _start_workers(arguments.work, start, results, keeps=bool(arguments.members))
     clock, first = RoundClock(), torch.empty(0)
-    sketches: dict[int, NDArray[np.float64]] = {}
-    moved: list[float] = []
     torch.set_num_threads(1)
     for number in range(arguments.rounds + 1):
         clock.start()
         begun = time.perf_counter()
         for pipe in pipes:
-            pipe.send("warm up" if number == 0 else "go on")
+            pipe.send("train")
         for pipe in pipes:
-            message = pipe.recv()
-            sketches.update(message[0])
-            moved += message[1]
+            pipe.recv()
         training = time.perf_counter() - begun
         if arguments.members:
             mean = _nearest_mean(results, arguments.members)
@@ -72,8 +65,7 @@ def main() -> None:
             first = mean.clone()
     for pipe in pipes:
         pipe.send(None)
-    ordered = [sketches[client] for client in range(clients)]
-    hand_in(arguments.out, clock, first.numpy(), ["torch"], ordered, moved=sorted(moved))
+    hand_in(arguments.out, clock, first.numpy(), ["torch"])
 
 
 def _start_workers(
@@ -101,8 +93,7 @@ def _work(
     workload = read_workload(folder)
     module = module_of(workload.work)
     end = torch.empty_like(start)
-    while message := pipe.recv():
-        sketches, moved = {}, []
+    while pipe.recv():
         if not keeps:
             results[place].zero_()
         for client in range(place, len(workload.y), PROCESSES):
@@ -112,13 +103,7 @@ def _work(
                 results[client] = difference
             else:
                 results[place] += difference
-            if message == "warm up":
-                sketches[client] = sketch(difference.numpy())
-                beside = _beside(start)
-                _train(module, workload, client, beside, end)
-                gap = torch.norm(beside - end - difference) / torch.norm(difference)
-                moved.append(float(gap))
-        pipe.send((sketches, moved))
+        pipe.send("trained")
 
 
 def _train(
@@ -128,12 +113,6 @@ def _train(
     load_flat(module, start)
     run_sgd(module, workload, client)
     torch.cat([p.detach().view(-1) for p in trained_parameters(module)], out=end)
-
-
-def _beside(start: torch.Tensor) -> torch.Tensor:
-    """Return parameters that are off by about one rounding each, up or down by chance."""
-    signs = torch.randint(2, start.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    return start * (1 + signs * (torch.finfo(start.dtype).eps / 2))
 
 
 def _nearest_mean(updates: torch.Tensor, members: int) -> torch.Tensor:

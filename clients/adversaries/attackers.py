@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from clients.adversaries.attack_memory import AttackHistory
     from clients.attacks.updates.update_attack import ServerRule, Update, UpdateAttack
@@ -146,9 +144,34 @@ class Attackers:
             "members": honest.keys() & members,
             "trainers": honest.keys() - members,
         }[self.parameters.only]
+        clients, history = list(honest), context.history
         colluders = np.stack(list(honest.values()))
-        idle = tuple(row for row, client in enumerate(honest) if client not in attacking)
-        base = self._input(attack, colluders, list(honest), context, trainers, idle)
+        seats = tuple(row for row, client in enumerate(clients) if client in members)
+        known: dict[str, Any] = {}
+        if history is not None:
+            known = {name: getattr(history, name) for name in ("bad_model", "published", "drift")}
+            known["model"] = context.starts[clients[0]]
+        travel = context.travel
+        if travel is None and history is not None:
+            travel = history.travel
+        # What the colluders share: no honest update of the round is in it.
+        base = AttackInput(
+            own=colluders[0],
+            colluders=colluders,
+            rng=named_stream(context.seed, "attack"),
+            factor=attack.factor_for(self.parameters),
+            trainers=trainers,
+            attacking_trainers=len(clients) - len(seats),
+            is_member=0 in seats,
+            parameters=context.parameters,
+            travel=travel,
+            layout=context.layout,
+            members=len(members),
+            seats=seats,
+            idle=tuple(row for row, client in enumerate(clients) if client not in attacking),
+            server=context.server,
+            **known,
+        )
         forged: dict[ClientId, Update] = {}
         if attack.forge_all is not None:
             rows = attack.forge_all(base)
@@ -169,42 +192,6 @@ class Attackers:
             )
             forged[client] = common[is_member] = attack.forge(attack_input)
         return forged
-
-    def _input(
-        self,
-        attack: UpdateAttack,
-        colluders: NDArray[np.float32],
-        clients: list[ClientId],
-        context: AttackRound,
-        trainers: int,
-        idle: tuple[int, ...],
-    ) -> AttackInput:
-        """Return the knowledge that the colluders share: no honest update of the round is in it."""
-        seats = tuple(row for row, client in enumerate(clients) if client in context.members)
-        history = context.history
-        travel = context.travel
-        if travel is None and history is not None:
-            travel = history.travel
-        return AttackInput(
-            own=colluders[0],
-            colluders=colluders,
-            rng=named_stream(context.seed, "attack"),
-            factor=attack.factor_for(self.parameters),
-            trainers=trainers,
-            attacking_trainers=len(clients) - len(seats),
-            is_member=0 in seats,
-            parameters=context.parameters,
-            travel=travel,
-            layout=context.layout,
-            members=len(context.members),
-            seats=seats,
-            idle=idle,
-            model=None if history is None else context.starts[clients[0]],
-            bad_model=None if history is None else history.bad_model,
-            published=() if history is None else history.published,
-            drift=None if history is None else history.drift,
-            server=context.server,
-        )
 
 
 def malicious_clients(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LARGEST_EXAGGERATION = 10.0
-_FAR = 1e6
 
 
 class MemberFault(StrEnum):
@@ -109,22 +108,6 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
     lies = np.empty_like(distances)
     lies[order] = distances[order[::-1]]
     return lies * rng.uniform(1.0, _LARGEST_EXAGGERATION)
-
-
-def favouring_scores(
-    distances: NDArray[np.float64], favoured: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return the true distances, but 0 for the favoured clients; all of shape (n,)."""
-    return np.where(favoured, 0.0, distances)
-
-
-def agreed_scores(favoured: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the distances that colluding members agree on: 0 for the favoured, else large.
-
-    They are so large that under a mean one such member puts the favoured first, and no larger than
-    needed to exceed any distance of updates of a model that still learns.
-    """
-    return np.where(favoured, 0.0, _FAR)
 
 
 def wild_reference(honest: NDArray[np.float32]) -> NDArray[np.float32]:

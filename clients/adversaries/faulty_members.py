@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.faults import (
-    MemberFault,
-    agreed_scores,
-    false_scores,
-    favouring_scores,
-)
+from clients.adversaries.faults import MemberFault, false_scores
 from clients.random_streams import named_stream
 from ledger.actors.actions import PostEnvelope, SendDecision
 from ledger.protocol.documents.envelope import Proposal, PublishedScores, Reply
@@ -41,6 +36,7 @@ if TYPE_CHECKING:
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId
 
+_FAR = 1e6
 JUMPED_VIEWS = 8
 """Views ahead in which a jumper may be primary."""
 
@@ -101,9 +97,8 @@ class LyingMember(FaultyMember):
         vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
         if not isinstance(body, PublishedScores) or vector is None:
             return [body]
-        if any(signed.scores.member == self.client for signed in _claims(view, body)):
-            return []
-        lie = self.lie(view, vector)
+        claimed = {signed.scores.member for signed in view.claims_for(body.signed.scores.clients)}
+        lie = None if self.client in claimed else self.lie(view, vector)
         return [] if lie is None else [self.published(view, lie, body.signed.scores)]
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
@@ -111,9 +106,12 @@ class LyingMember(FaultyMember):
         stream = named_stream(view.inputs.seed, "false scores", int(self.client))
         return replace(vector, distances=false_scores(vector.distances, stream))
 
-    def favours(self, vector: ScoreVector) -> NDArray[np.bool_]:
-        """Return which of a vector's trainers it favours, shape (n,)."""
-        return np.array([client in self.favoured for client in vector.trainers], dtype=np.bool_)
+    def favoured_near(
+        self, vector: ScoreVector, others: NDArray[np.float64] | float
+    ) -> ScoreVector:
+        """Return a vector with distances of 0 for the favoured, and others for the rest."""
+        favoured = [client in self.favoured for client in vector.trainers]
+        return replace(vector, distances=np.where(favoured, 0.0, others))
 
 
 class FavouringMember(LyingMember):
@@ -121,19 +119,20 @@ class FavouringMember(LyingMember):
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         """Lower the distances of the favoured."""
-        near = favouring_scores(vector.distances, self.favours(vector))
-        return replace(vector, distances=near)
+        return self.favoured_near(vector, vector.distances)
 
 
 class ColludingMember(LyingMember):
     """Publishes what all colluding members have agreed on: the favoured near, the others far.
 
-    Its distances from other members stay true.
+    Its distances from other members stay true. Far is so large that under a mean one such member
+    puts the favoured first, and no larger than needed to exceed any distance of updates of a model
+    that still learns.
     """
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         """Take the distances that were agreed on."""
-        return replace(vector, distances=agreed_scores(self.favours(vector)))
+        return self.favoured_near(vector, _FAR)
 
 
 class CopyingMember(LyingMember):
@@ -193,20 +192,16 @@ class EquivocatingMember(WrongProposer):
         return [body]
 
 
-class GrindingMember(FaultyMember):
+class GrindingMember(LyingMember):
     """Waits for all others' scores, then bends its own within the margin that is tolerated."""
 
-    def changed_body(self, view: RoundView, body: Body) -> list[Body]:
+    def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
         """Publish last, with every distance a little larger than it is."""
-        vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
-        if not isinstance(body, PublishedScores) or vector is None:
-            return [body]
-        others = {signed.scores.member for signed in _claims(view, body)} - {self.client}
+        claims = view.claims_for(set_digest(vector.clients))
         expected = set(vector.members) & set(view.inputs.participants.members)
-        if len(others) < len(expected) - 1:
-            return []
-        bent = replace(vector, distances=vector.distances * (1 + 0.4 * RELATIVE_TOLERANCE))
-        return [self.published(view, bent, body.signed.scores)]
+        if len({signed.scores.member for signed in claims}) < len(expected) - 1:
+            return None
+        return replace(vector, distances=vector.distances * (1 + 0.4 * RELATIVE_TOLERANCE))
 
 
 class ViewJumper(FaultyMember):
@@ -249,13 +244,6 @@ class WhitewashingMember(FaultyMember):
         return [replace(body, request=self.signed_vote(view, vote), opening=opening, record=data)]
 
 
-class FalseReferenceMember(FaultyMember):
-    """Scores honestly by an own update that is a hundred times too large; see `wild_reference`.
-
-    Its own update is the reference of its scores: true, and useless.
-    """
-
-
 MEMBERS: dict[MemberFault, Callable[[Member, Signer, frozenset[ClientId]], FaultyMember]] = {
     MemberFault.FALSE_SCORES: LyingMember,
     MemberFault.SILENT: SilentMember,
@@ -264,7 +252,8 @@ MEMBERS: dict[MemberFault, Callable[[Member, Signer, frozenset[ClientId]], Fault
     MemberFault.GRINDING: GrindingMember,
     MemberFault.VIEW_JUMPER: ViewJumper,
     MemberFault.WHITEWASHING: WhitewashingMember,
-    MemberFault.FALSE_REFERENCE: FalseReferenceMember,
+    # Scores honestly by an own update that is far too large; see `wild_reference`.
+    MemberFault.FALSE_REFERENCE: FaultyMember,
     MemberFault.FAVOURING: FavouringMember,
     MemberFault.COLLUDING: ColludingMember,
     MemberFault.COPYING: CopyingMember,
@@ -279,7 +268,3 @@ def member_with(
 ) -> MemberActor:
     """Return a member with a fault, or the honest one; favouring faults favour `favoured`."""
     return member if fault is None else MEMBERS[fault](member, signer, favoured)
-
-
-def _claims(view: RoundView, body: PublishedScores) -> list[SignedScores]:
-    return view.claims_for(body.signed.scores.clients)

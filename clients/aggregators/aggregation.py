@@ -12,13 +12,14 @@ from clients.aggregators.fed_avg import FedAvg
 from clients.aggregators.mixture import Mixture
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from clients.aggregators.aggregator import Aggregator
     from clients.aggregators.mixture import Vector
     from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
+    from clients.aggregators.stage import AggregationStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +41,21 @@ class Aggregation:
         is_plain = isinstance(aggregator, FedAvg) and not aggregator.clipped
         return is_plain and not self.pre_aggregators
 
+    def _stages(self, updates: int) -> Iterator[tuple[AggregationStage, int]]:
+        """Yield each stage with the number of vectors that it gets."""
+        for stage in self.pre_aggregators:
+            yield stage, updates
+            updates = stage.count(updates)
+        yield self.aggregator, updates
+
     def require(self, updates: int) -> None:
         """Reject a number of updates that a stage cannot take."""
-        for stage in self.pre_aggregators:
-            stage.require(updates)
-            updates = stage.count(updates)
-        self.aggregator.require(updates)
+        for stage, count in self._stages(updates):
+            stage.require(count)
 
     def takes(self, updates: int) -> bool:
         """Return whether every stage accepts this number of updates."""
-        for stage in self.pre_aggregators:
-            if updates < stage.least:
-                return False
-            updates = stage.count(updates)
-        return updates >= self.aggregator.least
+        return all(count >= stage.least for stage, count in self._stages(updates))
 
     def aggregate(
         self,

@@ -32,12 +32,7 @@ class CenteredClipping(Aggregator):
     ]
     L: Iterations = 1
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,  # noqa: ARG002 - one signature for all
-        last: Vector,
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the point after L steps, unweighted as in the paper."""
         n, point = len(mixture), last
         for _ in range(self.L):

@@ -26,12 +26,7 @@ class FedAvg(Aggregator):
         bool, Field(description="whether updates longer than the median are shortened to it")
     ] = False
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,
-        last: Vector,
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the mean; unclipped the same bits as the ledger's own of these updates."""
         parts = shares(weights)
         if self.clipped:

@@ -37,12 +37,7 @@ class GeometricMedian(Aggregator):
     T: Iterations = 3
     weighted: bool = False
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,
-        last: Vector,  # noqa: ARG002 - one signature for all
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the point after T steps; an update far away weighs little."""
         point = np.zeros(mixture.dimension)
         alphas = shares(weights if self.weighted else np.ones(len(mixture)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from clients.aggregators.aggregator import Aggregator, AggregatorSelection
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection, shares
 from clients.aggregators.stage import Faulty
 
 if TYPE_CHECKING:
@@ -34,18 +34,17 @@ class Krum(Aggregator):
         """Return the fewest vectors that it takes."""
         return 2 * self.f + 3
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,  # noqa: ARG002 - one signature for all
-        last: Vector,  # noqa: ARG002
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return one update as it is; of several with one score the first."""
+        return self.densest(mixture, np.ones(len(mixture)), 1)
+
+    def densest(self, mixture: Mixture, weights: Vector, count: int) -> AggregatorSelection:
+        """Return the mean of some updates with the smallest scores."""
         scores = krum_scores(mixture.squared_distances(), self.f)
-        best = int(np.argmin(scores))
-        chosen = np.zeros(len(mixture))
-        chosen[best] = 1
-        return AggregatorSelection(mixture.combined(chosen), (best,))
+        chosen = np.sort(np.argsort(scores, kind="stable")[:count])
+        part = np.zeros(len(mixture))
+        part[chosen] = shares(weights[chosen])
+        return AggregatorSelection(mixture.combined(part), tuple(chosen.tolist()))
 
 
 def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:

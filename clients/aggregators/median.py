@@ -19,12 +19,7 @@ class Median(Aggregator):
 
     name: ClassVar[str] = "Median"
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,  # noqa: ARG002 - one signature for all
-        last: Vector,  # noqa: ARG002
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the median of each coordinate."""
         half = len(mixture) // 2
         vector = mixture.mean_of_ranks(half - 1 + len(mixture) % 2, half + 1)

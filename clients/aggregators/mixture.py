@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.aggregators.sorting_network import rank_summer
-from clients.aggregators.weighted_sum import weighted_sum
 from ledger.distances.composed_rules import is_vector
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
@@ -104,15 +103,11 @@ class Mixture:
             Shape (d,).
         """
         used = np.flatnonzero(weights).tolist()
-        if self.coefficients is None and used:
-            chosen = [self.updates[place] for place in used]
-            summed = weighted_sum(chosen, [weights[place] for place in used])
-            if summed is not None:
-                return summed
-        result = np.zeros(self.dimension)
+        result, products = np.zeros(self.dimension), np.empty(min(BLOCK, self.dimension))
         for part, rows in self._rows():
+            summed = result[part]
             for place in used:
-                result[part] += weights[place] * rows[place]
+                summed += np.multiply(weights[place], rows[place], out=products[: len(summed)])
         return result
 
     def distances_from(self, point: Vector) -> Vector:

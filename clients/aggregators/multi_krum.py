@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from clients.aggregators.aggregator import Aggregator, AggregatorSelection, shares
-from clients.aggregators.krum import krum_scores
-from clients.aggregators.stage import Faulty, Whole
+from clients.aggregators.krum import Krum
+from clients.aggregators.stage import Whole
 
 if TYPE_CHECKING:
+    from clients.aggregators.aggregator import AggregatorSelection
     from clients.aggregators.mixture import Mixture, Vector
 
 
-class MultiKrum(Aggregator):
+class MultiKrum(Krum):
     """The mean of the updates with the smallest scores of Krum.
 
     Attributes:
@@ -27,7 +27,6 @@ class MultiKrum(Aggregator):
     name: ClassVar[str] = "MultiKrum"
     rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
 
-    f: Faulty
     m: Whole | None = None
     weighted: bool = False
 
@@ -36,16 +35,7 @@ class MultiKrum(Aggregator):
         """Return the fewest vectors that it takes."""
         return max(2 * self.f + 3, self.f + (self.m or 1))
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,
-        last: Vector,  # noqa: ARG002 - one signature for all
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the mean of the chosen updates; equal scores are chosen in their order."""
-        scores = krum_scores(mixture.squared_distances(), self.f)
-        count = self.m or len(mixture) - self.f
-        chosen = np.sort(np.argsort(scores, kind="stable")[:count])
-        part = np.zeros(len(mixture))
-        part[chosen] = shares(weights[chosen] if self.weighted else np.ones(count))
-        return AggregatorSelection(mixture.combined(part), tuple(chosen.tolist()))
+        alike = weights if self.weighted else np.ones(len(mixture))
+        return self.densest(mixture, alike, self.m or len(mixture) - self.f)

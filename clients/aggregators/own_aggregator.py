@@ -34,12 +34,7 @@ class OwnAggregator(Aggregator):
     function: Callable[..., Any]
     options: Mapping[str, Any]
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,  # noqa: ARG002 - one signature for all
-        last: Vector,  # noqa: ARG002
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the function's vector, made of all updates.
 
         Raises:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Network = NDArray[np.int64]
 """Comparators in order, shape (comparators, 2): the smaller number goes to the first row."""
 
-LANES = 64
+STRIP = 64
 """Coordinates that a comparator orders at once."""
 
 MOST_ROWS = 512
@@ -44,13 +44,13 @@ def rank_summer(
     Returns:
         From a block to the sum of each coordinate's numbers of these ranks, shape (block,).
     """
-    code = _compiled()
+    code = _sorting_code()
     if code is None or len(updates) > MOST_ROWS or not all(map(is_vector, updates)):
         return None
     rows = [np.ascontiguousarray(row) for row in updates]
     addresses = np.array([row.ctypes.data for row in rows], dtype=np.uintp)
-    comparators = network(len(rows), first, last) * (LANES * rows[0].itemsize)
-    buffer, sums = np.zeros((len(rows), LANES), dtype=np.float32), np.zeros(LANES)
+    comparators = network(len(rows), first, last) * (STRIP * rows[0].itemsize)
+    buffer, sums = np.zeros((len(rows), STRIP), dtype=np.float32), np.zeros(STRIP)
     sum_ranks, _engine = code
 
     def summed(part: slice) -> NDArray[np.float64]:
@@ -93,14 +93,14 @@ def _merge_exchange(rows: int) -> Iterable[tuple[int, int]]:
 
 
 @cache
-def _compiled() -> tuple[Callable[..., None], object] | None:
+def _sorting_code() -> tuple[Callable[..., None], object] | None:
     """Return the loop and the engine that holds it; None where nothing can be compiled."""
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     takes = (pointer, number) * 2 + (number, number, pointer, pointer, pointer, number, number)
-    return linked_function(_LOOP, "sum_ranks", *takes)
+    return linked_function(_SORTING_LOOP, "sum_ranks", *takes)
 
 
-_LOOP = f"""
+_SORTING_LOOP = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; Sorts coordinates [start, stop) of the rows, and sums ranks [first, last) of each.
@@ -117,8 +117,8 @@ step:
 
 load_all:
   %left = sub i64 %stop, %at
-  %is_full = icmp sge i64 %left, {LANES}
-  %numbers = select i1 %is_full, i64 {LANES}, i64 %left
+  %is_full = icmp sge i64 %left, {STRIP}
+  %numbers = select i1 %is_full, i64 {STRIP}, i64 %left
   %bytes = mul i64 %numbers, 4
   br label %load
 
@@ -127,7 +127,7 @@ load:
   %row_at = getelementptr ptr, ptr %rows, i64 %row
   %row_start = load ptr, ptr %row_at
   %source = getelementptr float, ptr %row_start, i64 %at
-  %row_offset = mul i64 %row, {LANES}
+  %row_offset = mul i64 %row, {STRIP}
   %target = getelementptr float, ptr %buffer, i64 %row_offset
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
   %next_row = add i64 %row, 1
@@ -147,38 +147,38 @@ compare:
   %high_offset = load i64, ptr %high_at
   %low = getelementptr i8, ptr %buffer, i64 %low_offset
   %high = getelementptr i8, ptr %buffer, i64 %high_offset
-  %a = load <{LANES} x float>, ptr %low, align 4
-  %b = load <{LANES} x float>, ptr %high, align 4
-  %is_less = fcmp olt <{LANES} x float> %a, %b
-  %smaller = select <{LANES} x i1> %is_less, <{LANES} x float> %a, <{LANES} x float> %b
-  %is_more = fcmp ogt <{LANES} x float> %b, %a
-  %larger = select <{LANES} x i1> %is_more, <{LANES} x float> %b, <{LANES} x float> %a
-  store <{LANES} x float> %smaller, ptr %low, align 4
-  store <{LANES} x float> %larger, ptr %high, align 4
+  %a = load <{STRIP} x float>, ptr %low, align 4
+  %b = load <{STRIP} x float>, ptr %high, align 4
+  %is_less = fcmp olt <{STRIP} x float> %a, %b
+  %smaller = select <{STRIP} x i1> %is_less, <{STRIP} x float> %a, <{STRIP} x float> %b
+  %is_more = fcmp ogt <{STRIP} x float> %b, %a
+  %larger = select <{STRIP} x i1> %is_more, <{STRIP} x float> %b, <{STRIP} x float> %a
+  store <{STRIP} x float> %smaller, ptr %low, align 4
+  store <{STRIP} x float> %larger, ptr %high, align 4
   %next_number = add i64 %number, 1
   %is_number = icmp slt i64 %next_number, %comparator_count
   br i1 %is_number, label %compare, label %add
 
 add:
   %rank = phi i64 [%first, %compare_all], [%first, %compare], [%next_rank, %add]
-  %sum = phi <{LANES} x double> [zeroinitializer, %compare_all],
+  %sum = phi <{STRIP} x double> [zeroinitializer, %compare_all],
     [zeroinitializer, %compare], [%next_sum, %add]
-  %rank_offset = mul i64 %rank, {LANES}
+  %rank_offset = mul i64 %rank, {STRIP}
   %sorted = getelementptr float, ptr %buffer, i64 %rank_offset
-  %ranked = load <{LANES} x float>, ptr %sorted, align 4
-  %wide = fpext <{LANES} x float> %ranked to <{LANES} x double>
-  %next_sum = fadd <{LANES} x double> %sum, %wide
+  %ranked = load <{STRIP} x float>, ptr %sorted, align 4
+  %wide = fpext <{STRIP} x float> %ranked to <{STRIP} x double>
+  %next_sum = fadd <{STRIP} x double> %sum, %wide
   %next_rank = add i64 %rank, 1
   %is_rank = icmp slt i64 %next_rank, %last
   br i1 %is_rank, label %add, label %store
 
 store:
-  store <{LANES} x double> %next_sum, ptr %sums, align 8
+  store <{STRIP} x double> %next_sum, ptr %sums, align 8
   %done = sub i64 %at, %start
   %written = getelementptr double, ptr %result, i64 %done
   %sum_bytes = mul i64 %numbers, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %written, ptr %sums, i64 %sum_bytes, i1 false)
-  %next = add i64 %at, {LANES}
+  %next = add i64 %at, {STRIP}
   br label %step
 
 end:

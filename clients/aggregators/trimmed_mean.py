@@ -28,12 +28,7 @@ class TrMean(Aggregator):
         """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
-    def aggregate(
-        self,
-        mixture: Mixture,
-        weights: Vector,  # noqa: ARG002 - one signature for all
-        last: Vector,  # noqa: ARG002
-    ) -> AggregatorSelection:
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
         """Return the trimmed mean of each coordinate, unweighted as in the paper."""
         vector = mixture.mean_of_ranks(self.f, len(mixture) - self.f)
         return AggregatorSelection(vector, everybody(mixture))

@@ -88,7 +88,7 @@ def own_attack(code: UserCode) -> UpdateAttack:
         raise ConfigurationError(f"{setting}: its argument factor must have a number as default")
     attack = OwnAttack(setting, function, FACTOR in parameters, len(names) == 1)
     range_ = None if usual is None else Factor(float(usual), -math.inf, math.inf)
-    return UpdateAttack(code.label, attack.forge, range_)
+    return UpdateAttack(code.label, attack.forge, factor=range_)
 
 
 def try_attack(attack: UpdateAttack, dimension: int) -> None:

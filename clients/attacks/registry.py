@@ -15,8 +15,8 @@ from clients.attacks.updates.gradient_scaling import GRADIENT_SCALING
 from clients.attacks.updates.ipm import IPM
 from clients.attacks.updates.mimic import MIMIC
 from clients.attacks.updates.min_max import MIN_MAX
-from clients.attacks.updates.rule_aware.hidden import FRAME, NOISE
-from clients.attacks.updates.rule_aware.target import TARGET, TARGET_BLIND
+from clients.attacks.updates.rule_aware.hidden import NOISE
+from clients.attacks.updates.rule_aware.target import TARGET
 from clients.attacks.updates.rule_aware.worst import (
     HALF,
     MANY_SAMPLES,
@@ -49,9 +49,7 @@ ATTACKS: dict[str, UpdateAttack] = {
         FALSE_REFERENCE,
         ADAPTIVE,
         TARGET,
-        TARGET_BLIND,
         NOISE,
-        FRAME,
         WORST_BACK,
         WORST_DRIFT,
         WORST_FULL,

@@ -10,8 +10,6 @@ import ast
 import inspect
 import itertools
 import re
-import sys
-from dataclasses import dataclass
 from enum import Enum
 from importlib.resources import files
 from types import NoneType, UnionType
@@ -32,12 +30,11 @@ from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from clients.attacks.updates.update_attack import Factor
 
 STRATEGIES = {
     "1": "the paper's I, no attackers among the members: the first m of the ranking enter the "
@@ -74,82 +71,16 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting.
-
-    Attributes:
-        name: `section.key`, as in the file and after --set.
-        default: as in TOML; None if there is none.
-        is_needed: whether it is required.
-        may_be: its type, range and known names, in words.
-        sentence: its description.
-    """
-
-    name: str
-    default: Any
-    is_needed: bool
-    may_be: str
-    sentence: str
+Row = dict[str, Any]
+"""An entry of a list: a setting, preset, attack, fault or rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """One preset.
-
-    Attributes:
-        name: as after --preset.
-        sentence: what its file begins with.
-    """
-
-    name: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """One attack.
-
-    Attributes:
-        name: as `malice.attack`.
-        on: its target: "update" or "samples".
-        factor: the default of `malice.factor`; None if it takes none.
-        least: bound of the factor.
-        most: bound of the factor.
-        sends: its effect on updates or samples.
-        source: of the attack.
-    """
-
-    name: str
-    on: Literal["update", "samples"]
-    factor: float | None
-    least: float | None
-    most: float | None
-    sends: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class NamedChoice:
-    """A fault or a rule.
-
-    Attributes:
-        setting: that names it.
-        name: as in the file.
-        sentence: its description.
-    """
-
-    setting: str
-    name: str
-    sentence: str
-
-
-def settings() -> list[Setting]:
+def settings() -> list[Row]:
     """Return every setting of a run, in the order of the sections."""
     return [*_settings_of(Configuration, "")]
 
 
-def data_settings() -> list[Setting]:
+def data_settings() -> list[Row]:
     """Return the settings of each partition and of each data set's own options."""
     tables: list[tuple[str, type[BaseModel]]] = [
         *((f"data.partition, name = {name}", table) for name, table in PARTITIONS.items()),
@@ -175,76 +106,65 @@ def _attribute(table: type[BaseModel], key: str) -> str:
     return ""
 
 
-def presets() -> list[Preset]:
-    """Return every preset, with the first paragraph of its file."""
-    folder = files("clients") / "presets"
-    return [
-        Preset(name, _head_comment((folder / f"{name}.toml").read_text("utf-8")))
-        for name in PRESETS
-    ]
+def presets() -> list[Row]:
+    """Return every preset, with the first paragraph of the comment that its file begins with."""
+    rows = []
+    for name in PRESETS:
+        text = (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
+        lines = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
+        sentence = " ".join(line.removeprefix("# ").strip() for line in lines)
+        rows.append({"name": name, "sentence": sentence})
+    return rows
 
 
-def _head_comment(text: str) -> str:
-    """Return the first paragraph of the comment that a TOML file begins with."""
-    lines = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
-    return " ".join(line.removeprefix("# ").strip() for line in lines)
-
-
-def attacks() -> list[Attack]:
+def attacks() -> list[Row]:
     """Return every attack, on what is sent and on training samples."""
-    made: list[tuple[str, Literal["update", "samples"], Factor | None, Callable[..., object]]] = [
-        *(
-            (attack.name, "update", attack.factor, attack.forge_all or attack.forge)
-            for attack in ATTACKS.values()
-        ),
-        *(
-            (attack.name, "samples", attack.factor, attack.poison)
-            for attack in DATA_ATTACKS.values()
-        ),
+    made = [
+        *(("update", attack) for attack in ATTACKS.values()),
+        *(("samples", attack) for attack in DATA_ATTACKS.values()),
     ]
     return [
-        Attack(
-            name=name,
-            on=on,
-            factor=None if factor is None else factor.usual,
-            least=None if factor is None else factor.least,
-            most=None if factor is None else factor.most,
-            sends=_first_line(act.__doc__).removeprefix("Return "),
-            source=_first_line(sys.modules[act.__module__].__doc__),
-        )
-        for name, on, factor, act in made
+        {
+            "name": attack.name,
+            "on": on,
+            "factor": attack.factor and attack.factor.usual,
+            "least": attack.factor and attack.factor.least,
+            "most": attack.factor and attack.factor.most,
+            "sends": attack.sends,
+            "source": attack.source,
+        }
+        for on, attack in made
     ]
 
 
-def faults() -> list[NamedChoice]:
+def faults() -> list[Row]:
     """Return every fault of members and of trainers."""
-    members = ((fault, MEMBERS[fault]) for fault in MemberFault)
-    trainers = ((fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault)
+    trainers = {fault: TRAINERS.get(fault, UnusableTrainer) for fault in TrainerFault}
     return [
-        *(
-            NamedChoice("malice.members", fault.value, _first_line(kind.__doc__))
-            for fault, kind in members
-        ),
-        *(
-            NamedChoice("malice.trainers", fault.value, _first_line(kind.__doc__))
-            for fault, kind in trainers
-        ),
+        _choice(setting, fault.value, _first_line(kind.__doc__))
+        for setting, kinds in (
+            ("malice.members", {fault: MEMBERS[fault] for fault in MemberFault}),
+            ("malice.trainers", trainers),
+        )
+        for fault, kind in kinds.items()
     ]
 
 
-def rules() -> list[NamedChoice]:
+def rules() -> list[Row]:
     """Return every rule of the protocol that a run may choose."""
     distance = "the squared Euclidean distance, the paper's; strategy 3 measures directions instead"
     return [
-        *(NamedChoice("protocol.strategy", name, text) for name, text in STRATEGIES.items()),
-        NamedChoice("protocol.distance", SQUARED.name, distance),
-        *(NamedChoice("protocol.payload", p.name, p.sentence) for p in PAYLOAD_FORMS.values()),
+        *(_choice("protocol.strategy", name, text) for name, text in STRATEGIES.items()),
+        _choice("protocol.distance", SQUARED.name, distance),
+        *(_choice("protocol.payload", p.name, p.sentence) for p in PAYLOAD_FORMS.values()),
     ]
 
 
-def _settings_of(
-    section: type[Section], place: str, whole: Section | None = None
-) -> Iterator[Setting]:
+def _choice(setting: str, name: str, sentence: str) -> Row:
+    return {"setting": setting, "name": name, "sentence": sentence}
+
+
+def _settings_of(section: type[Section], place: str, whole: Section | None = None) -> Iterator[Row]:
     """Yield the settings of a section, with the defaults of `whole` if they differ."""
     sentences = _sentences()
     for key, field in section.model_fields.items():
@@ -260,14 +180,14 @@ def _default(field: FieldInfo) -> Any:
     return None if field.is_required() else field.get_default(call_default_factory=True)
 
 
-def _setting(name: str, field: FieldInfo, default: Any, sentence: str) -> Setting:
-    return Setting(
-        name=name,
-        default=default.value if isinstance(default, Enum) else default,
-        is_needed=field.is_required(),
-        may_be=_may_be(name, field),
-        sentence=sentence,
-    )
+def _setting(name: str, field: FieldInfo, default: Any, sentence: str) -> Row:
+    return {
+        "name": name,
+        "default": default.value if isinstance(default, Enum) else default,
+        "is_needed": field.is_required(),
+        "may_be": _may_be(name, field),
+        "sentence": sentence,
+    }
 
 
 def _may_be(name: str, field: FieldInfo) -> str:

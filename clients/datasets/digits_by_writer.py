@@ -12,15 +12,14 @@ import numpy as np
 from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat
 from clients.datasets.federated_data import DataForm
-from clients.datasets.files.data_archive import ArrayRule, read_arrays
-from clients.datasets.files.layout import FileKind, Layout
-from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
+from clients.datasets.femnist import read_written
+from clients.datasets.files.data_archive import ArrayRule
+from clients.datasets.files.layout import FileKind
+from clients.datasets.records import PooledData, Records, held_out, pooled
 from clients.datasets.settings_table import SettingsTable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Inputs
+    pass
 
 CLASSES = 10
 RULES = {
@@ -35,25 +34,21 @@ class DigitsByWriterOptions(SettingsTable):
     """Settings: none, as the file has the writers and the split."""
 
 
-def _read(layout: Layout) -> Records:
-    arrays = read_arrays(layout.path, RULES)
-    owner, owners = numbered(arrays["writer"])
-    labels = arrays["label"].astype(np.int64)
-    return Records(arrays["image"], labels, owner, owners, arrays["is_test"].astype(np.bool_))
-
-
 def _pool(records: Records, _: DigitsByWriterOptions, rng: np.random.Generator) -> PooledData:
-    return pooled(records, held_out(records, None, rng), _prepared, as_pictures, "writers")
-
-
-def _prepared(x: NDArray[np.uint8]) -> tuple[DataForm, Inputs]:
-    return DataForm((1, 28, 28), CLASSES), x
+    return pooled(
+        records,
+        held_out(records, None, rng),
+        DataForm((1, 28, 28), CLASSES),
+        records.x,
+        as_pictures,
+        "writers",
+    )
 
 
 DIGITS_BY_WRITER = DataSet(
     "digits-by-writer",
     DigitsByWriterOptions,
     _pool,
-    (FileFormat(FileKind.ARRAYS, frozenset(RULES), _read),),
+    (FileFormat(FileKind.ARRAYS, frozenset(RULES), lambda layout: read_written(layout, RULES)),),
     owned_by="writers",
 )

@@ -6,8 +6,7 @@ Models get LEAF's convention from every layout: background 1.0, ink 0.0; 62 clas
 
 from __future__ import annotations
 
-import io
-import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy as np
 from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import DataForm
+from clients.datasets.files.arrow_values import decoded_image
 from clients.datasets.files.data_archive import ArrayRule, read_arrays
-from clients.datasets.files.extra import imported
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.leaf import LeafPart, read_leaf
 from clients.datasets.files.parquet import Column, read_rows
@@ -25,9 +24,11 @@ from clients.datasets.settings_table import SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from clients.datasets.federated_data import Inputs, Labels
+    from clients.datasets.federated_data import Labels
 
 CLASSES = 62
 SIDE = 28
@@ -40,9 +41,6 @@ RULES = {
 }
 COLUMNS = {"image": Column.IMAGE, "writer_id": Column.TEXT, "character": Column.WHOLE}
 LONGEST_WRITER = 200
-_PNG_START = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
-_PNG_END = b"IEND\xaeB`\x82"
-_PNG_SIZE = struct.Struct(">II")
 
 
 class FemnistOptions(SettingsTable):
@@ -56,8 +54,9 @@ class FemnistOptions(SettingsTable):
     test_share: Share | None = None
 
 
-def _arrays(layout: Layout) -> Records:
-    arrays = read_arrays(layout.path, RULES)
+def read_written(layout: Layout, rules: Mapping[str, ArrayRule]) -> Records:
+    """Return the images of an `.npz` file with their writers and split."""
+    arrays = read_arrays(layout.path, rules)
     owner, owners = numbered(arrays["writer"])
     labels = arrays["label"].astype(np.int64)
     return Records(arrays["image"], labels, owner, owners, arrays["is_test"].astype(np.bool_))
@@ -75,7 +74,13 @@ def _table(layout: Layout) -> Records:
     for path in layout.files:
         for rows in read_rows(path, COLUMNS):
             where = f"{path}: from row {len(writers)}"
-            images.append(np.stack([_decoded(where, image) for image in rows["image"]]))
+            decoded = [decoded_image(where, image) for image in rows["image"]]
+            wrong = next((one.shape for one in decoded if one.shape != (1, SIDE, SIDE)), None)
+            if wrong is not None:
+                raise ConfigurationError(
+                    f"{where}: an image of shape {wrong}; must be {SIDE} × {SIDE} pixels of grey"
+                )
+            images.append(np.concatenate(decoded))
             labels.append(_require_labels(where, rows["character"]))
             writers += rows["writer_id"]
     if any(not 0 < len(writer) <= LONGEST_WRITER for writer in set(writers)):
@@ -116,38 +121,11 @@ def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
     return labels.astype(np.int64)
 
 
-def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
-    """Return the pixels of an image file, after its stated size was checked.
-
-    Raises:
-        ConfigurationError: it is not a complete grey PNG image of the required size.
-    """
-    pillow = imported("PIL.Image", "data", "images")
-    if not (content.startswith(_PNG_START) and content.endswith(_PNG_END)):
-        raise ConfigurationError(f"{where}: no whole PNG image")
-    width, height = _PNG_SIZE.unpack_from(content, len(_PNG_START))
-    if (width, height) != (SIDE, SIDE):
-        raise ConfigurationError(
-            f"{where}: an image of {width} × {height} pixels; must be {SIDE} × {SIDE}"
-        )
-    try:
-        with pillow.open(io.BytesIO(content), formats=("PNG",)) as image:
-            if image.mode != "L":
-                raise ConfigurationError(
-                    f"{where}: an image of mode {image.mode}; must be L, 8 bits of grey"
-                )
-            return np.asarray(image, dtype=np.uint8)
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise ConfigurationError(f"{where}: not a readable PNG image ({error})") from error
-
-
 def _pool(records: Records, options: FemnistOptions, rng: np.random.Generator) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
-    return pooled(records, is_test, _prepared, as_pictures, "writers")
-
-
-def _prepared(x: NDArray[np.uint8]) -> tuple[DataForm, Inputs]:
-    return DataForm((1, SIDE, SIDE), CLASSES), x
+    return pooled(
+        records, is_test, DataForm((1, SIDE, SIDE), CLASSES), records.x, as_pictures, "writers"
+    )
 
 
 def _is_image(value: object) -> bool:
@@ -159,7 +137,7 @@ FEMNIST = DataSet(
     FemnistOptions,
     _pool,
     (
-        FileFormat(FileKind.ARRAYS, frozenset(RULES), _arrays),
+        FileFormat(FileKind.ARRAYS, frozenset(RULES), partial(read_written, rules=RULES)),
         FileFormat(FileKind.TABLE, frozenset(COLUMNS), _table),
         FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
     ),

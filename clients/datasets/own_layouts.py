@@ -110,10 +110,7 @@ def _from_arrays(
 def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
     rules = {}
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
-        try:
-            kind: str = np.dtype(dtype).kind
-        except TypeError:  # NumPy has no such type
-            kind = "unknown"
+        kind = np.dtype(dtype).kind
         if kind not in "biufU":
             raise ConfigurationError(
                 f"{path}: {name}: must hold numbers or text, holds {dtype} (nothing is unpickled)"

@@ -24,7 +24,6 @@ from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.saved_dataset import TEST, opened
 from clients.datasets.own import class_numbers, names_setting, plain_name
 from clients.datasets.own_columns import CLIENTS, TESTS, column_roles
-from clients.datasets.tokenizer_bounds import require_bounded
 from ledger.io.home import read_file
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
@@ -263,9 +262,7 @@ def _loaded(path: Path, *_: int) -> Any:
     setting = f"data.options.tokenizer = {path}"
     tokenizers = imported("tokenizers", "transformers", "texts")
     with as_configuration_error(f"{setting}: is no tokenizer.json"):
-        data = read_file(path, MAX_TOKENIZER_BYTES)
-        require_bounded(data)
-        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path, MAX_TOKENIZER_BYTES))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

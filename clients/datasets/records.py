@@ -12,7 +12,7 @@ from clients.datasets.federated_data import as_stored
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from clients.datasets.federated_data import Collate, DataForm, Inputs, Labels
 
@@ -100,7 +100,8 @@ def numbered(owners: Sequence[str] | NDArray[Any]) -> tuple[NDArray[np.int64], t
 def pooled(
     records: Records,
     is_test: NDArray[np.bool_],
-    prepare: Callable[[NDArray[Any]], tuple[DataForm, Inputs]],
+    form: DataForm,
+    x: Inputs,
     collate: Collate,
     owned_by: str,
 ) -> PooledData:
@@ -109,11 +110,11 @@ def pooled(
     Args:
         records: content of the files.
         is_test: whether each is for the test, shape (n,).
-        prepare: makes form and stored inputs of the files' content.
+        form: of the inputs.
+        x: the stored inputs.
         collate: makes a model's inputs of stored rows.
         owned_by: plural noun for the natural clients.
     """
-    form, x = prepare(records.x)
     return PooledData(
         form=form,
         x=x,

@@ -19,7 +19,7 @@ from pydantic import Field
 from clients.datasets.collating import as_tokens
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import DataForm
-from clients.datasets.files.glove import read_glove, width_of
+from clients.datasets.files.glove import read_glove
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.leaf import LeafPart, read_leaf
 from clients.datasets.files.parquet import Column, read_rows
@@ -28,6 +28,8 @@ from clients.datasets.settings_table import FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from clients.datasets.federated_data import Inputs
@@ -46,8 +48,8 @@ HUGGING_FACE = {"user": Column.TEXT, "text": Column.TEXT, "sentiment": Column.WH
 
 _TOKEN = re.compile(r"[\w']+|[.,!?;]")
 _TEXT_PLACE = 4  # LEAF: id, date, query, account, text
-_SENTIMENTS = {0: 0, 4: 1}
-"""Sentiment140 also has 2, neutral, but only in its test file."""
+_ALLOWED = {"is_test": (0, 1), "label": (0, 1), "sentiment": (0, 4)}
+"""Sentiment140 also has the sentiment 2, neutral, but only in its test file."""
 
 
 class Sent140Options(SettingsTable):
@@ -65,47 +67,33 @@ class Sent140Options(SettingsTable):
     test_share: Share | None = None
 
 
-def _table(layout: Layout) -> Records:
-    """Return the tweets of our own table, which has a split."""
-    texts: list[str] = []
-    columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "is_test": [], "label": []}
-    for path in layout.files:
-        for rows in read_rows(path, OURS):
-            where = f"{path}: from row {len(texts)}"
-            texts += _require_texts(where, rows["text"])
-            for name in ("is_test", "label"):
-                _require_one_of(where, name, rows[name], (0, 1))
-            for name, parts in columns.items():
-                parts.append(rows[name])
-    whole = {name: np.concatenate(parts) for name, parts in columns.items()}
-    owner, owners = numbered(whole["user"])
-    return Records(
-        _as_records(texts), whole["label"], owner, owners, whole["is_test"].astype(np.bool_)
-    )
-
-
-def _hugging_face(layout: Layout) -> Records:
-    """Return the tweets of the Hugging Face layout, which has no split.
+def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
+    """Return the tweets of a table, our own with its split or the Hugging Face layout without.
 
     Raises:
         ConfigurationError: a table is damaged, or a text, a label or a name breaks its rule.
     """
-    texts: list[str] = []
-    users: list[str] = []
-    labels: list[NDArray[np.int64]] = []
+    found: dict[str, list[Any]] = {name: [] for name in columns}
     for path in layout.files:
-        for rows in read_rows(path, HUGGING_FACE):
-            where = f"{path}: from row {len(texts)}"
-            texts += _require_texts(where, rows["text"])
-            users += rows["user"]
-            _require_one_of(where, "sentiment", rows["sentiment"], tuple(_SENTIMENTS))
-            labels.append(rows["sentiment"] // 4)
-    if any(not 0 < len(user) <= LONGEST_ACCOUNT for user in set(users)):
+        for rows in read_rows(path, columns):
+            where = f"{path}: from row {len(found['text'])}"
+            _require_texts(where, rows["text"])
+            for name in _ALLOWED.keys() & columns.keys():
+                _require_one_of(where, name, rows[name], _ALLOWED[name])
+            for name, kind in columns.items():
+                found[name] += rows[name] if kind is Column.TEXT else [rows[name]]
+    numbers = {
+        name: np.concatenate(found[name]) for name, kind in columns.items() if kind is Column.WHOLE
+    }
+    users = numbers.get("user", found["user"])
+    if "user" not in numbers and any(not 0 < len(user) <= LONGEST_ACCOUNT for user in set(users)):
         raise ConfigurationError(
             f"{layout.path}: user: must have 1 .. {LONGEST_ACCOUNT} characters"
         )
     owner, owners = numbered(users)
-    return Records(_as_records(texts), np.concatenate(labels), owner, owners)
+    label = numbers["label"] if "label" in numbers else numbers["sentiment"] // 4
+    is_test = numbers["is_test"].astype(np.bool_) if "is_test" in numbers else None
+    return Records(_as_records(found["text"]), label, owner, owners, is_test)
 
 
 def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
@@ -160,8 +148,8 @@ def _as_records(texts: list[str]) -> NDArray[Any]:
 
 def _pool(records: Records, options: Sent140Options, rng: np.random.Generator) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
-    prepare = partial(_prepared, glove=Path(options.glove), lower=options.lower)
-    return pooled(records, is_test, prepare, as_tokens, "accounts")
+    form, x = _prepared(records.x, Path(options.glove), lower=options.lower)
+    return pooled(records, is_test, form, x, as_tokens, "accounts")
 
 
 def _prepared(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:
@@ -173,7 +161,7 @@ def _prepared(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataFor
     vectors = read_glove(glove, {word for row in rows for word in row})
     words = sorted(vectors)
     token = {word: number for number, word in enumerate(words, start=1)}
-    embedding = np.zeros((len(words) + 1, width_of(vectors)), dtype=np.float32)
+    embedding = np.zeros((len(words) + 1, len(next(iter(vectors.values())))), dtype=np.float32)
     embedding[1:] = [vectors[word] for word in words]
     embedding.setflags(write=False)
     tokens = np.zeros((len(rows), TOKENS), dtype=np.int32)
@@ -187,8 +175,8 @@ SENT140 = DataSet(
     Sent140Options,
     _pool,
     (
-        FileFormat(FileKind.TABLE, frozenset(OURS), _table),
-        FileFormat(FileKind.TABLE, frozenset(HUGGING_FACE), _hugging_face),
+        FileFormat(FileKind.TABLE, frozenset(OURS), partial(_tweets, columns=OURS)),
+        FileFormat(FileKind.TABLE, frozenset(HUGGING_FACE), partial(_tweets, columns=HUGGING_FACE)),
         FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
     ),
     owned_by="accounts",

@@ -27,7 +27,6 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated_data import Inputs
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
@@ -181,7 +180,14 @@ def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
 
 
 def _pool(records: Records, options: ShakespeareOptions, _: np.random.Generator) -> PooledData:
-    return pooled(records, _is_test(records, options.split), _prepared, as_tokens, "roles")
+    return pooled(
+        records,
+        _is_test(records, options.split),
+        DataForm((WINDOW,), len(ALPHABET), "int64", len(ALPHABET)),
+        records.x,
+        as_tokens,
+        "roles",
+    )
 
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
@@ -214,10 +220,6 @@ def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> 
             f"{role!r} does not continue the one before it: the files are not in the order of "
             "the text"
         )
-
-
-def _prepared(x: NDArray[np.uint8]) -> tuple[DataForm, Inputs]:
-    return DataForm((WINDOW,), len(ALPHABET), "int64", len(ALPHABET)), x
 
 
 SHAKESPEARE = DataSet(

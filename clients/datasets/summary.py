@@ -1,4 +1,4 @@
-"""Summary (the paper's Table 2) and verification of a data set's files."""
+"""Verification of a data set's files, and what they contain."""
 
 from __future__ import annotations
 
@@ -20,33 +20,6 @@ if TYPE_CHECKING:
 
     from clients.datasets.data_set import DataSet
     from clients.datasets.federated_data import Samples
-
-
-@dataclass(frozen=True, slots=True)
-class DataSummary:
-    """A row of Table 2, with the files' own split.
-
-    Attributes:
-        dataset: name in the registry.
-        devices: number of natural clients.
-        samples: of all of them.
-        mean: samples per device.
-        stdev: population standard deviation of the samples per device.
-        smallest: samples of the device with fewest.
-        largest: samples of the device with most.
-        train: training samples by the files' own split; None without one.
-        test: test samples likewise.
-    """
-
-    dataset: str
-    devices: int
-    samples: int
-    mean: float
-    stdev: float
-    smallest: int
-    largest: int
-    train: int | None
-    test: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +52,6 @@ class DataContents:
     outputs: int | None = None
     about: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def summarise(path: Path, name: str | None = None) -> DataSummary:
-    """Summarise the files at a path; without a name the data set is recognised from the files.
-
-    Raises:
-        ConfigurationError: the files are of no data set or of another, or damaged.
-    """
-    data_set = data_set_named(name) if name else recognise(path)
-    records = data_set.records(path)
-    if records.owner is None:
-        raise ConfigurationError(f"data set {data_set.name!r} has no natural clients")
-    counts = np.bincount(records.owner, minlength=len(records.owners))
-    test = None if records.is_test is None else int(records.is_test.sum())
-    return DataSummary(
-        dataset=data_set.name,
-        devices=len(counts),
-        samples=int(counts.sum()),
-        mean=float(counts.mean()),
-        stdev=float(counts.std()),
-        smallest=int(counts.min()),
-        largest=int(counts.max()),
-        train=None if test is None else int(counts.sum()) - test,
-        test=test,
-    )
 
 
 def verify_files(

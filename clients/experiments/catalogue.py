@@ -7,16 +7,14 @@ refused among the others.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from clients.experiments.archive import SUFFIX
 from clients.experiments.definition import (
     ANY,
     Definition,
@@ -24,29 +22,63 @@ from clients.experiments.definition import (
     Tuning,
     require_axes,
 )
-from clients.experiments.rows import read_rows
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from importlib.resources.abc import Traversable
+    from collections.abc import Iterable, Mapping
 
     from clients.experiments.definition import Method
-    from clients.experiments.rows import ExperimentRows
 
 TOML = ".toml"
-STORED_IN = (".jsonl", SUFFIX)
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Return the experiments that come with the package, in the order of their numbers."""
-    experiments = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]
     return tuple(
-        sorted(experiments, key=lambda name: order_of(name, definition_named(name).number))
+        sorted(_packaged(), key=lambda name: order_of(name, definition_named(name).number))
     )
+
+
+@cache
+def _packaged() -> dict[str, dict[str, Any]]:
+    """Return the values of each packaged experiment: of a file, and of the variants in it."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in (files("clients") / "experiments" / "definitions").iterdir():
+        if entry.name.endswith(TOML):
+            name = entry.name.removesuffix(TOML)
+            values = parse_toml(entry.read_text("utf-8"))
+            variants = values.pop("variants", {})
+            found[name] = values
+            found |= {variant: {"extends": name, **own} for variant, own in variants.items()}
+    return found
+
+
+def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values on top of those of the packaged experiment that they extend.
+
+    A name in the place of a method or a condition is one of that experiment.
+    """
+    if "extends" not in values:
+        return dict(values)
+    base = _extended(_values_of(str(values["extends"])))
+    own = {key: value for key, value in values.items() if key != "extends"}
+    for key in {"methods", "conditions"} & own.keys():
+        known = {table["name"]: table for table in base.get(key, [])}
+        own[key] = [known.get(one, one) if isinstance(one, str) else one for one in own[key]]
+    return base | own
+
+
+def _values_of(name: str) -> dict[str, Any]:
+    """Return the values of a packaged experiment."""
+    if name not in _packaged():
+        listed = ", ".join(names())
+        raise ConfigurationError(
+            f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
+        )
+    return _packaged()[name]
 
 
 def order_of(name: str, number: int | None) -> tuple[float, str]:
@@ -59,62 +91,25 @@ def name_of(experiment: str) -> str:
     return Path(experiment).stem if experiment.endswith(TOML) else experiment
 
 
-def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
-    """Return the rows and the definition of each experiment that has rows in a folder.
-
-    Args:
-        folder: of the rows.
-        experiment: a name, or the path of a TOML file; all that have rows if not given.
-
-    Raises:
-        ConfigurationError: there are no rows, a line is no row, or the TOML is wrong.
-        OSError: a file cannot be read.
-    """
-    known = names()
-    if experiment is None:
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
-        stored = {
-            path.name.removesuffix(ending)
-            for path in files
-            for ending in STORED_IN
-            if path.name.endswith(ending)
-        }
-    else:
-        stored = {name_of(experiment)}
-    rows = {}
-    for name in sorted(stored):
-        source = experiment if experiment is not None and experiment.endswith(TOML) else name
-        definition = definition_named(source) if source in known or source.endswith(TOML) else None
-        rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
-    rows = {name: of for name, of in rows.items() if of.cells}
-    if not rows:
-        raise ConfigurationError(
-            f"{folder} has no rows of {experiment or 'all'}: make them by experiment run"
-        )
-    return rows
-
-
 def definition_named(name: str) -> Definition:
-    """Return an experiment."""
-    return definition_of(_text(name), name)
+    """Return an experiment, by its name or by the path of its TOML."""
+    if name.endswith(TOML):
+        return definition_of(read_text(Path(name), MAX_TOML_BYTES), name)
+    return _definition(_values_of(name), name)
 
 
 def definition_of(text: str, name: str) -> Definition:
-    """Return the experiment that a TOML text defines.
-
-    Args:
-        text: the TOML.
-        name: in errors.
-
-    Raises:
-        ConfigurationError: it is no TOML, or names the first value that is wrong, and the rule.
-    """
+    """Return the experiment that a TOML text defines; errors name it, and the first wrong value."""
     try:
         values = parse_toml(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"experiment {name}: {error}") from error
+    return _definition(values, name)
+
+
+def _definition(values: Mapping[str, Any], name: str) -> Definition:
     try:
-        definition = Definition.model_validate(values)
+        definition = Definition.model_validate(_extended(values))
     except ValidationError as error:
         from clients.configuration.parsing import first_error  # noqa: PLC0415 - it loads torch
 
@@ -136,27 +131,6 @@ def _only_condition(definition: Definition) -> str:
 
     malice = plain_values(definition.preset, settings=tuple(definition.settings)).get("malice", {})
     return str(malice["attack"]) if malice.get("attack") else "clean"
-
-
-def _folder() -> Traversable:
-    return files("clients") / "experiments" / "definitions"
-
-
-def _is_toml(entry: Traversable) -> bool:
-    return entry.name.endswith(TOML)
-
-
-def _text(name: str) -> str:
-    """Return the TOML of an experiment."""
-    if name.endswith(TOML):
-        return read_text(Path(name), MAX_TOML_BYTES)
-    definitions = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
-    if name not in definitions or not _is_toml(definitions[name]):
-        listed = ", ".join(names())
-        raise ConfigurationError(
-            f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
-        )
-    return definitions[name].read_text("utf-8")
 
 
 def require_consistent(definition: Definition, name: str) -> None:

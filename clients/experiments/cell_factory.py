@@ -12,7 +12,7 @@ from clients.configuration.schema import ProtocolSection
 from clients.datasets.registry import data_digest
 from clients.experiments.cells import Cell, Trial, digest_of
 from clients.experiments.definition import ANY, DATA
-from clients.experiments.kinds.method_kind import kind_named
+from clients.experiments.kinds import kind_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import (
     MAX_MEMBERS,

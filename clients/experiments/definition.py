@@ -1,7 +1,7 @@
 """The TOML of an experiment: what is compared, under which conditions, with which seeds.
 
 A definition names no machine: data files are `{data}/NAME` in its settings, and the user names the
-folder.
+folder. `extends` names a packaged experiment whose values it overrides.
 """
 
 from __future__ import annotations

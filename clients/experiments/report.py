@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import names, order_of
-from clients.experiments.drawing.figure_file import attack_text, rate_text
-from clients.experiments.drawing.series import FEW_SCENARIOS, by_method, grouped, scenario_name
+from clients.experiments.catalogue import names
+from clients.experiments.rows import sorted_rows
+from clients.experiments.series import FEW_SCENARIOS, by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 DASH = "–"  # noqa: RUF001 - a dash
 """What stands where there is no cell."""
+CALM = "nobody attacks"
+MOST_CONDITIONS = 4
+"""Conditions whose attacks are named one by one."""
 
 
 def captured_share(cell: CellRow) -> float | None:
@@ -39,14 +41,8 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
 """What there is a table of, where cells have it and it is not always the same."""
 
 
-def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
-    """Return the report as Markdown.
-
-    Args:
-        rows: of each experiment, by its name.
-        figures: links to figures; each is shown with the experiment whose name its file begins
-            with.
-    """
+def report(rows: Mapping[str, ExperimentRows]) -> str:
+    """Return the report as Markdown."""
     rows = sorted_rows(rows)
     lines = [
         "# What the experiments say",
@@ -60,7 +56,7 @@ def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> s
         "",
         *learning_rates(rows),
         "",
-        *sections(rows, figures),
+        *sections(rows),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -125,8 +121,11 @@ def _factor(choice: ChoiceRow) -> str:
     return f"{choice.factor:g}{ends.get(choice.factor, '') if len(tried) > 1 else ''}"
 
 
-def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str]) -> list[str]:
-    """Return the section of each experiment: tables, figures and audited points."""
+def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
+    """Return the section of each experiment: tables, figures and audited points.
+
+    `figures` are links; each is shown with the experiment whose name its file begins with.
+    """
     lines: list[str] = []
     for name, experiment in rows.items():
         lines += _section(name, experiment, _figures_of(name, figures, rows))
@@ -201,7 +200,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     """Return a table, with sentences below on methods that have no column worth its room."""
-    seeds = max(len(own) for own in _by_line_and_method(cells).values())
+    seeds = max(
+        len(of) for own in grouped(cells, row_label).values() for of in by_method(own).values()
+    )
     entries: dict[str, dict[str, str]] = {}
     for line, own in grouped(cells, row_label).items():
         for method, named in by_method(own).items():
@@ -226,10 +227,6 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     sentences = [f"{'; '.join(single)}."] if single else []
     sentences += [f"Without a number: {', '.join(empty)}."] if empty else []
     return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
-
-
-def _by_line_and_method(cells: Sequence[CellRow]) -> dict[str, list[CellRow]]:
-    return grouped(cells, lambda cell: f"{row_label(cell)}\n{cell.method}")
 
 
 def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:
@@ -259,32 +256,46 @@ def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
     return " to ".join(ends)
 
 
-def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
-    """Return all experiments by number and name, their cells in the order of their definitions.
-
-    Args:
-        rows: of each experiment, by its name; those without cells are left out.
-    """
-    experiments = {name: of for name, of in rows.items() if of.cells}
-    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
-    return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
-
-
-def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
-    definition = experiment.definition
-    methods = [] if definition is None else [method.name for method in definition.methods]
-    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
-    axes = (
-        {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
-    )
-
-    def key(cell: CellRow) -> tuple[object, ...]:
-        labels = [_place(axes.get(axis, []), label) for axis, label in cell.axes.items()]
-        return (_place(conditions, cell.condition), labels, _place(methods, cell.method), cell.seed)
-
-    return tuple(sorted(experiment.cells, key=key))
+def attack_text(cells: Iterable[CellRow]) -> str:
+    """Return who attacks under which condition, by the attackers that the rows name."""
+    conditions = grouped(cells, lambda cell: cell.condition)
+    texts = {condition: _attack_of(condition, own) for condition, own in conditions.items()}
+    if len(set(texts.values())) == 1 and CALM in texts.values():
+        return "Nobody attacks."
+    if len(texts) <= MOST_CONDITIONS:
+        named = (
+            text if text.startswith(f"{condition} by") else f"{condition}: {text}"
+            for condition, text in texts.items()
+        )
+        return f"{'; '.join(named)}."
+    calm = [condition for condition, text in texts.items() if text == CALM]
+    attacked = [cell for name, own in conditions.items() if name not in calm for cell in own]
+    everywhere = f"in all {len(texts)} conditions" + (f" but {', '.join(calm)}" if calm else "")
+    return f"{_percent(attacked)} of the clients attack {everywhere}."
 
 
-def _place(known: Sequence[str], name: str) -> tuple[int, str]:
-    """Return the sort key of a name; unknown names come last, in alphabetical order."""
-    return (known.index(name) if name in known else len(known), name)
+def rate_text(cells: Iterable[CellRow]) -> str:
+    """Return the learning rates, by method where methods differ."""
+    methods: dict[str, list[str]] = {}
+    for method, own in by_method(cells).items():
+        rates = dict.fromkeys(f"{cell.learning_rate:g}" for cell in own)
+        methods.setdefault(" and ".join(rates), []).append(method)
+    if len(methods) == 1:
+        return f"Learning rate {next(iter(methods))}."
+    listed = "; ".join(f"{rates} of {', '.join(names)}" for rates, names in methods.items())
+    return f"Learning rate {listed}."
+
+
+def _attack_of(condition: str, cells: Sequence[CellRow]) -> str:
+    attacked = [cell for cell in cells if cell.malicious]
+    if not attacked:
+        return CALM
+    # Rows of earlier versions name no attack: then their condition does.
+    named = dict.fromkeys(cell.attack for cell in attacked if cell.attack is not None)
+    attacks = " or ".join(named) if named else f"the attack {condition}"
+    return f"{attacks} by {_percent(cells)} of the clients"
+
+
+def _percent(cells: Iterable[CellRow]) -> str:
+    shares = {round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells}
+    return " to ".join(map(str, sorted({min(shares), max(shares)}))) + " %"

@@ -8,7 +8,7 @@ no row is damage, and is refused.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
@@ -23,14 +23,15 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
-from clients.experiments.archive import read_stored
+from clients.experiments.archive import SUFFIX, read_stored
+from clients.experiments.catalogue import TOML, definition_named, name_of, names, order_of
 from clients.experiments.definition import MethodKindName
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from clients.experiments.definition import Definition
@@ -340,6 +341,66 @@ def read_rows(path: Path) -> ExperimentRows:
         tuple(row for row in rows if isinstance(row, TrialRow)),
         tuple(row for row in rows if isinstance(row, ChoiceRow)),
     )
+
+
+def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
+    """Return the rows and the definition of each experiment that has rows in a folder.
+
+    `experiment` is a name, or the path of a TOML file; None for all that have rows.
+    """
+    known = names()
+    if experiment is None:
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        stored = {
+            path.name.removesuffix(ending)
+            for path in paths
+            for ending in (".jsonl", SUFFIX)
+            if path.name.endswith(ending)
+        }
+    else:
+        stored = {name_of(experiment)}
+    rows = {}
+    for name in sorted(stored):
+        source = experiment if experiment is not None and experiment.endswith(TOML) else name
+        definition = definition_named(source) if source in known or source.endswith(TOML) else None
+        rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
+    rows = {name: of for name, of in rows.items() if of.cells}
+    if not rows:
+        raise ConfigurationError(
+            f"{folder} has no rows of {experiment or 'all'}: make them by experiment run"
+        )
+    return rows
+
+
+def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
+    """Return all experiments by number and name, their cells in the order of their definitions.
+
+    Args:
+        rows: of each experiment, by its name; those without cells are left out.
+    """
+    experiments = {name: of for name, of in rows.items() if of.cells}
+    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
+    return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
+
+
+def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
+    definition = experiment.definition
+    methods = [] if definition is None else [method.name for method in definition.methods]
+    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
+    axes = (
+        {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
+    )
+
+    def key(cell: CellRow) -> tuple[object, ...]:
+        labels = [_order(axes.get(axis, []), label) for axis, label in cell.axes.items()]
+        return (_order(conditions, cell.condition), labels, _order(methods, cell.method), cell.seed)
+
+    return tuple(sorted(experiment.cells, key=key))
+
+
+def _order(known: Sequence[str], name: str) -> tuple[int, str]:
+    """Return the sort key of a name; unknown names come last, in alphabetical order."""
+    return (known.index(name) if name in known else len(known), name)
 
 
 def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:

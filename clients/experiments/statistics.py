@@ -7,9 +7,10 @@ attackers and first model are then the same on both sides, and most of the noise
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from math import fsum, isfinite, sqrt
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,14 +80,8 @@ def average_ranks(values: Sequence[float]) -> list[float]:
     Args:
         values: finite.
     """
-    ranks = [0.0] * len(values)
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    before = 0
-    for _, group in groupby(order, key=lambda place: values[place]):
-        places = list(group)
-        for place in places:
-            ranks[place] = before + (len(places) + 1) / 2
-        before += len(places)
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
     return ranks
 
 

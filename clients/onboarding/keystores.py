@@ -11,7 +11,6 @@ from eth_account import Account
 
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,10 +77,3 @@ def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
     for path, key in zip(written, keys, strict=True):
         write_keystore(path, key, PUBLIC_PASSWORD, ScryptCost.OF_TEST_KEYS)
     return written
-
-
-def names_own_account(named: str | None, private_key: bytes) -> bool:
-    """Return whether a keystore names the account (EIP-55) of its key, or none."""
-    if named is None:
-        return True
-    return bytes.fromhex(named.removeprefix("0x")) == KeySigner(private_key).address

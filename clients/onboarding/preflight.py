@@ -19,7 +19,7 @@ from clients.onboarding.readiness import (
     check_worker_folder,
     finality_lag,
 )
-from clients.worker.process.setup import bound_model, signers_by_client
+from clients.worker.process.setup import WorkerTarget, bound_model, signers_by_client
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum, eip55
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -87,33 +87,6 @@ class PreflightResult:
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreflightTarget:
-    """Options of a client that wants to join.
-
-    Attributes:
-        contract: its address.
-        blobs: where everybody publishes.
-        mailbox: where envelopes are put.
-        folder: of the worker.
-        data: file or folder of the samples; None if the run needs none.
-        settings: `section.key=value` of this machine.
-        confirmations: blocks on top of a final block; None for the chain's own finality.
-        allow_predictable_seeds: take part in a run whose seeds can be predicted.
-        allow_unknown_creation: accept a contract whose creation code is not checkable.
-    """
-
-    contract: str
-    blobs: str
-    mailbox: str
-    folder: Path
-    data: Path | None = None
-    settings: tuple[str, ...] = ()
-    confirmations: int | None = None
-    allow_predictable_seeds: bool = False
-    allow_unknown_creation: bool = False
-
-
 class _MissingError(Exception):
     """The result of an earlier check is missing."""
 
@@ -125,25 +98,30 @@ class PreflightChecks:
         clients: indices of the keys in the registry, ascending, once they are known.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where, whose, and how
         self,
-        asked: PreflightTarget,
+        asked: WorkerTarget,
+        folder: Path,
         open_node: Callable[[], SendingNode],
         open_keys: Callable[[], Sequence[KeySigner]],
         *,
         wall: float,
         probe: bytes,
+        allow_predictable_seeds: bool = False,
     ) -> None:
         """Prepare the checks.
 
         Args:
-            asked: options of the client.
+            asked: location of the run.
+            folder: of the worker.
             open_node: connects to the node.
             open_keys: decrypts the clients' keys.
             wall: this machine's time, Unix seconds.
             probe: bytes that are put into the blob store, read back and removed.
+            allow_predictable_seeds: take part in a run whose seeds can be predicted.
         """
-        self._asked = asked
+        self._asked, self._folder = asked, folder
+        self._allow_predictable = allow_predictable_seeds
         self._open_node = open_node
         self._open_keys = open_keys
         self._wall = wall
@@ -217,7 +195,7 @@ class PreflightChecks:
             _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
         )
         parameters = self._document.parameters
-        require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
+        require_unpredictable(parameters.beacon, is_allowed=self._allow_predictable)
         require_all_rounds(stops_early=SECTION in self._document.experiment)
         warning = lot_warning(
             parameters.strategy,
@@ -332,11 +310,9 @@ class PreflightChecks:
     def _look_at_folder(self) -> tuple[CheckState, str]:
         parameters, node = _needed(self._document).parameters, _needed(self._node)
         payload_bytes = parameters.payload_form.size(parameters.dimension)
-        sentence = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * payload_bytes)
+        sentence = check_worker_folder(self._folder, KEPT_PAYLOADS * payload_bytes)
         # A worker goes on from what it has acted on, and with no other chain.
-        FinalityCheckpoints.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(
-            node
-        )
+        FinalityCheckpoints.open(WorkerFolder(self._folder).acted_on, node).require_unchanged(node)
         return CheckState.OK, sentence
 
     def _uploads(self) -> UploadSigner:

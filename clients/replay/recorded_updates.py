@@ -13,7 +13,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.history.chain_history import ChainHistory
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -96,7 +96,7 @@ class UpdateChoice:
 
 
 def recorded_rounds(
-    history: ChainHistory, initial_model: Digest, choice: UpdateChoice
+    history: FoldedHistory, initial_model: Digest, choice: UpdateChoice
 ) -> tuple[RecordedRound, ...]:
     """Return the chosen updates by round, ascending; rounds without one are left out.
 
@@ -114,7 +114,11 @@ def recorded_rounds(
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
     first, last = _bounds(choice, len(ended))
-    _require_clients(choice.clients, history.fixed.clients)
+    for client in choice.clients:
+        if not 0 <= client < history.fixed.clients:
+            raise ConfigurationError(
+                f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
+            )
     models = _models(ended, initial_model)
     rounds = [
         _recorded(history, number, models[number - 1], choice.clients)
@@ -145,17 +149,6 @@ def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
     return first, last
 
 
-def _require_clients(clients: Sequence[ClientId], registered: int) -> None:
-    """Refuse clients that are not registered.
-
-    Raises:
-        ConfigurationError: names the first.
-    """
-    for client in clients:
-        if not 0 <= client < registered:
-            raise ConfigurationError(f"client {client}: the run has clients 0 .. {registered - 1}")
-
-
 def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
     """Return the digest of the model that each round begins with."""
     models = [initial_model]
@@ -165,7 +158,7 @@ def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest
 
 
 def _recorded(
-    history: ChainHistory, number: int, model: Digest, clients: Sequence[ClientId]
+    history: FoldedHistory, number: int, model: Digest, clients: Sequence[ClientId]
 ) -> RecordedRound:
     round_ = history.round(number)
     assert round_ is not None, "it has ended"

@@ -51,49 +51,6 @@ _DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayTask:
-    """A repetition of some updates.
-
-    Attributes:
-        configuration: of the run's training.
-        inputs: of the updates, compared with the run document.
-        blobs: published models and payloads.
-        environment: of this machine.
-        recorded: environment that the trainer of a round's update recorded, if it did.
-        workers: processes that train.
-        log: results so far, which are not computed again; None for none.
-        trained_here: whether an update whose environment nobody recorded is taken to be trained in
-            this one.
-    """
-
-    configuration: Configuration
-    inputs: ReplayInputs
-    blobs: BlobReader
-    environment: TrainingEnvironment
-    recorded: EnvironmentOf
-    workers: int = 1
-    log: ResultFile | None = None
-    trained_here: bool = False
-
-    def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
-        """Return a digest of everything that the result of an update follows from."""
-        model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
-        samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
-        parts = {
-            "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
-            "model": [model.source, model.frozen_state, str(sorted(model.recorded().items()))],
-            "training": self.configuration.training.model_dump_json(),
-            "samples": [samples, self.inputs.unbound.get(update.client, "")],
-            "environments": [
-                self.environment.digest,
-                b"" if recorded is None else recorded.digest,
-                self.trained_here,
-            ],
-        }
-        return sha256(canonical.encode(parts))
-
-
-@dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """Options of the repetition of a run's updates.
 
@@ -111,6 +68,42 @@ class ReplayOptions:
     log: ResultFile | None = None
     trained_here: bool = False
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """A repetition of some updates.
+
+    Attributes:
+        configuration: of the run's training.
+        inputs: of the updates, compared with the run document.
+        blobs: published models and payloads.
+        environment: of this machine.
+        options: how.
+    """
+
+    configuration: Configuration
+    inputs: ReplayInputs
+    blobs: BlobReader
+    environment: TrainingEnvironment
+    options: ReplayOptions
+
+    def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
+        """Return a digest of everything that the result of an update follows from."""
+        model, recorded = self.inputs.model, self.options.recorded(round_.round, update.client)
+        samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
+        parts = {
+            "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
+            "model": [model.source, model.frozen_state, str(sorted(model.recorded().items()))],
+            "training": self.configuration.training.model_dump_json(),
+            "samples": [samples, self.inputs.unbound.get(update.client, "")],
+            "environments": [
+                self.environment.digest,
+                b"" if recorded is None else recorded.digest,
+                self.options.trained_here,
+            ],
+        }
+        return sha256(canonical.encode(parts))
 
 
 def replay_run(
@@ -145,10 +138,7 @@ def replay_run(
         inputs=inputs,
         blobs=blobs,
         environment=environment,
-        recorded=options.recorded,
-        workers=options.workers,
-        log=options.log,
-        trained_here=options.trained_here,
+        options=options,
     )
     updates = []
     for update in replay(task, run.rounds):
@@ -221,21 +211,21 @@ def _of_round(
             verdict=verdict[0],
             reason=verdict[1],
             environment=task.environment,
-            recorded=task.recorded(round_.round, update.client),
+            recorded=task.options.recorded(round_.round, update.client),
             losses=losses,
             difference=difference,
         )
-        if task.log is not None and losses is not None:
-            task.log.add(task.origin(round_, update), replayed)
+        if task.options.log is not None and losses is not None:
+            task.options.log.add(task.origin(round_, update), replayed)
         yield replayed
 
 
 def _earlier(task: ReplayTask, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
     """Return the results of a round that an earlier replay has left."""
-    if task.log is None:
+    if task.options.log is None:
         return {}
     results = {
-        update.client: task.log.find(task.origin(round_, update), task.environment)
+        update.client: task.options.log.find(task.origin(round_, update), task.environment)
         for update in round_.updates
         if update.client not in task.inputs.missing
     }
@@ -246,12 +236,12 @@ def _verdict(
     task: ReplayTask, number: int, update: RecordedUpdate, difference: UpdateDifference | None
 ) -> tuple[ReplayVerdict, str]:
     """Return the verdict on an update of other bits, and its reason."""
-    recorded = task.recorded(number, update.client)
+    recorded = task.options.recorded(number, update.client)
     far = "" if difference is None else f" ({difference})"
     unbound = task.inputs.unbound.get(update.client)
     if unbound is not None:
         return ReplayVerdict.NOT_CHECKABLE, f"the samples given make another update, and {unbound}"
-    if recorded is None and not task.trained_here:
+    if recorded is None and not task.options.trained_here:
         reason = f"the bits differ{far}, and nothing says in which environment it was trained"
         return ReplayVerdict.NOT_CHECKABLE, reason
     if recorded is not None and recorded != task.environment:
@@ -381,7 +371,7 @@ class _Trainer:
                 task.inputs.data,
                 task.configuration.local_training(),
                 device=task.configuration.machine.device,
-                workers=task.workers,
+                workers=task.options.workers,
                 path=settled_path(task.configuration),
                 sets={},
                 rows=self._rows,

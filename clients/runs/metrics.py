@@ -7,14 +7,14 @@ started beforehand, whose result does not depend on the time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
-from ledger.history.round import RoundReader
+from ledger.history.round import read_round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -173,21 +173,16 @@ class Measure:
         Raises:
             ValueError: the round has not ended.
         """
-        round_ = RoundReader(ledger, self.parameters, None, ledger.registry).one(round_number)
+        round_ = read_round(ledger, self.parameters, round_number)
         if round_ is None or round_.end is None:
             raise ValueError(f"round {round_number} has not ended")
         decided = round_.decided
         accepted = decided.accepted if decided else ()
-        quality = self._quality(round_number, vector)
         return RoundMetrics(
             round=round_number,
             head=f"0x{round_.end.head.hex()}",
             decided=decided is not None,
-            accuracy=quality.accuracy,
-            loss=quality.loss,
-            training_loss=quality.training_loss,
-            client_accuracy=quality.client_accuracy,
-            backdoor_success=quality.backdoor_success,
+            **asdict(self._quality(round_number, vector)),
             floor=self.floor,
             trained=round_.trainers,
             served=round_.committee,

@@ -84,7 +84,11 @@ def quality_of(
     _require_tensors_of(model, stored)
     if document is not None:
         require_bound_inputs(document, configuration, model, data)
-    _require_made_of(model, stored)
+    here = bound_facts(model.source, model.frozen_state)
+    if OPTIONS in stored.facts:
+        for name in BOUND_FACTS:
+            subject = f"{name} of model {model.name!r}"
+            require_same(subject, stored.facts.get(name, "nothing"), here.get(name, "nothing"))
     check_model(model, data)
 
     def evaluated(samples: Samples) -> Evaluation:
@@ -110,15 +114,6 @@ def _require_code_of(name: str, stored: StoredModel) -> None:
         here, source = f"0x{user_code('model.name', name).digest().hex()}", BOUND_FACTS[0]
         subject = f"{source} of model {name!r}"
         require_same(subject, stored.facts.get(source, "nothing"), here)
-
-
-def _require_made_of(model: Model, stored: StoredModel) -> None:
-    """Refuse other code or frozen state than those named by the file."""
-    here = bound_facts(model.source, model.frozen_state)
-    if OPTIONS in stored.facts:
-        for name in BOUND_FACTS:
-            subject = f"{name} of model {model.name!r}"
-            require_same(subject, stored.facts.get(name, "nothing"), here.get(name, "nothing"))
 
 
 def write_adapter(

@@ -1,5 +1,23 @@
 """A network of real processes on one machine: chain, store, service and workers.
 
-Nothing here takes part in a round. Processes are started, watched, disturbed and ended, and their
-results are read from the chain.
+Nothing here takes part in a round. Processes are started, watched and ended, and their results are
+read from the chain.
 """
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ChainKind(StrEnum):
+    """Kind of the node."""
+
+    EMBEDDED = "embedded"
+    ANVIL = "anvil"
+
+
+class StoreKind(StrEnum):
+    """Kind of the store of blobs and mail."""
+
+    FOLDER = "folder"
+    SERVED = "served"

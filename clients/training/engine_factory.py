@@ -10,11 +10,10 @@ from clients.training.device_distances import engine_distances
 from clients.training.environment import isa_in_force
 from clients.training.evaluation import (
     Evaluator,
-    FinishedEvaluation,
     blocks_of,
     totals_by_set,
 )
-from clients.training.port import Engine
+from clients.training.port import Engine, PendingEvaluation
 from clients.training.ray_address import require_reachable
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
@@ -88,7 +87,7 @@ class LocalEngine(Engine):
             for place in places
         ]
 
-    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
@@ -96,7 +95,8 @@ class LocalEngine(Engine):
             if self._evaluator is None:
                 self._evaluator = Evaluator(self._workload)
             parts = self._evaluator.parts(vector, sets, slice(None))
-        return FinishedEvaluation(totals_by_set(len(sets), blocks, parts))
+        totals = totals_by_set(len(sets), blocks, parts)
+        return PendingEvaluation(lambda: totals)
 
     def close(self) -> None:
         """Release the memory; updates that are still referenced stay valid."""

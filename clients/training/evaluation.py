@@ -7,7 +7,6 @@ whichever process evaluates each block.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -170,17 +169,6 @@ def totals_by_set(
     for block, part in zip(blocks_, parts, strict=True):
         of_set[block.place].append(part)
     return tuple(total(parts_) for parts_ in of_set)
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedEvaluation:
-    """The result of an evaluation that is done."""
-
-    parts: tuple[Evaluation, ...]
-
-    def result(self) -> tuple[Evaluation, ...]:
-        """Return one evaluation per requested sample set, in order."""
-        return self.parts
 
 
 class Evaluator:

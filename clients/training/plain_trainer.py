@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -41,16 +41,9 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 _ROWS_AT_ONCE = 512
 
 
-class Batches(Protocol):
-    """Source of the batches of a job."""
-
-    def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in order."""
-
-
 def batches_on(
     device: torch.device, train: Sequence[Samples], collate: Collate, settings: LocalTraining
-) -> Batches:
+) -> CollatedBatches | ResidentBatches:
     """Return the batches of all clients on a device; client i's samples are at index i."""
     if device.type == "cpu":
         return CollatedBatches(train, collate, settings)

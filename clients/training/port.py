@@ -15,10 +15,10 @@ import numpy as np
 
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,18 @@ class TrainedUpdate:
     payload: Payload
     losses: bytes | None = None
     numbers: NDArray[np.float32] | None = None
+
+    @classmethod
+    def decoded(
+        cls, client: int, data: bytes | memoryview, form: PayloadForm, dimension: int
+    ) -> Self:
+        """Return the update of a payload that was encoded elsewhere."""
+        payload = Payload.of(data)
+        if form == FLOAT32:
+            return cls(client, payload)
+        update = form.update_of(payload.data, dimension)
+        numbers = np.full(dimension, np.nan, np.float32) if update is None else update
+        return cls(client, replace(payload, update=update), numbers=numbers)
 
     @property
     def vector(self) -> NDArray[np.float32]:
@@ -127,15 +139,16 @@ class UpdateTrainer(Protocol):
         """
 
 
-class PendingEvaluation(Protocol):
-    """An evaluation that may still be running."""
+@dataclass(frozen=True, slots=True)
+class PendingEvaluation:
+    """An evaluation that may still be running.
 
-    def result(self) -> tuple[Evaluation, ...]:
-        """Wait for the end, and return one evaluation per requested sample set, in order.
+    Attributes:
+        result: waits for the end, and returns one evaluation per requested sample set, in order;
+            raises TrainingError if a worker ended early.
+    """
 
-        Raises:
-            TrainingError: a worker ended early.
-        """
+    result: Callable[[], tuple[Evaluation, ...]]
 
 
 class Engine(Protocol):
@@ -178,10 +191,5 @@ class Engine(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -10,28 +10,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
-from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingError
 from clients.training.workload import JobQueue, as_training_error
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import ModuleType
 
     from numpy.typing import NDArray
 
     from clients.models.model import ParameterVector
-    from clients.training.evaluation import EvaluationBlock
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
     from clients.training.workload import Workload
     from ledger.protocol.rules.distance import Distances
@@ -67,10 +62,19 @@ class RayEngine(Engine):
         self.distances = distances
         self._actors: list[Any] = []
         self._starting: dict[Any, Any] = {}
-        self._ray = _ray()
+        require_extra("ray", "machine.engine = ray needs")
+        import ray  # noqa: PLC0415 - heavy, and an extra
+
+        self._ray: Any = ray
         self._owns_cluster = not self._ray.is_initialized()
         if self._owns_cluster:
-            _join(self._ray, address)
+            try:
+                self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                message = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise ConfigurationError(
+                    f"machine.ray_address = {address}: {message:.300}"
+                ) from error
         try:
             cards = self._ray.cluster_resources().get("GPU", 0)
             device, share = actor_device(workload.device, workers, cards)
@@ -91,22 +95,28 @@ class RayEngine(Engine):
             chunks.append(taken)
         sent = self._ray.put(start)
         payloads: dict[int, NDArray[np.uint8]] = {}
-        tasks = [partial(_train, sent=sent, jobs=[jobs[i] for i in chunk]) for chunk in chunks]
+        tasks = [_remote("train", sent, [jobs[i] for i in chunk]) for chunk in chunks]
         results = self._run(tasks)
         for chunk, updates in zip(chunks, results, strict=True):
             payloads.update(zip(chunk, updates, strict=True))
-        return [self._update(job.client, payloads[place]) for place, job in enumerate(jobs)]
+        form, dimension = self._workload.form, self._workload.model.dimension
+        return [
+            TrainedUpdate.decoded(job.client, payloads[place].data.toreadonly(), form, dimension)
+            for place, job in enumerate(jobs)
+        ]
 
-    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> ClusterEvaluation:
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
         sent, names = self._ray.put(vector), tuple(sets)
-        tasks = [
-            partial(_evaluate, sent=sent, names=names, part=part)
-            for part in _parts(len(blocks), self._size)
-        ]
-        return ClusterEvaluation(len(names), blocks, lambda: self._run(tasks))
+        tasks = [_remote("evaluate", sent, names, part) for part in _parts(len(blocks), self._size)]
+
+        def result() -> tuple[Evaluation, ...]:
+            evaluations = [part for parts in self._run(tasks) for part in parts]
+            return totals_by_set(len(names), blocks, evaluations)
+
+        return PendingEvaluation(result)
 
     def close(self) -> None:
         """End the actors, and the cluster if this engine started it."""
@@ -115,15 +125,6 @@ class RayEngine(Engine):
         self._actors, self._starting = [], {}
         if self._owns_cluster and self._ray.is_initialized():
             self._ray.shutdown()
-
-    def _update(self, client: int, encoded: NDArray[np.uint8]) -> TrainedUpdate:
-        payload = Payload.of(encoded.data.toreadonly())
-        if self._workload.form == FLOAT32:
-            return TrainedUpdate(client, payload)
-        dimension = self._workload.model.dimension
-        update = self._workload.form.update_of(payload.data, dimension)
-        numbers = np.full(dimension, np.nan, np.float32) if update is None else update
-        return TrainedUpdate(client, replace(payload, update=update), numbers=numbers)
 
     def _run(self, tasks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         """Return the result of each task; other actors repeat the tasks of lost ones.
@@ -201,31 +202,6 @@ class RayEngine(Engine):
         return [actor]
 
 
-class ClusterEvaluation:
-    """A lazy evaluation: it runs when the result is requested.
-
-    Args:
-        sets: number of sample sets.
-        blocks: all their blocks.
-        run: runs the evaluation and returns the results of the blocks, in order.
-    """
-
-    def __init__(
-        self,
-        sets: int,
-        blocks: Sequence[EvaluationBlock],
-        run: Callable[[], list[list[Evaluation]]],
-    ) -> None:
-        self._sets = sets
-        self._blocks = blocks
-        self._run = run
-
-    def result(self) -> tuple[Evaluation, ...]:
-        """Return one evaluation per requested sample set, in order; TrainingError if it failed."""
-        evaluations = [part for parts in self._run() for part in parts]
-        return totals_by_set(self._sets, self._blocks, evaluations)
-
-
 def actor_device(name: str, actors: int, cards: float) -> tuple[str, float]:
     """Return the device of all actors of a cluster, and the share of a card that each asks for.
 
@@ -251,12 +227,8 @@ def actor_device(name: str, actors: int, cards: float) -> tuple[str, float]:
     return "cuda", 1 / math.ceil(actors / cards)
 
 
-def _train(actor: Any, sent: Any, jobs: Sequence[TrainingJob]) -> Any:
-    return actor.train.remote(sent, jobs)
-
-
-def _evaluate(actor: Any, sent: Any, names: Sequence[str], part: slice) -> Any:
-    return actor.evaluate.remote(sent, names, part)
+def _remote(method: str, *arguments: Any) -> Callable[[Any], Any]:
+    return lambda actor: getattr(actor, method).remote(*arguments)
 
 
 class _Actor:
@@ -303,23 +275,6 @@ def _fail(error: Any) -> NoReturn:
         str(cause) if isinstance(cause, CmflError) else f"{type(cause).__name__}: {cause!s:.300}"
     )
     raise TrainingError(f"an actor of the cluster failed: {message}") from error
-
-
-def _ray() -> ModuleType:
-    """Import Ray (ConfigurationError: it is not installed)."""
-    require_extra("ray", "machine.engine = ray needs")
-    import ray  # noqa: PLC0415 - heavy, and an extra
-
-    return ray
-
-
-def _join(ray: ModuleType, address: str) -> None:
-    """Join a cluster (ConfigurationError: there is none at the address)."""
-    try:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"machine.ray_address = {address}: {message:.300}") from error
 
 
 def _parts(length: int, count: int) -> list[slice]:

@@ -14,7 +14,6 @@ from ledger.distances.fast import usable_cores
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
-    from types import TracebackType
 
     from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 
@@ -73,11 +72,6 @@ class RowPayloads:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)

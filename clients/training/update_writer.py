@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -29,27 +29,9 @@ _BUFFERS = 4
 what came down."""
 
 
-class UpdateWriter(Protocol):
-    """Brings the updates of a call into their rows."""
-
-    def begin(self, rows: Rows, written: Written | None) -> None:
-        """Begin a call, which ends with `finish`."""
-
-    def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
-        """Form an update, and bring it into a row now or later.
-
-        Args:
-            place: index of the row.
-            form: writes the update into a tensor of shape (d,) on the device of the training.
-        """
-
-    def finish(self) -> None:
-        """Wait until every update of the call is in its row."""
-
-
 def update_writer(
     device: torch.device, dimension: int, resident: ResidentUpdates | None = None
-) -> UpdateWriter:
+) -> InPlaceWriter | DownloadWriter:
     """Return the writer of a device.
 
     Args:

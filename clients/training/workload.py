@@ -96,20 +96,8 @@ class Workload:
         return [np.empty(step_count(size, self.training), np.float32) for size in sizes]
 
     def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
-        """Validate the arguments of a training.
-
-        Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that is
-                not 32 bytes.
-        """
-        self.require_vector("start", start)
-        for job in jobs:
-            if not 0 <= job.client < len(self.train):
-                raise ValueError(f"client {job.client} of {len(self.train)}")
-            if len(job.seed) != _SEED_BYTES:
-                raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
-        if len({job.client for job in jobs}) < len(jobs):
-            raise ValueError("two jobs of one client in the same call")
+        """Validate the arguments of a training; raises ValueError."""
+        require_jobs(start, jobs, self.model.dimension, len(self.train))
 
     def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
         """Validate the arguments of an evaluation.
@@ -117,16 +105,30 @@ class Workload:
         Raises:
             ValueError: a vector of another length, or an unknown set.
         """
-        self.require_vector("vector", vector)
+        require_vector("vector", vector, self.model.dimension)
         for name in sets:
             if name not in self.sets:
                 raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
 
-    def require_vector(self, what: str, vector: ParameterVector) -> None:
-        """Reject a vector of another type or length; `what` names it in the message."""
-        d = self.model.dimension
-        if vector.shape != (d,) or vector.dtype != np.float32:
-            raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
+
+def require_jobs(
+    start: ParameterVector, jobs: Sequence[TrainingJob], dimension: int, clients: int
+) -> None:
+    """Validate the arguments of a training of some clients; raises ValueError."""
+    require_vector("start", start, dimension)
+    for job in jobs:
+        if not 0 <= job.client < clients:
+            raise ValueError(f"client {job.client} of {clients}")
+        if len(job.seed) != _SEED_BYTES:
+            raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
+    if len({job.client for job in jobs}) < len(jobs):
+        raise ValueError("two jobs of one client in the same call")
+
+
+def require_vector(what: str, vector: ParameterVector, d: int) -> None:
+    """Reject parameters that are not float32 of shape (d,); raises ValueError."""
+    if vector.shape != (d,) or vector.dtype != np.float32:
+        raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
 
 
 class JobQueue:

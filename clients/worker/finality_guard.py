@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
     from ledger.chain.ports import Block, ChainReader
 
 _MOST_HEADS = 128
-
-
-class FinalityGuard(Protocol):
-    """Port of the guard."""
-
-    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Raise ChainError if the chain lacks a block that was acted on, or is unreachable."""
-
-    def act_on(self, block_number: int) -> None:
-        """Record a final block before it is acted on.
-
-        Raises:
-            ChainError: another block was acted on in its place, or the chain is unreachable.
-            OSError: it cannot be recorded.
-        """
-
-
-class NoFinalityGuard:
-    """For ledgers in memory, which take nothing back."""
-
-    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Accept everything."""
-
-    def act_on(self, block_number: int) -> None:
-        """Record nothing."""
 
 
 class ChainFinalityGuard:

@@ -1,15 +1,15 @@
 """Clients hosted by one worker: their keys, engine, threads and behaviour.
 
-They are honest, unless a test network's process hands in another behaviour: nothing in an owner's
+They are honest, unless a process of the tests hands in another behaviour: nothing in an owner's
 environment or folder can make a worker misbehave.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from clients.worker.finality_guard import FinalityGuard, NoFinalityGuard
+from clients.worker.finality_guard import ChainFinalityGuard
 from ledger.actors.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -26,37 +26,11 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, RegisteredClient
 
 
-class RoundBehaviour(Protocol):
-    """Behaviour of a worker's clients in one round."""
+class WorkerBehaviour:
+    """Behaviour of a worker's clients, which follow the protocol; tests derive others."""
 
-    def trainers(
-        self, hosted: Sequence[ClientId], active: Sequence[ClientId]
-    ) -> Sequence[ClientId]:
-        """Return the clients that act as trainers, given those hosted and those active."""
-
-    def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return the actor of a client that trains."""
-
-    def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:
-        """Return the payload that a client commits to, given its update."""
-
-    def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
-        """Return the actor of a committee member; a favouring one favours the hosted clients."""
-
-
-class WorkerBehaviour(Protocol):
-    """Behaviour of a worker's clients."""
-
-    def in_round(self, number: int) -> RoundBehaviour:
+    def in_round(self, number: int) -> WorkerBehaviour:  # noqa: ARG002 - the same in each
         """Return the behaviour in one round."""
-
-
-@dataclass(frozen=True, slots=True)
-class HonestBehaviour:
-    """Behaviour of clients that follow the protocol."""
-
-    def in_round(self, number: int) -> HonestBehaviour:  # noqa: ARG002 - the same in each
-        """Return this behaviour, the same in every round."""
         return self
 
     def trainers(
@@ -64,34 +38,23 @@ class HonestBehaviour:
         hosted: Sequence[ClientId],  # noqa: ARG002 - none acts uninvited
         active: Sequence[ClientId],
     ) -> Sequence[ClientId]:
-        """Return the active clients."""
+        """Return the clients that act as trainers, given those hosted and those active."""
         return active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return an honest trainer."""
+        """Return the actor of a client that trains."""
         return Trainer(client, signer)
 
-    def sent(
-        self,
-        update: Payload,
-        parameters: Parameters,  # noqa: ARG002 - it changes nothing
-        *,
-        is_member: bool,  # noqa: ARG002
-    ) -> Payload:
-        """Return the update."""
+    def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:  # noqa: ARG002
+        """Return the payload that a client commits to, given its update."""
         return update
 
-    def member(
-        self,
-        honest: Member,
-        signer: Signer,  # noqa: ARG002 - it has the key already
-        hosted: frozenset[ClientId],  # noqa: ARG002 - it favours none
-    ) -> MemberActor:
-        """Return the honest member."""
+    def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:  # noqa: ARG002
+        """Return the actor of a committee member; a favouring one favours the hosted clients."""
         return honest
 
 
-HONEST = HonestBehaviour()
+HONEST = WorkerBehaviour()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +70,7 @@ class HostedClients:
         behaviour: honest, except in tests.
         environment: in which the engine trains, which the clients state beside their updates.
         sets: names of local test sets; without any, no model is evaluated.
-        finality: guards against a chain that takes back final blocks.
+        finality: guards against a chain that takes back final blocks; None for one that cannot.
     """
 
     signers: Mapping[ClientId, Signer]
@@ -117,8 +80,8 @@ class HostedClients:
     sending: Executor
     environment: TrainingEnvironment
     behaviour: WorkerBehaviour = HONEST
-    sets: Sequence[str] = field(default=())
-    finality: FinalityGuard = field(default_factory=NoFinalityGuard)
+    sets: Sequence[str] = ()
+    finality: ChainFinalityGuard | None = None
 
     @property
     def clients(self) -> tuple[ClientId, ...]:

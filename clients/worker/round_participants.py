@@ -14,7 +14,7 @@ from ledger.protocol.types import EnvironmentStatement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.worker.hosted_clients import HostedClients, RoundBehaviour
+    from clients.worker.hosted_clients import HostedClients, WorkerBehaviour
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
     from ledger.actors.judgement_cache import JudgementCache
@@ -48,7 +48,7 @@ class RoundParticipants:
         self.serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         self._round = chain.round
-        self._behaviour: RoundBehaviour | None = None
+        self._behaviour: WorkerBehaviour | None = None
         self._trainers: dict[ClientId, Trainer] = {}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
@@ -147,7 +147,7 @@ class RoundParticipants:
         body = PublishedEnvironment(here, sign(self._hosting.signers[client], domain, statement))
         return [PostEnvelope(Envelope(domain, number, client, body))]
 
-    def _behaviour_now(self) -> RoundBehaviour:
+    def _behaviour_now(self) -> WorkerBehaviour:
         """Return the behaviour of the round, which is looked up when it is first needed.
 
         A test may set it a moment after the round has opened.

@@ -165,7 +165,8 @@ class Worker:
         """Poll the chain, and return whether a round is open."""
         # One look at the head for all: what is guarded and what is read are the same chain.
         newest = self._context.ledger.newest_block()
-        self.hosting.finality.require_unchanged(newest, self._lineage)
+        if self.hosting.finality is not None:
+            self.hosting.finality.require_unchanged(newest, self._lineage)
         chain = self._observer.chain(newest)
         self._clock.see(newest, moment)
         self.now = self._clock.now(moment)
@@ -292,7 +293,8 @@ class Worker:
         """Post envelopes, send transactions, and return whether anything had an effect."""
         if not actions or self.chain is None:
             return False
-        self.hosting.finality.act_on(self.chain.final_block)
+        if self.hosting.finality is not None:
+            self.hosting.finality.act_on(self.chain.final_block)
         said = self._driver.publish(actions)
         if said.transactions:
             what = f"{_told(said.transactions)} of round {self.chain.round}"

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.access.remote import deployment_at
+from cmfl.access.history import served_deployment
 from ledger.protocol.errors import EncodingError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from api.client.deployment import RemoteDeployment
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
@@ -42,7 +41,7 @@ def download_proof(
     """
     from ledger.audit.proofs.proof_document import read_proof
 
-    with _deployment(target) as deployment:
+    with served_deployment(target) as deployment:
         data = deployment.proof(round_number, client, whole=whole)
     with _as_sent("proof"):
         proof = read_proof(data)
@@ -52,14 +51,13 @@ def download_proof(
 
 @contextmanager
 def download_bundle(
-    target: Target, round_number: int, folder: Path | None, *, whole: bool
+    target: Target, round_number: int, *, whole: bool
 ) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
     """Download a round's bundle into a temporary file, which the caller may move away.
 
     Args:
         target: the service and the deployment.
         round_number: t.
-        folder: of the file; None for the system's temporary folder.
         whole: whether a head alone must suffice to check it.
 
     Yields:
@@ -72,9 +70,9 @@ def download_bundle(
     from ledger.audit.bundles.bundle import read_manifest
     from ledger.audit.bundles.container import open_bundle
 
-    with tempfile.TemporaryDirectory(prefix=".cmfl-", dir=folder) as temporary:
+    with tempfile.TemporaryDirectory(prefix=".cmfl-") as temporary:
         path = Path(temporary) / "bundle.tar"
-        with _deployment(target) as deployment, path.open("xb") as file:
+        with served_deployment(target) as deployment, path.open("xb") as file:
             deployment.save_bundle(round_number, file, whole=whole)
             file.flush()
             os.fsync(file.fileno())
@@ -87,13 +85,6 @@ def download_bundle(
                 )
             _require_meant(target, bundle.basis)
             yield path, bundle, parts
-
-
-@contextmanager
-def _deployment(target: Target) -> Iterator[RemoteDeployment]:
-    assert target.remote is not None, "only what a service sends is fetched"
-    with target.remote.service() as service:
-        yield deployment_at(service, target.chain_id, target.address, target.run)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import URL_VARIABLE
+from cmfl.access.remote import deployment_at
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
     from api.client.deployment import RemoteDeployment
     from cmfl.access.target import Target
-    from ledger.history.source import History
+    from ledger.history.local_history import LocalHistory
 
 
 @contextmanager
-def open_history(target: Target) -> Iterator[History]:
+def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
     """Open the history of the deployment that a command's options name.
 
     Raises:
@@ -39,15 +40,16 @@ def open_history(target: Target) -> Iterator[History]:
 
 @contextmanager
 def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
-    """Open the deployment of a service that a command's options name.
-
-    Raises:
-        ConfigurationError: the deployment is ambiguous, or a node is named, too.
-    """
-    from cmfl.access.remote import deployment_at
-
-    assert target.remote is not None, "the options name a service"
+    """Open the deployment of a service; no node may be named beside it."""
     require_no_node(target)
+    with served_deployment(target) as deployment:
+        yield deployment
+
+
+@contextmanager
+def served_deployment(target: Target) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service, whose chain is read elsewhere or not at all."""
+    assert target.remote is not None, "the options name a service"
     with target.remote.service() as service:
         yield deployment_at(service, target.chain_id, target.address, target.run)
 

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from cmfl.commands.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.rpc_reader import RpcReader
-    from ledger.history.chain_history import ChainHistory
+    from ledger.history.history import FoldedHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
 
 _log = logging.getLogger(__name__)
@@ -134,61 +133,40 @@ class Target:
             new_chain_id: id of a chain that is made; None for a random one.
             accept_rollback: whether to accept a chain without blocks that its home acknowledged.
         """
-        if not create:
-            self._require_there()
+        if not create and self.rpc_url is None and not self.chain_file.exists():
+            # An unmounted disk looks like a home without a chain.
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
+                f"right one? A run that lives on a node is resumed with --rpc-url"
+            )
         if self.rpc_url is not None:
             assert sender is not None, "commands that write to a node take a sender"
-            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self._writing():
+            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self.own_folder():
                 yield node
-        else:
-            opened = self._opener(
-                create=create, new_chain_id=new_chain_id, accept_rollback=accept_rollback
-            )
-            with self._writing(), opened() as chain:
-                yield chain
+            return
+        # All is imported before the home is made.
+        from ledger.chain.embedded.embedded_chain import EmbeddedChain
+        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 
-    @contextmanager
-    def own_writer(self) -> Iterator[EmbeddedChain]:
-        """Open the home and its own chain for writing; both are made if need be."""
-        opened = self._opener(create=True, new_chain_id=None, accept_rollback=False)
-        with self._writing(), opened() as chain:
+        opened: Callable[..., EmbeddedChain] = EmbeddedChain.open
+        if create:
+            if new_chain_id is None:
+                new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
+            opened = functools.partial(EmbeddedChain.open_or_create, new_chain_id=new_chain_id)
+        with (
+            self.own_folder(),
+            opened(
+                self.chain_file, chain_id=self.chain_id, accept_rollback=accept_rollback
+            ) as chain,
+        ):
             yield chain
 
     @contextmanager
     def own_folder(self) -> Iterator[None]:
-        """Open the home for writing, but no chain."""
-        with self._writing():
-            yield
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
+        """Open the home for writing, but no chain; one that is made goes again after a failure."""
         home = Home(self.home)
         with made_if_needed(home), home.writing():
             yield
-
-    def _opener(
-        self, *, create: bool, new_chain_id: int | None, accept_rollback: bool
-    ) -> Callable[[], EmbeddedChain]:
-        """Return a function that opens the own chain, with all imports done before."""
-        from ledger.chain.embedded.embedded_chain import EmbeddedChain
-        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
-
-        if not create:
-            return functools.partial(
-                EmbeddedChain.open,
-                self.chain_file,
-                chain_id=self.chain_id,
-                accept_rollback=accept_rollback,
-            )
-        if new_chain_id is None:
-            new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
-        return functools.partial(
-            EmbeddedChain.open_or_create,
-            self.chain_file,
-            chain_id=self.chain_id,
-            new_chain_id=new_chain_id,
-            accept_rollback=accept_rollback,
-        )
 
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger.
@@ -219,18 +197,6 @@ class Target:
                 f"list shows"
             )
 
-    def _require_there(self) -> None:
-        """Reject a missing chain: an unmounted disk looks like a home without one.
-
-        Raises:
-            ConfigurationError: there is no chain.
-        """
-        if self.rpc_url is None and not self.chain_file.exists():
-            raise ConfigurationError(
-                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
-                f"right one? A run that lives on a node is resumed with --rpc-url"
-            )
-
     def require_contract(self) -> None:
         """Reject a home whose own chain lacks the named run's contract, before anything is written.
 
@@ -254,19 +220,17 @@ class Target:
                 )
             self.ledger(chain)
 
-    def history(self, chain: ChainReader) -> ChainHistory:
+    def history(self, chain: ChainReader) -> FoldedHistory:
         """Return the history of the contract.
 
         Raises:
             ConfigurationError: the contract is ambiguous.
         """
-        from ledger.chain.contract.complete_log import complete_ledger
-        from ledger.history.chain_history import ChainHistory
+        from ledger.history.history import FoldedHistory
 
-        ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
-        ledger = ledger if chain.node is None else complete_ledger(ledger)
-        return ChainHistory.of(ledger, self.published())
+        ledger = self.ledger(chain) if chain.node is None else self.complete_ledger(chain)
+        return FoldedHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all of its events up to there.
@@ -275,9 +239,10 @@ class Target:
             IncompleteLogsError: the chain's logs do not lead to the contract's own state.
             ConfigurationError: the contract is ambiguous.
         """
-        from ledger.chain.contract.complete_log import complete_ledger
+        from ledger.chain.contract.complete_log import EventTable, complete_ledger
 
-        return complete_ledger(self.ledger(chain))
+        table = None if chain.node is None else EventTable(Home(self.home).event_log)
+        return complete_ledger(self.ledger(chain), table)
 
     def ledger(self, chain: ChainReader, *, is_audited: bool = False) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.

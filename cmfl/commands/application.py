@@ -31,9 +31,7 @@ from cmfl.commands import (
     doctor,
     experiment,
     export,
-    find,
     flower,
-    index,
     join,
     keys,
     leave,
@@ -104,44 +102,34 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_SIMULATE = "Simulate runs, compare them, and take their models"
-_AUDIT = "Audit: read the history, and verify it"
-_DEPLOY = "Deploy a federation, and take part in one"
-_OPERATE = "Operate services, stores and indexes"
-
-app.command("demo", rich_help_panel=_SIMULATE)(demo)
-app.command("run", rich_help_panel=_SIMULATE)(run_command.run)
-app.add_typer(runs.app, name="runs", rich_help_panel=_SIMULATE)
-app.add_typer(experiment.app, name="experiment", rich_help_panel=_SIMULATE)
-app.command("settings", rich_help_panel=_SIMULATE)(settings.settings)
-app.command("track", rich_help_panel=_SIMULATE)(track.track)
-app.add_typer(data.app, name="data", rich_help_panel=_SIMULATE)
-app.add_typer(model.app, name="model", rich_help_panel=_SIMULATE)
-app.command("audit", rich_help_panel=_AUDIT)(audit.audit)
-app.command("coverage", rich_help_panel=_AUDIT)(coverage.coverage)
-app.add_typer(verify.app, name="verify", rich_help_panel=_AUDIT)
-app.add_typer(rounds.app, name="rounds", rich_help_panel=_AUDIT)
-app.add_typer(clients.app, name="clients", rich_help_panel=_AUDIT)
-app.command("find", rich_help_panel=_AUDIT)(find.find)
-app.add_typer(export.app, name="export", rich_help_panel=_AUDIT)
-app.add_typer(contract.app, name="contract", rich_help_panel=_AUDIT)
-app.add_typer(keys.app, name="keys", rich_help_panel=_DEPLOY)
-app.command("register", rich_help_panel=_DEPLOY)(registry.register)
-app.add_typer(registry.app, name="registry", rich_help_panel=_DEPLOY)
-app.command("deploy", rich_help_panel=_DEPLOY)(deploy.deploy)
-app.add_typer(chain.app, name="chain", rich_help_panel=_DEPLOY)
-app.command("join", rich_help_panel=_DEPLOY)(join.join)
-app.command("worker", rich_help_panel=_DEPLOY)(worker.worker)
-app.command("leave", rich_help_panel=_DEPLOY)(leave.leave)
-app.command("network", rich_help_panel=_DEPLOY)(network.network)
-app.add_typer(flower.app, name="flower", rich_help_panel=_DEPLOY)
-app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
-app.command("watch", rich_help_panel=_OPERATE)(watch.watch)
-app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
-app.add_typer(index.app, name="index", rich_help_panel=_OPERATE)
-app.add_typer(blobs.app, name="blobs", rich_help_panel=_OPERATE)
-app.add_typer(transparency_log.app, name="log", rich_help_panel=_OPERATE)
-app.add_typer(witness.app, name="witness", rich_help_panel=_OPERATE)
+_PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "Simulate runs, compare them, and take their models": (
+        *(("demo", demo), ("run", run_command.run), ("runs", runs.app)),
+        *(("experiment", experiment.app), ("settings", settings.settings), ("track", track.track)),
+        *(("data", data.app), ("model", model.app)),
+    ),
+    "Audit: read the history, and verify it": (
+        *(("audit", audit.audit), ("coverage", coverage.coverage), ("verify", verify.app)),
+        *(("rounds", rounds.app), ("clients", clients.app), ("export", export.app)),
+        ("contract", contract.app),
+    ),
+    "Deploy a federation, and take part in one": (
+        *(("keys", keys.app), ("register", registry.register), ("registry", registry.app)),
+        *(("deploy", deploy.deploy), ("chain", chain.app), ("join", join.join)),
+        *(("worker", worker.worker), ("leave", leave.leave), ("network", network.network)),
+        ("flower", flower.app),
+    ),
+    "Operate services and stores": (
+        *(("serve", serve.serve), ("watch", watch.watch), ("doctor", doctor.doctor)),
+        *(("blobs", blobs.app), ("log", transparency_log.app), ("witness", witness.app)),
+    ),
+}
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands:
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_command)
 
 
 def _print_version(value: bool) -> None:
@@ -247,24 +235,20 @@ def _explained(error: Exception) -> tuple[int, str]:
         case ModuleNotFoundError() if (sentence := missing_extra(error)) is not None:
             message = sentence
         # An ImportError for lack of memory, most likely of torch.
-        case MemoryError() | ImportError() if _is_for_memory(error):
+        case MemoryError():
             message = too_little_memory(error)
-        case FileExistsError():
-            prefix = f"{error.filename}: " if error.filename else ""
-            message = f"{prefix}there is a file where a folder belongs"
+        case ImportError() if "failed to map segment" in str(error):
+            message = too_little_memory(error)
         case OSError():
             # A full disk or a missing permission: a fault of the machine, not of this program.
-            prefix = f"{error.filename}: " if error.filename else ""
-            message = f"{prefix}{error.strerror or error}"
+            in_the_way = isinstance(error, FileExistsError)
+            told = "there is a file where a folder belongs" if in_the_way else error.strerror
+            message = f"{f'{error.filename}: ' if error.filename else ''}{told or error}"
         case _:
             fault = f"a fault of ours, {type(error).__name__}: {error}"
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
             code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
-
-
-def _is_for_memory(error: MemoryError | ImportError) -> bool:
-    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
 def _usage_message(error: Exception) -> str:

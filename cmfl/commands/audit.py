@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
-from cmfl.commands.home_files import require_writable
+from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
+from cmfl.commands.console import AsJson, counting, print_json, print_line
+from cmfl.commands.exit_codes import WRONG, code_of
+from cmfl.commands.home_files import require_writable, wrote_report
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.source_options import EvidenceOptions
@@ -19,12 +20,9 @@ from cmfl.commands.witness_options import WitnessOptions
 if TYPE_CHECKING:
     from cmfl.access.target import Target
     from cmfl.stopping import StopCheck
-    from cmfl.witnessing import Witnesses
-    from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
 
 MOST_JOBS = 256
-MOST_UNASKED = 4
 
 
 @expand_groups
@@ -38,14 +36,12 @@ def audit(
     since: Annotated[
         Path | None,
         typer.Option(
-            "--since",
-            help="The JSON report of an earlier audit that passed: trust it for its rounds.",
+            help="The JSON report of an earlier audit that passed: trust it for its rounds."
         ),
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs",
             min=1,
             max=MOST_JOBS,
             help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
@@ -56,7 +52,6 @@ def audit(
     training: Annotated[
         int | None,
         typer.Option(
-            "--training",
             min=1,
             help="Also repeat the training of so many drawn updates, and report their number by "
             "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
@@ -64,8 +59,7 @@ def audit(
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
+        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     *,
     witnesses: WitnessOptions,
@@ -82,8 +76,7 @@ def audit(
     that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
     3.
     """
-    from cmfl.auditing import read_earlier
-    from ledger.audit.report import AuditOutcome
+    from ledger.audit.earlier_report import report_bytes
     from ledger.audit.report_text import readable
 
     if report is not None:
@@ -107,54 +100,14 @@ def audit(
             print_line(f"early stop, apart from the ten steps: {stop.sentence}")
         for line in readable(result):
             print_line(line)
-    code = {
-        AuditOutcome.PASSED: 0,
-        AuditOutcome.FAILED: FAILED,
-        AuditOutcome.INCOMPLETE: INCOMPLETE,
-    }
-    written = report is None or _written(report, result)
-    raise typer.Exit(code[result.outcome] or (0 if written else WRONG))
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRequest:
-    """Options of an audit.
-
-    Attributes:
-        head: a known earlier head, 0x-hex; None for none.
-        strict: whether remarks make it incomplete.
-        earlier: the audit that it continues; None for none.
-        jobs: number of processes; None for the machine's default.
-        rules: files of own rules.
-        witnesses: whom to ask before; None for nobody.
-    """
-
-    head: str | None = None
-    strict: bool = False
-    earlier: EarlierAudit | None = None
-    jobs: int | None = None
-    rules: tuple[str, ...] = ()
-    witnesses: Witnesses | None = None
+    written = report is None or wrote_report(report, report_bytes(result))
+    raise typer.Exit(code_of(result.outcome) or (0 if written else WRONG))
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
-    """Return the audit of a target; its progress is shown meanwhile."""
-    from cmfl.auditing import audit_target
-    from ledger.distances.fast import usable_cores
-
-    jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
-    with progress() as bar:
-        task = bar.add_task("audit, rounds", total=None)
-        return audit_target(
-            where,
-            head=request.head,
-            strict=request.strict,
-            earlier=request.earlier,
-            jobs=jobs,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
-            rules=request.rules,
-            witnesses=request.witnesses,
-        )
+    """Audit a run, and show how far it is."""
+    with counting("audit, rounds") as show:
+        return audit_target(where, request, show)
 
 
 def _stop_of(where: Target) -> StopCheck | None:
@@ -169,14 +122,10 @@ def _stop_of(where: Target) -> StopCheck | None:
 
 
 def _repeated(where: Target, sample: int) -> dict[str, Any]:
-    """Repeat some drawn updates, and return their number by verdict."""
     from cmfl.replaying import drawn_training
 
-    with progress() as bar:
-        task = bar.add_task("training, updates", total=None)
-        return drawn_training(
-            where, sample, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with counting("training, updates") as show:
+        return drawn_training(where, sample, show)
 
 
 def _training_line(repeated: dict[str, Any]) -> str:
@@ -185,16 +134,3 @@ def _training_line(repeated: dict[str, Any]) -> str:
         return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
     counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
     return f"training, apart from the ten steps: {repeated['drawn']} updates drawn, {counts}"
-
-
-def _written(path: Path, result: AuditReport) -> bool:
-    """Write the report; a failure is only reported, because the verdict remains."""
-    from ledger.audit.earlier_report import report_bytes
-    from ledger.io.named_files import write_named
-
-    try:
-        write_named(path, report_bytes(result))
-    except OSError as error:
-        complain(f"--report {path}: {error.strerror}; no report was written")
-        return False
-    return True

@@ -49,13 +49,9 @@ class RunOptions(ContractOptions):
 
 @dataclass(frozen=True, slots=True)
 class RunBlobsOptions(RunOptions):
-    """A contract and the location of its blobs."""
+    """Options that name a run, and where its blobs are."""
 
-    blobs_at: BlobsAt = None
-
-    def target(self) -> Target:
-        """Return where to read, the location of the blobs included."""
-        return Target(self.home, self.run, self.address, self.rpc_url, self.chain_id, self.blobs_at)
+    blobs: BlobsAt = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +61,13 @@ class StoreOptions:
     public_url: Annotated[
         list[str] | None,
         typer.Option(
-            "--public-url",
             help="URL that clients are given for this store, such as a proxy's; may be given "
-            "several times. The address that it listens on if not given.",
+            "several times. The address that it listens on if not given."
         ),
     ] = None
     keep_rounds: Annotated[
         int | None,
         typer.Option(
-            "--keep-rounds",
             min=1,
             max=2**31 - 1,
             help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
@@ -81,42 +75,27 @@ class StoreOptions:
         ),
     ] = None
     max_blob_bytes: Annotated[
-        int, typer.Option("--max-blob-bytes", min=1, max=2**40, help="Largest accepted blob.")
+        int, typer.Option(min=1, max=2**40, help="Largest accepted blob.")
     ] = 256 * MEBIBYTE
     quota_bytes: Annotated[
-        int,
-        typer.Option(
-            "--quota-bytes", min=1, max=2**50, help="New blobs of one client in one round, bytes."
-        ),
+        int, typer.Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
     ] = 1024 * MEBIBYTE
     quota_blobs: Annotated[
-        int,
-        typer.Option(
-            "--quota-blobs", min=1, max=10**6, help="New blobs of one client in one round."
-        ),
+        int, typer.Option(min=1, max=10**6, help="New blobs of one client in one round.")
     ] = 1_000
     quota_mail_bytes: Annotated[
         int,
         typer.Option(
-            "--quota-mail-bytes",
-            min=1,
-            max=2**40,
-            help="New envelopes that one client sends in one round, bytes.",
+            min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."
         ),
     ] = 32 * MEBIBYTE
     quota_envelopes: Annotated[
         int,
-        typer.Option(
-            "--quota-envelopes",
-            min=1,
-            max=10**6,
-            help="New envelopes that one client sends in one round.",
-        ),
+        typer.Option(min=1, max=10**6, help="New envelopes that one client sends in one round."),
     ] = 2_000
     auditor: Annotated[
         list[str] | None,
         typer.Option(
-            "--auditor",
             metavar="ADDRESS",
             help="May put attestations of any ended round, as registered clients may; may be "
             "repeated.",
@@ -193,10 +172,7 @@ def list_blobs(
 def prune(
     source: RunBlobsOptions,
     keep_rounds: Annotated[
-        int,
-        typer.Option(
-            "--keep-rounds", min=1, max=2**31 - 1, help="Number of newest rounds that stay whole."
-        ),
+        int, typer.Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Report what would be removed, and remove nothing.")
@@ -243,7 +219,7 @@ def prune(
 @expand_groups
 def copy(
     source: RunBlobsOptions,
-    to: Annotated[str, typer.Option("--to", help="Folder or URL of the other location.")],
+    to: Annotated[str, typer.Option(help="Folder or URL of the other location.")],
 ) -> None:
     """Copy all blobs of a run to another location, so that workers can start there.
 
@@ -276,7 +252,7 @@ def copy(
 @expand_groups
 def serve(
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Folder of blobs and mail; else the home's.")
+        Path | None, typer.Option(help="Folder of blobs and mail; else the home's.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,

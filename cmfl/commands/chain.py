@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,15 +17,13 @@ from cmfl.commands.sender import in_ether
 from cmfl.commands.source_options import CappedSenderOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from cmfl.commands.sender import Sender
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
-    help="Serve the home's own chain to other programs; fund accounts.",
-    no_args_is_help=True,
+    help="Serve the home's own chain to other programs; fund accounts.", no_args_is_help=True
 )
 
 
@@ -39,7 +36,6 @@ def serve(
     block_time: Annotated[
         float | None,
         typer.Option(
-            "--block-time",
             min=0.1,
             max=3600,
             help="Seconds from block to block; by default each transaction gets a block.",
@@ -56,11 +52,11 @@ def serve(
 
     where = Target(home, chain_id=chain_id)
     with (
-        where.own_writer() as chain,
-        RpcServer(chain, port=port, block_seconds=block_time) as server,
+        where.writer() as chain,
+        RpcServer(cast("EmbeddedChain", chain), port=port, block_seconds=block_time) as server,
         until_interrupted(),
     ):
-        _announce(chain, server.url, block_time)
+        _announce(cast("EmbeddedChain", chain), server.url, block_time)
         server.wait()
 
 
@@ -68,7 +64,7 @@ def serve(
 @expand_groups
 def fund(
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, typer.Option("--amount", help="Amount for each, in ether.")],
+    amount: Annotated[str, typer.Option(help="Amount for each, in ether.")],
     home: HomeFolder = DEFAULT_HOME,
     *,
     node: CappedSenderOptions,
@@ -85,7 +81,10 @@ def fund(
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
     where, sender = node.chain_of(home), node.sender()
     accounts = recipients(addresses)
-    with _payer(where, sender) as chain:
+    payer: AbstractContextManager[ChainWriter] = where.writer(create=False)
+    if where.rpc_url is not None:  # no home is needed
+        payer = sender.chain(where.rpc_url, where.node_chain_id())
+    with payer as chain:
         payments = pay(chain, accounts, wei)
         if json:
             paid = [asdict(payment) for payment in payments]
@@ -96,17 +95,6 @@ def fund(
             f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
             f"{in_ether(payment.balance_wei)}"
         )
-
-
-@contextmanager
-def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
-    """Open a node, which needs no home, or the home's own chain."""
-    if where.rpc_url is not None:
-        with sender.chain(where.rpc_url, where.node_chain_id()) as node:
-            yield node
-    else:
-        with where.writer(create=False) as chain:
-            yield chain
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:

@@ -81,24 +81,17 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
 
 
 def head_message(run: str, comparison: HeadComparison) -> str:
-    """Return a comparison in words."""
+    """Return the comparison in a sentence."""
     after = f"after round {comparison.round}"
-    match comparison.outcome:
-        case HeadOutcome.MATCHES:
-            return f"{run}: the chain has the claimed head {after}"
-        case HeadOutcome.DIFFERS:
-            return (
-                f"{run} claims head {comparison.claimed} {after}, and the chain has "
-                f"{comparison.head}: its files were altered, or are not of this chain"
-            )
-        case HeadOutcome.MISSING:
-            return (
-                f"{run} claims head {comparison.claimed} {after}, and on the chain that round has "
-                f"not ended: its files were altered, or the chain has lost its end"
-            )
-        case HeadOutcome.UNCLAIMED:
-            return f"{run}: its metrics.jsonl has no row here, so it claims no head"
-        case HeadOutcome.IN_MEMORY:
-            return f"{run}: it ran on the memory ledger, so no chain has its head"
-        case HeadOutcome.NOT_ASKED:
-            return f"{run}: it is on a node's chain, which was not asked: --rpc-url names the node"
+    claims = f"{run} claims head {comparison.claimed} {after}"
+    return {
+        HeadOutcome.MATCHES: f"{run}: the chain has the claimed head {after}",
+        HeadOutcome.DIFFERS: f"{claims}, and the chain has {comparison.head}: its files were "
+        f"altered, or are not of this chain",
+        HeadOutcome.MISSING: f"{claims}, and on the chain that round has not ended: its files were "
+        f"altered, or the chain has lost its end",
+        HeadOutcome.UNCLAIMED: f"{run}: its metrics.jsonl has no row here, so it claims no head",
+        HeadOutcome.IN_MEMORY: f"{run}: it ran on the memory ledger, so no chain has its head",
+        HeadOutcome.NOT_ASKED: f"{run}: it is on a node's chain, which was not asked: --rpc-url "
+        f"names the node",
+    }[comparison.outcome]

@@ -48,8 +48,7 @@ def list_clients(
 
     A ban takes effect in the round after the one that records it.
     """
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.clients(limit, cursor)
     if json:
         print_response(page)
@@ -70,14 +69,9 @@ def list_clients(
 
 @app.command("show")
 @expand_groups
-def show(
-    source: HistoryOptions,
-    client: Client,
-    json: AsJson = False,
-) -> None:
+def show(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
     """Show one client: its address, samples and counts so far."""
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         response = history.client(client)
     if json:
         print_response(response)
@@ -98,20 +92,15 @@ def rounds(
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
-    csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: rank, outcome, scores and votes."""
-    target = source.target()
     order = Order.OLDEST if oldest else Order.NEWEST
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.client_rounds(client, order, limit, cursor)
     if json:
         print_response(page)
         return
     rows: Sequence[Mapping[str, Any]] = page["rounds"]
-    if csv:
-        print_csv(_ROUND, rows)
-        return
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
     print_table(f"rounds of client {client}", _ROUND, shown)
     print_cursor(page["next_cursor"])

@@ -5,44 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    AllowPredictableSeeds,
-    Config,
-    HomeFolder,
-    OldName,
-    Preset,
-    RunToMake,
-    Settings,
-)
-from ledger.protocol.errors import ConfigurationError
+from cmfl.commands.options import AllowPredictableSeeds, Config, Preset, Settings
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-
-
-@dataclass(frozen=True, slots=True)
-class NewRunOptions:
-    """The home and the name of a run; --name is the old spelling of --run."""
-
-    home: HomeFolder = DEFAULT_HOME
-    name: RunToMake = DEFAULT_RUN
-    old_name: OldName = None
-
-    def run_name(self) -> str:
-        """Return the name of the run.
-
-        Raises:
-            ConfigurationError: --run and --name are both given, and differ.
-        """
-        if self.old_name is None:
-            return self.name
-        if self.name not in {DEFAULT_RUN, self.old_name}:
-            raise ConfigurationError(
-                f"--run {self.name} and --name {self.old_name}: they are one; give --run"
-            )
-        return self.old_name
 
 
 @dataclass(frozen=True, slots=True)

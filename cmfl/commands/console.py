@@ -14,6 +14,7 @@ import json
 import shlex
 import shutil
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,14 +26,12 @@ from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TextIO
 
     from rich.console import Console, JustifyMethod
     from rich.progress import Progress, ProgressColumn
-
-    from cmfl.commands.progress_lines import ProgressLines
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
@@ -48,8 +47,7 @@ def _only_one(context: typer.Context, value: bool) -> bool:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
 AsCsv = Annotated[
-    bool,
-    typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one),
+    bool, typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one)
 ]
 
 _WIDEST = 10_000
@@ -186,7 +184,7 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
+def progress(*columns: ProgressColumn) -> Progress:
     """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
     from rich.console import Console
 
@@ -200,7 +198,15 @@ def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
     return Progress(*columns, console=status, transient=True, disable=is_quiet)
 
 
-def progress_of_rounds() -> Progress | ProgressLines:
+@contextmanager
+def counting(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far something is; yield what takes how many are done, and of how many."""
+    with progress() as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def progress_of_rounds() -> Progress:
     """Return progress bars that count rounds; each task has a field `said`, shown at its end."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 

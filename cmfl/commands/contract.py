@@ -66,7 +66,7 @@ def verify(source: ContractOptions, json: AsJson = False) -> None:
                 violation = code_violation(ledger, ledger.deployment(), ledger.domain())
             except UncheckableCreationError as error:
                 violation, unchecked = None, str(error)
-    is_equal, differing = violation is None, _differing_sources(expected)
+    is_equal, differing = violation is None, differing_sources(expected)
     if json:
         print_json(
             {
@@ -117,8 +117,8 @@ def _folder() -> Path:
     return Path(str(files("contracts")))
 
 
-def _differing_sources(expected: Artifact) -> list[str]:
-    """Return the installed sources that are not those of the published code."""
+def differing_sources(expected: Artifact) -> list[str]:
+    """Return the sources beside the artefact that are not those it was compiled from."""
     return [
         name
         for name, digest in expected.sources.items()

@@ -29,20 +29,17 @@ MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 def coverage(
     source: EvidenceOptions,
     rounds: Annotated[
-        str | None,
-        typer.Option("--rounds", metavar="A..B", help="First and last round; else all."),
+        str | None, typer.Option(metavar="A..B", help="First and last round; else all.")
     ] = None,
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
-            help="URL or folder with the attestations; else that of the blobs, or of the service.",
+            help="URL or folder with the attestations; else that of the blobs, or of the service."
         ),
     ] = None,
     auditor: Annotated[
         list[str] | None,
         typer.Option(
-            "--auditor",
             metavar="ADDRESS",
             help="Count the attestations of this address; may be repeated; else everybody's.",
         ),

@@ -1,4 +1,4 @@
-"""`cmfl data`: describe, check and fetch the files of a data set."""
+"""`cmfl data`: check and fetch the files of a data set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
+from cmfl.commands.console import AsJson, command_line, print_json, print_line
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
@@ -22,7 +22,7 @@ _MOST_SHOWN = 20
 
 _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
-app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_args_is_help=True)
+app = typer.Typer(help="Data sets: check and fetch their files.", no_args_is_help=True)
 
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
@@ -31,39 +31,11 @@ DataSetName = Annotated[
 ]
 
 
-@app.command("describe")
-def describe(path: Files, dataset: DataSetName = None, json: AsJson = False) -> None:
-    """Print the paper's Table 2 row: devices, samples, mean and deviation of samples per device."""
-    from clients.datasets.summary import summarise
-
-    summary = summarise(path, dataset)
-    if json:
-        print_json(asdict(summary))
-        return
-    columns = ("dataset", "devices", "samples", "mean", "stdev", "smallest", "largest")
-    row = [
-        summary.dataset,
-        f"{summary.devices:,}",
-        f"{summary.samples:,}",
-        f"{summary.mean:,.0f}",
-        f"{summary.stdev:,.0f}",
-        f"{summary.smallest:,}",
-        f"{summary.largest:,}",
-    ]
-    print_table("samples per device", columns, [row])
-    if summary.train is None or summary.test is None:
-        print_line("the files have no split; a run holds out a share of each device's samples")
-    else:
-        print_line(f"train {summary.train:,}, test {summary.test:,}, by the files' own split")
-
-
 @app.command("check")
 def check(
     path: Files,
     dataset: DataSetName = None,
-    glove: Annotated[
-        Path | None, typer.Option("--glove", help="Word vectors to check with the data.")
-    ] = None,
+    glove: Annotated[Path | None, typer.Option(help="Word vectors to check with the data.")] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
@@ -75,10 +47,14 @@ def check(
     An owner's own file is checked with --dataset own and the form that the run declares, --set
     data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
     """
-    from clients.configuration.parsing import data_options
     from clients.datasets.summary import verify_files
 
-    contents = verify_files(path, dataset, glove, data_options(tuple(setting or ())))
+    options = {}
+    if setting:
+        from clients.configuration.parsing import data_options
+
+        options = data_options(tuple(setting))
+    contents = verify_files(path, dataset, glove, options)
     if json:
         found = asdict(contents)
         if not contents.about:  # a data set of this project: its names and outputs are fixed
@@ -99,14 +75,13 @@ def digest(
     configured: ConfigurationOptions,
     keystore: Annotated[
         list[Path] | None,
-        typer.Option("--keystore", help="The owner's encrypted key, which determines the salt."),
+        typer.Option(help="The owner's encrypted key, which determines the salt."),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Of the keystore; else asked for.")
+        Path | None, typer.Option(help="Of the keystore; else asked for.")
     ] = None,
     salt: Annotated[
-        str | None,
-        typer.Option("--salt", help="32 bytes in hex, as `cmfl keys salt` prints them."),
+        str | None, typer.Option(help="Salt of the owner's samples, 32 bytes in hex.")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import (
+    DEFAULT_HOME,
+    DEFAULT_RUN,
     KEY_VARIABLE,
     URL_VARIABLE,
     AllowPredictableSeeds,
+    HomeFolder,
+    RunToMake,
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.source_options import CappedSenderOptions
@@ -32,14 +36,15 @@ if TYPE_CHECKING:
 
 @expand_groups
 def deploy(
-    made: NewRunOptions,
+    home: HomeFolder = DEFAULT_HOME,
+    name: RunToMake = DEFAULT_RUN,
+    *,
     configured: ConfigurationOptions,
     node: CappedSenderOptions,
     registry: RegistryFile = None,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing."),
+        bool, typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -49,8 +54,8 @@ def deploy(
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.preparation import prepared
+    from cmfl.commands.dry_run import dry_run, print_dry_run
 
-    home, name = made.home, made.run_name()
     owners: Owners | None = None
     if registry is None:
         if allow_predictable_seeds:
@@ -61,8 +66,9 @@ def deploy(
         owners = agreed_owners(registry, name, configuration)
     where, sender = node.chain_of(home), node.sender()
     if dry:
-        _show_dry_run(where, name, configuration, owners, sender, json=json)
-        return
+        outcome = dry_run(where, name, configuration, owners, sender)
+        print_json(asdict(outcome)) if json else print_dry_run(outcome)
+        raise typer.Exit(0 if outcome.is_affordable else WRONG)
     with (
         where.writer(sender) as chain,
         prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
@@ -85,26 +91,6 @@ def deploy(
         print_next("go on with", resume_command(where, name, sender))
     else:
         _print_join(where, configuration, manifest)
-
-
-def _show_dry_run(
-    where: Target,
-    name: str,
-    configuration: Configuration,
-    owners: Owners | None,
-    sender: Sender,
-    *,
-    json: bool,
-) -> None:
-    from cmfl.commands.dry_run import dry_run, print_dry_run
-
-    outcome = dry_run(where, name, configuration, owners, sender)
-    if json:
-        print_json(asdict(outcome))
-    else:
-        print_dry_run(outcome)
-    if not outcome.is_affordable:
-        raise typer.Exit(WRONG)
 
 
 def resume_command(where: Target, name: str, sender: Sender) -> str:

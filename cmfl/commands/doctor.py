@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
+from cmfl.commands.checks.check import run_checks
+from cmfl.commands.checks.home import home_checks
+from cmfl.commands.checks.machine import machine_checks
+from cmfl.commands.checks.node import node_checks
+from cmfl.commands.checks.training import training_checks
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, HomeFolder
-from cmfl.commands.sender import only_keystore_if_any
+from cmfl.commands.sender import only_keystore
 from cmfl.commands.source_options import NodeOptions
 
 
@@ -22,8 +27,7 @@ def doctor(
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None,
-        typer.Option("--keystore", help="Encrypted key to look at.", envvar="CMFL_KEYSTORE"),
+        list[Path] | None, typer.Option(help="Encrypted key to look at.", envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
@@ -34,11 +38,9 @@ def doctor(
         typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
     ] = False,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Say how clients of this preset would train.")
+        str | None, typer.Option(help="Say how clients of this preset would train.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="The same of a TOML file.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The same of a TOML file.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
     ] = None,
@@ -49,19 +51,14 @@ def doctor(
     No password is asked for. With --preset or --config, also say which path training would take,
     and how each layer would be computed; the data are loaded for it.
     """
-    from cmfl.commands.checks import home as of_home
-    from cmfl.commands.checks import machine, training
-    from cmfl.commands.checks import node as of_node
-    from cmfl.commands.checks.check import run_checks
-
     where = node.chain_of(home)
     rows = list(
         run_checks(
             [
-                *machine.checks(where.home, port),
-                *of_node.checks(where, only_keystore_if_any(keystore)),
-                *of_home.checks(where, deep=deep),
-                *training.checks(preset, config, tuple(setting or ())),
+                *machine_checks(where.home, port),
+                *node_checks(where, only_keystore(keystore) if keystore else None),
+                *home_checks(where, deep=deep),
+                *training_checks(preset, config, tuple(setting or ())),
             ]
         )
     )

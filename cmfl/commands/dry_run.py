@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,57 +32,33 @@ _GWEI = 10**9
 _ONE_TRANSACTION_A_BLOCK = "cmfl-ledger/"
 
 
-class TransactionKind(StrEnum):
-    """Kinds of transactions of a deployment."""
+CREATION, REGISTRATION = "creation", "registration"
+"""Kinds of transactions."""
 
-    CREATION = "creation"
-    REGISTRATION = "registration"
+BY_NODE, REHEARSED = "node", "rehearsal"
+"""Sources of a transaction's gas."""
 
-
-class GasSource(StrEnum):
-    """Sources of a transaction's gas."""
-
-    BY_NODE = "node"
-    REHEARSED = "rehearsal"
-
-
-class DeploymentHint(StrEnum):
-    """Foreseeable problems on this chain."""
-
-    COMMIT_WINDOW = "commit-window"
-    CREATION_WAITS = "creation-waits"
+COMMIT_WINDOW, CREATION_WAITS = "commit-window", "creation-waits"
+"""Foreseeable problems on a chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTransaction:
-    """A planned transaction.
+    """A transaction that would be sent: how many clients it registers, and its gas."""
 
-    Attributes:
-        kind: of the transaction.
-        clients: number of clients that it registers.
-        gas: that it uses.
-        gas_limit: that it is sent with.
-        counted: source of the gas.
-    """
-
-    kind: TransactionKind
+    kind: str
     clients: int
     gas: int
     gas_limit: int
-    counted: GasSource
+    counted: str
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
     """The current cost of a deployment, in wei.
 
-    Attributes:
-        base_fee: per gas.
-        tip: per gas.
-        most: maximum per gas, base fee and tip together.
-        cost: of all transactions, at base fee and tip.
-        needed: balance that the node requires for all of them.
-        balance: of the sender; None if the sender is unknown.
+    Base fee, tip and `most`, the maximum of both together, are for each gas. `needed` is the
+    balance that the node requires, `balance` the sender's; None if the sender is unknown.
     """
 
     base_fee: int
@@ -101,18 +76,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A deployment that was not carried out.
+    """A deployment that was not carried out: what remains of it to be sent.
 
-    Attributes:
-        run: its name.
-        contract: of an earlier deployment, with or without manifest; None if there is none.
-        sender: of the transactions; None if it is unknown or not needed.
-        steps: the transactions, in order.
-        gas: of all of them.
-        price: on a node; None on the home's own chain, whose money is worthless.
-        active: number of active clients in a round.
-        commit_blocks: blocks in which their commitments are accepted.
-        hints: foreseeable problems.
+    `contract` is that of an earlier deployment, with or without manifest. There is no price on the
+    home's own chain, whose money is worthless.
     """
 
     run: str
@@ -123,7 +90,7 @@ class DryRun:
     price: Price | None
     active: int
     commit_blocks: int
-    hints: tuple[DeploymentHint, ...] = ()
+    hints: tuple[str, ...] = ()
 
     @property
     def is_affordable(self) -> bool:
@@ -132,11 +99,7 @@ class DryRun:
 
 
 def dry_run(
-    where: Target,
-    name: str,
-    configuration: Configuration,
-    owners: Owners | None,
-    sender: Sender,
+    where: Target, name: str, configuration: Configuration, owners: Owners | None, sender: Sender
 ) -> DryRun:
     """Return the transactions and the cost of a run's deployment.
 
@@ -148,34 +111,29 @@ def dry_run(
         sender: signs on a node.
 
     Raises:
-        ConfigurationError: the configuration does not fit, or gas costs more than the caps.
-        ChainError: the node or the contract there is not as expected.
+        ConfigurationError: the home has the run with another configuration, or the fee is over its
+            cap.
+        ChainError: the chain does not suit, or does not answer.
     """
     from clients.runs.population import populate, run_document, with_training_path
 
     population = populate(configuration, owners)
     document = run_document(with_training_path(configuration, population), population)
     contract, registered = _deployed(where, name, document)
-    remaining = tuple(
-        step
-        for step, end in _with_ends(rehearsed(document))
-        if contract is None or end > registered
-    )
+    remaining = []
+    for step in rehearsed(document):
+        registered -= step.clients
+        if contract is None or registered < 0:
+            remaining.append(step)
     gas, rounds = sum(step.gas for step in remaining), document.parameters
-    planned = DryRun(
-        name, contract, None, remaining, gas, None, rounds.active, rounds.commit_blocks
+    plan = DryRun(
+        *(name, contract, None, tuple(remaining), gas, None, rounds.active, rounds.commit_blocks)
     )
-    return planned if where.rpc_url is None else _on_node(where, planned, document, sender)
+    return plan if where.rpc_url is None else _on_node(where, plan, document, sender)
 
 
-def _with_ends(steps: tuple[PlannedTransaction, ...]) -> list[tuple[PlannedTransaction, int]]:
-    """Return each transaction with the number of clients registered after it."""
-    ends = [sum(step.clients for step in steps[: place + 1]) for place in range(len(steps))]
-    return list(zip(steps, ends, strict=True))
-
-
-def rehearsed(document: RunDocument) -> tuple[PlannedTransaction, ...]:
-    """Return the transactions of a deployment, carried out on a temporary private chain."""
+def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
+    """Carry out a deployment on a private chain, and return its transactions."""
     from ledger.chain.contract.committee_ledger import LedgerWriter
     from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deployment_for
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -187,26 +145,15 @@ def rehearsed(document: RunDocument) -> tuple[PlannedTransaction, ...]:
     ):
         creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert creation.contract_address is not None, "a creation that succeeded has an address"
-        steps = [
-            PlannedTransaction(
-                TransactionKind.CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, GasSource.REHEARSED
-            )
-        ]
+        steps = [PlannedTransaction(CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, REHEARSED)]
         ledger = LedgerWriter(chain, creation.contract_address)
         for batch in batches:
-            receipt = ledger.register_clients(batch.words, batch.rest)
-            limit = chain.find(receipt.transaction_hash)
-            assert limit is not None, "the chain holds what it has a receipt of"
-            steps.append(
-                PlannedTransaction(
-                    TransactionKind.REGISTRATION,
-                    len(batch.words),
-                    receipt.gas_used,
-                    limit[2].gas,
-                    GasSource.REHEARSED,
-                )
-            )
-    return tuple(steps)
+            receipt, count = ledger.register_clients(batch.words, batch.rest), len(batch.words)
+            sent = chain.find(receipt.transaction_hash)
+            assert sent is not None, "the chain holds what it has a receipt of"
+            used, limit = receipt.gas_used, sent[2].gas
+            steps.append(PlannedTransaction(REGISTRATION, count, used, limit, REHEARSED))
+    return steps
 
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
@@ -251,43 +198,46 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
     return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
 
 
-def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
-    """Return the plan with the node's estimate of the creation, and its prices."""
+def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
+    """Return the deployment with what a node says of its gas, and what it costs there.
+
+    Raises:
+        ConfigurationError: the fee is over its cap.
+        ChainError: the chain does not suit.
+    """
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
     from ledger.protocol.types import Beacon
 
-    settings, account = sender.settings(), sender.address()
+    settings, account, hints = sender.settings(), sender.address(), []
     with _node(where, settings) as node:
         node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
         if account is not None:
             require_plain_sender(node, account)
-        market = node.market()
-        caps = settings.fee_caps
+        market, caps = node.market(), settings.fee_caps
         offer = fees.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             raise ConfigurationError(
                 f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
                 "nothing would be sent"
             )
-        steps = list(planned.steps)
-        if steps and steps[0].kind is TransactionKind.CREATION:
+        steps = list(plan.steps)
+        if steps and steps[0].kind == CREATION:
             request = {"data": to_hex(creation_data(deployment_for(document)[0]))}
             estimate = node.gas_of(request if account is None else {**request, "from": account})
-            steps[0] = PlannedTransaction(
-                TransactionKind.CREATION, 0, estimate, steps[0].gas_limit, GasSource.BY_NODE
-            )
+            steps[0] = replace(steps[0], gas=estimate, counted=BY_NODE)
         price = _price(steps, market.base_fee, offer, node.balance_of(account) if account else None)
-        hints = _hints(planned, node, Home(where.home).run(planned.run))
-    return replace(
-        planned,
-        sender=account,
-        steps=tuple(steps),
-        gas=sum(step.gas for step in steps),
-        price=price,
-        hints=hints,
+        is_block_each = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+        if is_block_each and plan.commit_blocks < plan.active:
+            hints.append(COMMIT_WINDOW)
+        if plan.contract is None and _waits(node, Home(where.home).run(plan.run)):
+            hints.append(CREATION_WAITS)
+    gas = sum(step.gas for step in steps)
+    return DryRun(
+        *(plan.run, plan.contract, account, tuple(steps), gas, price),
+        *(plan.active, plan.commit_blocks, tuple(hints)),
     )
 
 
@@ -302,16 +252,6 @@ def _price(
     return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
 
 
-def _hints(planned: DryRun, node: SendingNode, paths: RunPaths) -> tuple[DeploymentHint, ...]:
-    hints: list[DeploymentHint] = []
-    is_block_per_transaction = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
-    if is_block_per_transaction and planned.commit_blocks < planned.active:
-        hints.append(DeploymentHint.COMMIT_WINDOW)
-    if planned.contract is None and _waits(node, paths):
-        hints.append(DeploymentHint.CREATION_WAITS)
-    return tuple(hints)
-
-
 def _waits(node: SendingNode, paths: RunPaths) -> bool:
     """Return whether an earlier attempt may have a pending creation."""
     from ledger.chain.contract.deployment_intent import read_intent
@@ -323,27 +263,25 @@ def _waits(node: SendingNode, paths: RunPaths) -> bool:
 
 
 def print_dry_run(plan: DryRun) -> None:
-    """Print a dry run for people."""
+    """Print a deployment that was not carried out."""
     if plan.contract is not None:
         print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
     for step in plan.steps:
-        subject = "creation" if step.kind is TransactionKind.CREATION else f"{step.clients} clients"
-        source = (
-            "the node's estimate" if step.counted is GasSource.BY_NODE else "on a private chain"
-        )
+        subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
+        source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
         print_line(f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})")
     print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
     if plan.price is None:
         print_line("costs nothing: the home's own chain has test money only")
     else:
         _print_price(plan, plan.price)
-    if DeploymentHint.COMMIT_WINDOW in plan.hints:
+    if COMMIT_WINDOW in plan.hints:
         print_line(
             f"each transaction has a block of its own there: where {plan.active} clients "
             f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
             "short for all of them"
         )
-    if DeploymentHint.CREATION_WAITS in plan.hints:
+    if CREATION_WAITS in plan.hints:
         print_line(
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"

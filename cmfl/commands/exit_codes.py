@@ -18,5 +18,13 @@ INTERRUPTED = 130
 """Ctrl-C, as Typer reports it; see `interrupts.interrupted_code` for all signals."""
 
 
+_OF_VERDICTS = {"passed": 0, "same": 0, "failed": FAILED, "other": FAILED}
+
+
+def code_of(verdict: str) -> int:
+    """Return the exit code of an audit's outcome, or of a verdict on repeated training."""
+    return _OF_VERDICTS.get(str(verdict), INCOMPLETE)
+
+
 class InterruptedCommand(Exception):  # noqa: N818 - not an error
-    """Ctrl-C, TERM or HUP; the message says how to continue."""
+    """A command that was interrupted: what is kept, and how it goes on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +21,7 @@ from cmfl.commands.console import (
     progress,
     progress_of_rounds,
 )
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
 from cmfl.commands.home_files import write_result
 from ledger.protocol.errors import ConfigurationError
 
@@ -45,15 +44,13 @@ Name = Annotated[
     str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
 ]
 NameOrAll = Annotated[
-    str,
-    typer.Argument(help="An experiment, a TOML file's path, or all; see experiment list."),
+    str, typer.Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
 ]
 Out = Annotated[
     Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
 ]
 Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="Folder of the data files that experiments read."),
+    Path | None, typer.Option("--data", help="Folder of the data files that experiments read.")
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help="The experiment's small version; its rows are in quick/.")
@@ -68,8 +65,7 @@ DEFAULT_OUT = Path("experiments")
 @app.command("list")
 def list_(
     name: Annotated[
-        str | None,
-        typer.Argument(help="The experiment whose cells are listed."),
+        str | None, typer.Argument(help="The experiment whose cells are listed.")
     ] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
@@ -89,15 +85,11 @@ def list_(
             columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
             print_table("Experiments", columns, [tuple(row.values()) for row in rows])
         return
-    plan = _planned(name, seeds, data, is_quick=quick)
-    store = _store(plan, out)
+    plan, store = _planned(name, seeds, data, out, is_quick=quick)
     rows_by_cell = {row.cell: row for row in store.rows().cells}
     cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
-    if csv:
-        print_csv(CELL_COLUMNS, cells)
-        return
-    if json:
-        print_json(cells)
+    if csv or json:
+        print_csv(CELL_COLUMNS, cells) if csv else print_json(cells)
         return
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
@@ -114,9 +106,7 @@ def list_(
 def run(
     name: NameOrAll,
     seeds: Seeds = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=256, help="Cells that are run at once.")
-    ] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells that are run at once.")] = 2,
     quick: Quick = False,
     out: Out = DEFAULT_OUT,
     data: Data = None,
@@ -133,19 +123,22 @@ def run(
     from ledger.io.processes import task_pool
 
     names = _runnable(data) if name == ALL else [name]
-    plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
-    stores = [_store(plan, out) for plan in plans]
-    for plan, store in zip(plans, stores, strict=True):
+    planned = [_planned(experiment, seeds, data, out, is_quick=quick) for experiment in names]
+    for plan, store in planned:
         # All are looked at before the first is run.
         require_data(plan, store.rows_of(plan))
     results = []
     try:
         with task_pool(jobs) as processes:
-            for number, (plan, store) in enumerate(zip(plans, stores, strict=True), start=1):
-                place = f"{number} of {len(plans)}: {plan.experiment}"
+            for number, (plan, store) in enumerate(planned, start=1):
+                place = f"{number} of {len(planned)}: {plan.experiment}"
                 results.append(_run(plan, store, processes, place, quiet=json))
     except KeyboardInterrupt as error:
-        again = command_line("experiment", "run", name, *_options(seeds, jobs, quick, out, data))
+        words: list[object] = ["--jobs", jobs, "--out", out]
+        for option, value in (("--seeds", seeds), ("--data", data)):
+            words += [] if value is None else [option, value]
+        words += ["--quick"] if quick else []
+        again = command_line("experiment", "run", name, *words)
         raise InterruptedCommand(
             f"interrupted; all rows are saved; continue with: {again}"
         ) from error
@@ -159,7 +152,7 @@ def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
-        Path, typer.Option("--to", help="Folder of the figures, SVG and PNG; made if need be.")
+        Path, typer.Option(help="Folder of the figures, SVG and PNG; made if need be.")
     ] = Path("figures"),
     quick: Quick = False,
 ) -> None:
@@ -168,7 +161,7 @@ def plot(
     The key figure of a definition names their kinds; else they follow from its axes. Nothing is
     averaged but seeds.
     """
-    from clients.experiments.plots import draw
+    from clients.experiments.figures import draw
     from ledger.io.extras import require_extra
 
     require_extra("plots", "figures need")
@@ -182,27 +175,17 @@ def report(
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--to", help="The Markdown file, which replaces an existing one; else it is printed."
-        ),
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder of figures that it is to show.")
+        typer.Option(help="The Markdown file, which replaces an existing one; else it is printed."),
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """Write the tables, figures and audited points of all rows, or of one experiment's.
+    """Write the tables and audited points of all rows, or of one experiment's.
 
     The report is one Markdown file.
     """
     from clients.experiments.report import report as make_report
 
-    if figures is not None and not figures.is_dir():
-        raise ConfigurationError(f"--figures {figures}: is no folder; make it by experiment plot")
-    shown = [] if figures is None else sorted(figures.glob("*.svg"))
-    folder = Path() if to is None else to.parent
-    links = [Path(os.path.relpath(path, folder)).as_posix() for path in shown]
-    text = make_report(_rows(name, out, is_quick=quick), links)
+    text = make_report(_rows(name, out, is_quick=quick))
     if to is None:
         for line in text.splitlines():
             print_line(line)
@@ -219,7 +202,7 @@ def audit(
     quick: Quick = False,
     home: Annotated[
         Path | None,
-        typer.Option("--home", help="A folder to make and keep, for cmfl rounds, audit and serve."),
+        typer.Option(help="A folder to make and keep, for cmfl rounds, audit and serve."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -230,8 +213,7 @@ def audit(
     """
     from clients.experiments.execution.repetition import repeat_cell
 
-    plan = _planned(name, None, data, is_quick=quick)
-    store = _store(plan, out)
+    plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():
         raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
     with tempfile.TemporaryDirectory() as folder, progress() as bar:
@@ -243,7 +225,6 @@ def audit(
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
     if as_json:
@@ -259,26 +240,20 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
             print_line("DIFFERS: another machine, torch build or version trains to other bytes")
         else:
             print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
-    codes = {
-        AuditOutcome.PASSED: 0,
-        AuditOutcome.FAILED: FAILED,
-        AuditOutcome.INCOMPLETE: INCOMPLETE,
-    }
-    raise typer.Exit(codes[found.outcome])
+    raise typer.Exit(code_of(found.outcome))
 
 
-def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> ExperimentPlan:
+def _planned(
+    name: str, seeds: int | None, data: Path | None, out: Path, *, is_quick: bool
+) -> tuple[ExperimentPlan, RowStore]:
+    """Return what an experiment runs, and where its rows are."""
     from clients.experiments.catalogue import definition_named, name_of
+    from clients.experiments.execution.row_store import RowStore
     from clients.experiments.plan import plan_experiment
 
     definition = definition_named(name)
-    return plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
-
-
-def _store(plan: ExperimentPlan, out: Path) -> RowStore:
-    from clients.experiments.execution.row_store import RowStore
-
-    return RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
+    plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
+    return plan, RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
 
 
 def _folder(out: Path, *, is_quick: bool) -> Path:
@@ -322,12 +297,16 @@ def _runnable(data: Path | None) -> list[str]:
 
 
 def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any]:
-    """Return a cell and its row as plain data; current: the row is of the cell as it is now."""
-    if row is None:
-        return {"cell": name, "final": None, "head": None, "current": None}
-    head = None if row.ledger is None else row.ledger.head
-    is_current = plan.row_digest(row) == row.digest
-    return {"cell": name, "final": row.final, "head": head, "current": is_current}
+    known = (
+        {}
+        if row is None
+        else {
+            "final": row.final,
+            "head": None if row.ledger is None else row.ledger.head,
+            "current": plan.row_digest(row) == row.digest,
+        }
+    )
+    return {**dict.fromkeys(CELL_COLUMNS), "cell": name, **known}
 
 
 def _run(
@@ -363,28 +342,14 @@ def _run(
 
 
 def _code(results: Iterable[dict[str, Any]]) -> int:
-    from ledger.audit.report import AuditOutcome
-
-    verdicts = {verdict for result in results for verdict in result["verdicts"]}
-    if AuditOutcome.FAILED in verdicts:
-        return FAILED
-    if any(result["failures"] for result in results):
-        return WRONG
-    return INCOMPLETE if AuditOutcome.INCOMPLETE in verdicts else 0
-
-
-def _options(
-    seeds: int | None, jobs: int, quick: bool, out: Path, data: Path | None
-) -> list[object]:
-    """Return the options of a command that goes on where this one ended."""
-    words: list[object] = ["--jobs", jobs, "--out", out]
-    words += [] if seeds is None else ["--seeds", seeds]
-    words += ["--quick"] if quick else []
-    return words if data is None else [*words, "--data", data]
+    """Return the worst: a failed audit, a cell that failed, an incomplete audit."""
+    codes = {code_of(verdict) for result in results for verdict in result["verdicts"]}
+    codes |= {WRONG for result in results if result["failures"]}
+    return next((code for code in (FAILED, WRONG, INCOMPLETE) if code in codes), 0)
 
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
     """Return the rows of one experiment, or of all that have some."""
-    from clients.experiments.catalogue import read_experiments
+    from clients.experiments.rows import read_experiments
 
     return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

@@ -1,78 +1,76 @@
-"""`cmfl export`: proofs, rounds and provenance as files that others can check."""
+"""`cmfl export`: proofs, rounds and provenance to check, and tables for SQL and data frames."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.downloads import download_bundle, download_proof
+from cmfl.access.downloads import download_bundle
+from cmfl.access.history import open_history
 from cmfl.access.target import opened_ledger
 from cmfl.commands import export_provenance
 from cmfl.commands.console import AsJson, print_json, print_written
 from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
-from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
+from cmfl.extras import naming
+from ledger.history.status import Order
 from ledger.io.named_files import writing_named
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cmfl.access.target import Target
+    from api.client.deployment import RemoteDeployment
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.protocol.types import ClientId
+    from ledger.history.local_history import LocalHistory
+    from ledger.history.serialise.csv_tables import CsvTable, Row
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
 app = typer.Typer(
-    help="Write a proof, a round, or the model's provenance for others.", no_args_is_help=True
+    help="Write a proof, a round, the model's provenance, or a table for others.",
+    no_args_is_help=True,
 )
 
 
 @app.command("bundle")
 @expand_groups
 def bundle(
-    source: EvidenceOptions,
-    round_number: RoundNumber,
-    out: Out,
-    json: AsJson = False,
+    source: EvidenceOptions, round_number: RoundNumber, out: Out, json: AsJson = False
 ) -> None:
     """Write all that checking one round needs into a file, for cmfl verify bundle.
 
     It is checked on the way, but for one that comes from a service.
     """
+    from ledger.audit.bundles.bundle_export import export_bundle
+
     require_writable(out, as_json=json)
     target = source.target()
-    try:
-        verification = _written(target, round_number, out) if target.remote is None else None
-        if target.remote is not None:
+    verification: RoundVerification | None = None
+    with naming(f"--out {out}"):
+        if target.remote is None:
+            with opened_ledger(target) as ledger:
+                verification = export_bundle(ledger, target.published(), round_number, out)
+        else:
             with (
-                download_bundle(target, round_number, None, whole=True) as (path, _, _),
+                download_bundle(target, round_number, whole=True) as (path, _, _),
                 path.open("rb") as sent,
                 writing_named(out) as file,
             ):
                 copyfileobj(sent, file)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
     if json:
         outcome = None if verification is None else str(verification.outcome)
         print_json({"file": str(out), "round": round_number, "outcome": outcome})
         return
     text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
     print_written(out, text)
-
-
-def _written(target: Target, round_number: int, out: Path) -> RoundVerification:
-    """Write the bundle of a round on a local chain; return the result of checking it."""
-    from ledger.audit.bundles.bundle_export import export_bundle
-
-    with opened_ledger(target) as ledger:
-        return export_bundle(ledger, target.published(), round_number, out)
 
 
 @app.command("proof")
@@ -86,30 +84,93 @@ def proof(
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from ledger.audit.proofs.statement import stated
-    from ledger.protocol.types import ClientId
+    from cmfl.proofs import make
 
     require_writable(out)
-    who = ClientId(client_index)
     target = source.target()
-    if target.remote is not None:
-        data, _ = download_proof(target, round_number, who, whole=True)
-        text = _AS_SENT.format("client --proof FILE")
-    else:
-        data, made = _made(target, round_number, who)
-        text = stated(round_number, who, made.statement)
-    write_result(out, data)
-    print_written(out, text)
+    made = make(target, round_number, client_index)
+    write_result(out, made.data)
+    as_sent = _AS_SENT.format("client --proof FILE")
+    print_written(out, made.statement if target.remote is None else as_sent)
 
 
-def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
-    """Return a proof from chain and blobs, as bytes and as an object."""
-    from ledger.audit.proofs.proof_document import proof_bytes
-    from ledger.audit.proofs.proof_maker import make_proof
+class TableName(StrEnum):
+    """A table of a run."""
 
-    with opened_ledger(target) as ledger:
-        made = make_proof(ledger, target.published(), round_number, who, whole=True)
-    return proof_bytes(made), made
+    ROUNDS = "rounds"
+    UPDATES = "updates"
+    PARTICIPATION = "participation"
+    EVIDENCE = "evidence"
+
+
+class TableFormat(StrEnum):
+    """Format of a table's file."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+PAGE = 100
+"""Rounds that are read at once."""
+
+
+@app.command("table")
+@expand_groups
+def table(
+    source: HistoryOptions,
+    name: Annotated[TableName, typer.Argument(help="Table to write.")],
+    out: Annotated[
+        Path, typer.Option("--output", "--out", help="The file; an existing file is replaced.")
+    ],
+    format: Annotated[  # noqa: A002 - the option's own word
+        TableFormat, typer.Option(help="Format of the file; parquet has typed columns.")
+    ] = TableFormat.CSV,
+) -> None:
+    """Write all rounds, updates, participations or evidence as a table, oldest round first.
+
+    SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
+    """
+    from ledger.history.serialise import csv_tables
+
+    require_writable(out, "--output")
+    columns: CsvTable[Any] = getattr(csv_tables, name.name)
+    target = source.target()
+    with open_history(target) as history:
+        pages = _pages(history, name, columns)
+        try:
+            with naming(f"--output {out}"), writing_named(out) as file:
+                if format is TableFormat.CSV:
+                    file.writelines(csv_tables.csv_lines(columns, pages))
+                else:
+                    with TemporaryFile() as made:  # Parquet cannot be written into a pipe
+                        csv_tables.write_parquet(columns, pages, made)
+                        made.seek(0)
+                        copyfileobj(made, file)
+        except (ValueError, OverflowError) as error:
+            if target.remote is None:
+                raise
+            raise ServiceError(f"the {name} do not fit their table: {error}") from error
+    print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
+
+
+def _pages(
+    history: LocalHistory | RemoteDeployment, name: TableName, columns: CsvTable[Any]
+) -> Iterator[list[Row]]:
+    """Yield the rows of each page of rounds, oldest first."""
+    from ledger.history.queries import RoundQuery
+
+    cursor, query = None, RoundQuery(order=Order.OLDEST)
+    while True:
+        if name is TableName.EVIDENCE:
+            page: Any = history.evidence(Order.OLDEST, PAGE, cursor)
+        else:
+            page = history.rounds(query, PAGE, cursor, full=name is not TableName.ROUNDS)
+        yield columns.rows(page)
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+        if not page["scanned"]:
+            raise ValueError("a page has no rounds, and is not the last")
 
 
 app.command("attestation")(export_provenance.attestation)

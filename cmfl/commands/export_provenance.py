@@ -8,37 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.exit_codes import code_of
 from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import ProvenanceOptions
-from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cmfl.provenance.facts import RunFacts
-
-Mailbox = Annotated[
-    str | None,
-    typer.Option(
-        "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
-    ),
-]
 
 
 @expand_groups
 def attestation(
     source: ProvenanceOptions,
     out: Out,
-    predicate: Annotated[
-        str,
-        typer.Option(
-            "--predicate", help="run: this project's, with audit and training; slsa: SLSA's."
-        ),
-    ] = "run",
     sign: Annotated[
-        Path | None,
-        typer.Option("--sign", help="Private key (PEM): write the statement in a DSSE envelope."),
+        Path | None, typer.Option(help="Private key (PEM): write the statement in a DSSE envelope.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -49,16 +34,13 @@ def attestation(
     from cmfl.provenance.document import PAYLOAD_TYPE
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.signing import require_private_key, signed_envelope
-    from cmfl.provenance.statement import Predicate, statement
+    from cmfl.provenance.statement import statement
 
-    names = [str(each) for each in Predicate]
-    if predicate not in names:
-        raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
     require_writable(out, as_json=json)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source, as_json=json)
-    data = json_bytes(statement(facts, Predicate(predicate)))
+    data = json_bytes(statement(facts))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
     write_result(out, data)
@@ -83,7 +65,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
 @expand_groups
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, typer.Option("--out", help="The folder to make, or an empty one.")],
+    out: Annotated[Path, typer.Option(help="The folder to make, or an empty one.")],
     json: AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
@@ -109,7 +91,8 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
         Exit: the audit fails, or is incomplete.
         RoundNotEndedError: the round that is asked for had not ended when the run was audited.
     """
-    from cmfl.commands.audit import AuditRequest, audited_with_progress
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.reading import RoundNotEndedError, read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
@@ -123,8 +106,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
             for line in readable(report):
                 print_line(line)
         complain("nothing was written: a document is about a run whose audit passes")
-        code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
-        raise typer.Exit(code)
+        raise typer.Exit(code_of(report.outcome))
     number, auditors = source.round_number, source.auditor or ()
     facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
     if facts.round <= report.rounds:

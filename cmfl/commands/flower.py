@@ -11,7 +11,6 @@ import typer
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import print_line
 from cmfl.commands.option_groups import expand_groups
-from ledger.protocol.errors import ConfigurationError
 
 app = typer.Typer(
     help="Projects of Flower in whose rounds a committee decides.", no_args_is_help=True
@@ -28,27 +27,13 @@ def flower() -> None:
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
     options: ConfigurationOptions,
-    carrier: Annotated[
-        bool,
-        typer.Option("--carrier", help="Owners have workers and keys of their own."),
-    ] = False,
 ) -> None:
     """Write a project that flwr run runs: a ServerApp, a ClientApp and the run's settings.
 
-    SuperNodes train; the ServerApp's process has all clients' keys, and the home of the run. With
-    --carrier it has no key: each SuperNode stands beside a cmfl worker, which signs and votes.
+    SuperNodes train; the ServerApp's process has all clients' keys, and the home of the run.
     """
-    from cmfl.flower_project import write_carrier_project, write_project
+    from cmfl.flower_project import write_project
 
-    if carrier:
-        if options.has_source or options.settings:
-            raise ConfigurationError(
-                "--carrier takes no settings of a run: cmfl deploy has them, and the contract"
-            )
-        write_carrier_project(folder)
-        print_line(f"{folder}: a project of Flower that carries blobs and mail between owners")
-        print_line("set rpc-url, chain-id, contract and home in its pyproject.toml")
-        return
     configuration = options.load()
     write_project(folder, configuration)
     clients = configuration.protocol.clients

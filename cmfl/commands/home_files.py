@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cmfl.commands.console import complain
+from cmfl.extras import naming
 from ledger.io.home import Home
 from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
 
 def refuse_home_file(path: Path, option: str = "--out") -> None:
-    """Refuse a path that is, or lies in, what a home keeps: its chain, blobs, runs, index.
+    """Refuse a path that is, or lies in, what a home keeps: its chain, blobs, runs.
 
     Raises:
         ConfigurationError: names the path and the home.
@@ -54,11 +56,19 @@ def write_result(path: Path, data: bytes, option: str = "--out") -> None:
     Raises:
         ConfigurationError: it cannot be written, and an earlier one is as it was.
     """
-    try:
+    with naming(f"{option} {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_named(path, data)
+
+
+def wrote_report(path: Path, data: bytes) -> bool:
+    """Write the file of --report; complain, and return False, if that fails."""
+    try:
+        write_named(path, data)
     except OSError as error:
-        raise ConfigurationError(f"{option} {path}: {error.strerror}") from error
+        complain(f"--report {path}: {error.strerror}; no report was written")
+        return False
+    return True
 
 
 def _refuse_place(place: Path, path: Path, option: str) -> None:
@@ -66,7 +76,7 @@ def _refuse_place(place: Path, path: Path, option: str) -> None:
         home = Home(folder)
         if not (home.chain.is_file() or home.lock.is_file()):
             continue
-        kept = (home.chain, home.index, home.blobs, home.runs, home.verifications, home.lock)
+        kept = (home.chain, home.event_log, home.blobs, home.runs, home.lock)
         first = folder / place.relative_to(folder).parts[0]
         # SQLite keeps a log and shared memory beside a file, under its name.
         if any(first == each or first.name.startswith(f"{each.name}-") for each in kept):

@@ -21,9 +21,9 @@ from cmfl.commands.next_command import (
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.participant_options import ParticipantOptions
 from cmfl.commands.sender import private_keys
+from cmfl.inputs.arguments import digest_of_head
 
 if TYPE_CHECKING:
-    from clients.onboarding.preflight import PreflightResult
     from cmfl.commands.participant_options import SharedPlaces
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
@@ -35,8 +35,7 @@ PROBE_BYTES = 64
 def join(
     options: ParticipantOptions,
     genesis: Annotated[
-        str | None,
-        typer.Option("--genesis", help="Expected hash of block 0: 0x and 64 hex digits."),
+        str | None, typer.Option(help="Expected hash of block 0: 0x and 64 hex digits.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -45,10 +44,12 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
+    from clients.onboarding.preflight import CheckState, PreflightChecks
+    from clients.worker.process.setup import WorkerTarget
     from ledger.protocol.signing import KeySigner
 
-    shared, expected = options.shared(), _genesis(genesis)
+    shared = options.shared()
+    expected = None if genesis is None else digest_of_head(genesis, "--genesis")
 
     def open_keys() -> list[KeySigner]:
         return [
@@ -60,19 +61,23 @@ def join(
 
         return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
-    target = PreflightTarget(
-        shared.contract,
-        shared.blobs,
-        shared.mailbox,
+    ready = PreflightChecks(
+        WorkerTarget(
+            shared.contract,
+            shared.blobs,
+            shared.mailbox,
+            options.data,
+            tuple(options.setting or ()),
+            options.confirmations,
+            options.allow_unknown_creation,
+        ),
         options.folder,
-        options.data,
-        tuple(options.setting or ()),
-        options.confirmations,
-        options.allow_predictable_seeds,
-        options.allow_unknown_creation,
+        open_node,
+        open_keys,
+        wall=time.time(),
+        probe=secrets.token_bytes(PROBE_BYTES),
+        allow_predictable_seeds=options.allow_predictable_seeds,
     )
-    probe = secrets.token_bytes(PROBE_BYTES)
-    ready = PreflightChecks(target, open_node, open_keys, wall=time.time(), probe=probe)
     results = list(ready.checks())
     is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
     command = _worker_command(options, shared)
@@ -81,9 +86,10 @@ def join(
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
         print_json(about | {"checks": checks, "command": command})
     else:
-        _print(results)
-    if is_ready and not json:
-        print_next("start with", command)
+        rows = [(result.check, str(result.state), result.found) for result in results]
+        print_table("what it takes to join", ("check", "state", "found"), rows)
+        if is_ready:
+            print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
@@ -110,27 +116,3 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
         f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
     )
     return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
-
-
-def _print(results: list[PreflightResult]) -> None:
-    rows = [(result.check, str(result.state), result.found) for result in results]
-    print_table("what it takes to join", ("check", "state", "found"), rows)
-
-
-def _genesis(text: str | None) -> bytes | None:
-    """Return the expected hash of block 0.
-
-    Raises:
-        ConfigurationError: it is malformed.
-    """
-    from ledger.protocol.errors import ConfigurationError
-
-    if text is None:
-        return None
-    try:
-        genesis = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        genesis = b""
-    if len(genesis) != 32:
-        raise ConfigurationError(f"--genesis {text[:80]}: must be 0x and 64 hex digits")
-    return genesis

@@ -1,24 +1,14 @@
-"""`cmfl keys`: keystores of clients, their addresses, and the statements that a key can sign."""
+"""`cmfl keys`: keystores of clients, and their addresses."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import (
-    AsJson,
-    command_line,
-    complain,
-    print_json,
-    print_line,
-    print_prose,
-)
-from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.sender import (
     KeyFile,
     KeyPassword,
@@ -33,7 +23,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from ledger.protocol.types import Address
 
-app = typer.Typer(help="Keys of clients, and the statements they sign.", no_args_is_help=True)
+app = typer.Typer(help="Keys of clients.", no_args_is_help=True)
 
 
 @app.command("new")
@@ -62,8 +52,7 @@ def show(
     keystore: KeyFile,
     password_file: KeyPassword = None,
     prove: Annotated[
-        bool,
-        typer.Option("--prove", help="Decrypt it, and sign a random challenge."),
+        bool, typer.Option("--prove", help="Decrypt it, and sign a random challenge.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -80,73 +69,6 @@ def show(
             f"--keystore {path}: does not name its account; use --prove to find it"
         )
     _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
-
-
-@app.command("salt")
-def salt(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
-    """Print the secret salt of a client's samples, to be given to an auditor with their file.
-
-    Whoever has it can test guesses of the samples against the digest that the client registered.
-    """
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.encoding import to_hex
-    from ledger.protocol.registration import data_salt
-    from ledger.protocol.signing import KeySigner
-
-    signer = KeySigner(keystore_key(only_keystore(keystore), password_file))
-    value = to_hex(data_salt(signer))
-    if json:
-        print_json({"address": checksum(signer.address), "salt": value})
-        return
-    print_line(value)
-
-
-@app.command("simulated")
-@expand_groups
-def simulated(
-    folder: Annotated[Path, typer.Option("--folder", help="A new or empty folder.")],
-    configured: ConfigurationOptions,
-    json: AsJson = False,
-) -> None:
-    """Write the keystores of a simulated run's clients: PUBLIC TEST KEYS, without any protection.
-
-    They follow from the run's seed. Use them for trials only: never send anything of value to them.
-    """
-    from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
-    from clients.random_streams import simulated_keys
-    from ledger.chain.addresses import checksum
-    from ledger.protocol.signing import KeySigner
-
-    configuration = configured.load()
-    keys = simulated_keys(configuration.seed, configuration.protocol.clients)
-    paths = write_test_keystores(folder, keys)
-    addresses = [checksum(KeySigner(key).address) for key in keys]
-    complain("PUBLIC TEST KEYS: everyone can derive them; never send anything of value to them")
-    if json:
-        clients = [
-            {"client": index, "address": address, "keystore": str(path)}
-            for index, (address, path) in enumerate(zip(addresses, paths, strict=True))
-        ]
-        password_file = str(folder / PASSWORD_FILE)
-        print_json({"is_public": True, "password_file": password_file, "clients": clients})
-        return
-    print_line(f"{len(paths)} keystores in {folder}, their password in {folder / PASSWORD_FILE}")
-    print_line(f"give them gas with: {command_line('chain', 'fund', *addresses[:1])} ...")
-
-
-@app.command("can-sign")
-def can_sign(json: AsJson = False) -> None:
-    """List the statements that a client's key signs, and what each signature lets others do."""
-    from clients.onboarding.signed_statements import signed_statement_kinds
-
-    rows = signed_statement_kinds()
-    if json:
-        print_json([asdict(row) for row in rows])
-        return
-    for row in rows:
-        print_line(f"{row.name}  ({row.bound_to})", bold=True)
-        print_prose(f"    {row.fields}")
-        print_prose(f"    lets others {row.lets}")
 
 
 def _proven(keystore: Path, password_file: Path | None) -> Address:

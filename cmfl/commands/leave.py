@@ -60,15 +60,11 @@ def leave(
 
 
 def _round_of(worker: WorkerFolder) -> int | None:
-    """Return the round in a worker's status; None if there is none."""
-    from clients.worker.process.worker_status import read_status
+    """Return the round in which the worker says it is; None if it has not said yet."""
+    from cmfl.commands.worker import status_of
 
-    holder = worker.holder()
     try:
-        status = read_status(worker.status)
+        number = status_of(worker)[0].get("round")
     except ConfigurationError:
         return None
-    if holder is not None and status.get("pid") != holder:
-        return None  # of the process before
-    number = status.get("round")
     return number if type(number) is int else None

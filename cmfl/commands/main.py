@@ -80,10 +80,21 @@ def _end_at_once() -> NoReturn:
 
 
 def _end_for(error: Exception) -> NoReturn:
-    """End the process with one sentence, though nothing more may be loaded or allocated."""
-    extra = _missing_extra(error)
-    is_ours = extra is None and not isinstance(error, (MemoryError, OSError))
-    _end(FAULT if is_ours else WRONG, extra or _explained(error))
+    """End with a sentence on an error before the command: of the machine, or a fault of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        from ledger.io.extras import missing_extra
+
+        if extra := missing_extra(error):
+            _end(WRONG, extra)
+    if isinstance(error, MemoryError):
+        try:
+            from cmfl.commands.limits import too_little_memory
+        except (MemoryError, ImportError, OSError):
+            _end(WRONG, "not enough memory")
+        _end(WRONG, too_little_memory(error))
+    if isinstance(error, OSError):
+        _end(WRONG, f"cannot begin: {error}")
+    _end(FAULT, f"cannot begin: {type(error).__name__}: {error}")
 
 
 def _end(code: int, sentence: str) -> NoReturn:
@@ -92,24 +103,3 @@ def _end(code: int, sentence: str) -> NoReturn:
         os.write(2, f"cmfl: {line}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(code)
-
-
-def _missing_extra(error: Exception) -> str | None:
-    """Return how to install what the command line itself needs; None if that is not missing."""
-    if not isinstance(error, ModuleNotFoundError):
-        return None
-    from ledger.io.extras import missing_extra
-
-    return missing_extra(error)
-
-
-def _explained(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"cannot begin: {error}"
-    if not isinstance(error, MemoryError):
-        return f"cannot begin: {type(error).__name__}: {error}"
-    try:
-        from cmfl.commands.limits import too_little_memory
-    except (MemoryError, ImportError, OSError):
-        return "not enough memory"
-    return too_little_memory(error)

@@ -36,8 +36,7 @@ def export(
     out: Annotated[
         Path,
         typer.Option(
-            "--out",
-            help="The file, which replaces an existing one; with --sign or peft a folder.",
+            help="The file, which replaces an existing one; with --sign or peft a folder."
         ),
     ],
     home: HomeFolder = DEFAULT_HOME,
@@ -49,19 +48,14 @@ def export(
         ),
     ] = None,
     average: Annotated[
-        int,
-        typer.Option(
-            "--average", min=1, max=1000, help="Mean of the last N models that rounds decided."
-        ),
+        int, typer.Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
     ] = 1,
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     blobs: Annotated[
         str | None,
-        typer.Option(
-            "--blobs", help="Location of the blobs, a URL or a folder; by default the home."
-        ),
+        typer.Option(help="Location of the blobs, a URL or a folder; by default the home."),
     ] = None,
     form: Annotated[
         str,
@@ -71,15 +65,13 @@ def export(
         ),
     ] = SAFETENSORS,
     make_folder: Annotated[
-        bool,
-        typer.Option("--make-folder", help="Make the folder of --out without asking."),
+        bool, typer.Option("--make-folder", help="Make the folder of --out without asking.")
     ] = False,
     sign: Annotated[
         Path | None,
         typer.Option(
-            "--sign",
             help="Private key (PEM): --out is a new folder with the model, the base of the model "
-            "hf, and model.sig over all of it.",
+            "hf, and model.sig over all of it."
         ),
     ] = None,
     json: AsJson = False,
@@ -156,12 +148,12 @@ def digest(
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A model.safetensors of cmfl.")],
     home: HomeFolder = DEFAULT_HOME,
-    run: Annotated[str, typer.Option("--run", help="The run with data and model.")] = "run",
+    run: Annotated[str, typer.Option(help="The run with data and model.")] = "run",
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Data and model of a preset, not of a run.")
+        str | None, typer.Option(help="Data and model of a preset, not of a run.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Data and model of a TOML file, not of a run.")
+        Path | None, typer.Option(help="Data and model of a TOML file, not of a run.")
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="section.key=value, over run, preset or file.")

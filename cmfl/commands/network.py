@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clients.testnet.kinds import ChainKind, StoreKind
+from clients.testnet import ChainKind, StoreKind
 from cmfl.commands import verbosity
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line
@@ -19,11 +19,11 @@ from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clients.configuration.schema import Configuration
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.network_settings import NetworkSettings
-    from clients.testnet.round_watch import WatchedRound
-    from clients.testnet.supervision import NetworkSummary, NetworkSupervisor
+    from clients.testnet.network import LocalNetwork, NetworkSettings
+    from clients.testnet.watch import NetworkSummary, WatchedRound
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
 DEFAULT_NETWORK = Path("cmfl-network")
@@ -34,33 +34,18 @@ AUDIT_SECONDS = 1800.0
 @expand_groups
 def network(
     home: Annotated[
-        Path, typer.Option("--home", help="Folder of the whole network; new or empty.")
+        Path, typer.Option(help="Folder of the whole network; new or empty.")
     ] = DEFAULT_NETWORK,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, help="Processes that host the clients.")
+        int, typer.Option(min=1, max=256, help="Processes that host the clients.")
     ] = 12,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How many rounds; the run has no more.")
-    ] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds; the run has no more.")] = 10,
     chain: Annotated[
-        ChainKind, typer.Option("--chain", help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+        ChainKind, typer.Option(help=f"The node; {ANVIL_VARIABLE} may name anvil.")
     ] = ChainKind.EMBEDDED,
-    store: Annotated[
-        StoreKind, typer.Option("--store", help="Where blobs and mail are.")
-    ] = StoreKind.SERVED,
+    store: Annotated[StoreKind, typer.Option(help="Where blobs and mail are.")] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
-    chaos: Annotated[
-        bool,
-        typer.Option("--chaos", help="Kill and restart a worker in every round; another one lies."),
-    ] = False,
-    malicious: Annotated[
-        str | None,
-        typer.Option("--malicious", help="Fault of the first worker; false-scores with --chaos."),
-    ] = None,
-    chaos_seed: Annotated[
-        int, typer.Option("--chaos-seed", min=0, help="Of whom --chaos kills, and when.")
-    ] = 0,
     api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
@@ -71,86 +56,16 @@ def network(
     KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
     all processes are printed, each line after the name of its process.
     """
-    from clients.testnet.local_network import LocalNetwork
+    from clients.configuration.parsing import plain_values, require_unpredictable
+    from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
     from ledger.io.forked_commands import CommandError
 
-    configuration = _configuration(configured, rounds, chain)
-    settings = _settings(home, workers, chain, store, configuration, api, allow_predictable_seeds)
-    fault = malicious or ("false-scores" if chaos else None)
-    if fault is not None:
-        _require_fault(fault)
-        warning = strain_warning(settings, fault)
-        if warning is not None:
-            complain(warning)
-    say = _quiet if json else print_line
-    try:
-        with LocalNetwork(settings, say) as federation:
-            played = _play(federation, rounds, chaos_seed if chaos else None, fault, as_json=json)
-            code, verdict = _audited(federation)
-    except KeyboardInterrupt as error:
-        raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
-    except CommandError as error:
-        raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
-    _report(played, verdict, as_json=json)
-    raise typer.Exit(code)
-
-
-def _configuration(options: ConfigurationOptions, rounds: int, chain: ChainKind) -> Configuration:
-    """Return the configuration of the run, whose windows and deadlines fit the chain's pace.
-
-    Raises:
-        ConfigurationError: it is invalid.
-    """
-    from clients.configuration.parsing import plain_values
-    from clients.testnet.network_settings import PACES, fitted_to_pace
-
-    settings = (*options.settings, f"protocol.rounds={rounds}")
-    return fitted_to_pace(plain_values(options.preset, options.config, settings), PACES[chain])
-
-
-def _settings(
-    home: Path,
-    workers: int,
-    chain: ChainKind,
-    store: StoreKind,
-    configuration: Configuration,
-    api: bool,
-    allow_predictable_seeds: bool,
-) -> NetworkSettings:
-    """Return the settings of the network.
-
-    Raises:
-        ConfigurationError: the folder is not empty, there are fewer clients than workers, the run's
-            seeds can be predicted, or it has an early stop or trackers.
-    """
-    from clients.configuration.parsing import (
-        lot_warning,
-        require_no_live_settings,
-        require_unpredictable,
-    )
-    from clients.instruction_sets import require_cap
-    from clients.testnet.network_settings import NetworkSettings
-
-    if configuration.machine.isa is not None:
-        require_cap(configuration.machine.isa)
-    protocol = configuration.protocol
-    require_unpredictable(protocol.beacon, is_allowed=allow_predictable_seeds)
-    warning = lot_warning(protocol.strategy, protocol.beacon, mines_at_once=False)
-    if warning is not None:
-        complain(f"warning: {warning}")
-    require_no_live_settings(configuration)
-    clients = configuration.protocol.clients
-    if workers > clients:
-        raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
-    malice = configuration.malice
-    if malice.attack or malice.members or malice.trainers:
-        raise ConfigurationError(
-            "malice: a federation's workers know no attackers among themselves: name the fault of "
-            "one worker with --malicious"
-        )
-    if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
-    return NetworkSettings(
+    changes = (*configured.settings, f"protocol.rounds={rounds}")
+    values = plain_values(configured.preset, configured.config, changes)
+    configuration = fitted_to_pace(values, PACES[chain])
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
+    _require_playable(home, workers, configuration)
+    settings = NetworkSettings(
         home=home.absolute(),
         configuration=configuration,
         workers=workers,
@@ -160,62 +75,63 @@ def _settings(
         serves=api,
         allow_predictable_seeds=allow_predictable_seeds,
     )
+    say: Callable[[str], None] = (lambda _: None) if json else print_line
+    try:
+        with LocalNetwork(settings, say) as federation:
+            played = _play(federation, rounds, say)
+            code, verdict = _audited(federation)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
+    except CommandError as error:
+        raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
+    _report(played, verdict, as_json=json)
+    raise typer.Exit(code)
 
 
-def _require_fault(name: str) -> None:
-    """Refuse an unknown fault.
+def _require_playable(home: Path, workers: int, configuration: Configuration) -> None:
+    """Refuse what a federation cannot play, and warn of a lot that somebody may choose.
 
     Raises:
-        ConfigurationError: names the known ones.
+        ConfigurationError: the folder is not empty, there are fewer clients than workers, there are
+            attackers, or the run has an early stop or trackers.
     """
-    from clients.adversaries.faults import MemberFault, TrainerFault
+    from clients.configuration.parsing import lot_warning, require_no_live_settings
+    from clients.instruction_sets import require_cap
 
-    faults = dict.fromkeys([*MemberFault, *TrainerFault])
-    if name not in faults:
-        raise ConfigurationError(f"--malicious {name}: known are {', '.join(faults)}")
-
-
-def strain_warning(settings: NetworkSettings, fault: str) -> str | None:
-    """Return a warning if one malicious worker exceeds what a committee tolerates."""
-    from clients.adversaries.faults import MemberFault
-    from clients.testnet.local_network import clients_by_worker
-
-    sizes = settings.configuration.parameters(dimension=1)
-    hosted = len(clients_by_worker(sizes.clients, settings.workers)[0])
-    borne = sizes.members - 1 - sizes.replies
-    if fault not in set(MemberFault) or hosted * sizes.members <= borne * sizes.clients:
-        return None
-    return (
-        f"--malicious {fault}: the first worker hosts {hosted} of {sizes.clients} clients, on "
-        f"average {hosted * sizes.members / sizes.clients:.1f} of {sizes.members} members, and "
-        f"{borne} may be faulty: a round with more is decided late, or abandoned after "
-        f"{sizes.deadline_blocks} blocks; more workers share the clients more finely"
-    )
+    if configuration.machine.isa is not None:
+        require_cap(configuration.machine.isa)
+    protocol, malice = configuration.protocol, configuration.malice
+    warning = lot_warning(protocol.strategy, protocol.beacon, mines_at_once=False)
+    if warning is not None:
+        complain(f"warning: {warning}")
+    require_no_live_settings(configuration)
+    if workers > protocol.clients:
+        raise ConfigurationError(
+            f"--workers {workers}: there are {protocol.clients} clients to host"
+        )
+    if malice.attack or malice.members or malice.trainers:
+        raise ConfigurationError(
+            "malice: a federation's workers know no attackers among themselves: remove the section"
+        )
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
 
 
-def _play(
-    federation: LocalNetwork, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
-) -> NetworkSummary:
+def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
     import time
 
-    import numpy as np
-
-    from clients.testnet.log_follower import LogFollower
-    from clients.testnet.round_watch import RoundWatch
-    from clients.testnet.supervision import NetworkSupervisor
+    from clients.testnet.watch import LogFollower, NetworkSupervisor, RoundWatch
     from ledger.storage.blobs import FolderBlobs
 
-    rng = None if seed is None else np.random.default_rng(seed)
     logs = LogFollower(federation.settings.home / "logs")
     shows_logs = verbosity.chosen() is Verbosity.VERBOSE
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
         watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
-        supervisor = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
-        supervisor.start()
-        return supervisor.play(
+        federation.start_workers()
+        return NetworkSupervisor(federation, watch).play(
             rounds,
-            _quiet if as_json else lambda ended: print_line(round_line(ended, supervisor)),
+            lambda ended: say(round_line(ended)),
             patience_seconds(federation.settings),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
@@ -227,7 +143,7 @@ def patience_seconds(settings: NetworkSettings) -> float:
     return max(PATIENCE_SECONDS, 2 * deadline)
 
 
-def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
+def round_line(ended: WatchedRound) -> str:
     """Return one line about an ended round."""
     if ended.views is None:
         sentence = "abandoned"
@@ -242,8 +158,6 @@ def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
     ):
         if clients:
             sentence += f", {label} {', '.join(map(str, clients))}"
-    if supervisor.killed:
-        sentence += f", killed {', '.join(supervisor.killed)}"
     return f"round {ended.number}: {sentence}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
 
 
@@ -252,7 +166,7 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
     import json
 
     from clients.configuration.run_configuration import rule_sources
-    from clients.testnet.local_network import RUN
+    from clients.testnet.network import RUN
 
     arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
     for source in rule_sources(federation.settings.configuration):
@@ -270,22 +184,13 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
 def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    figures = asdict(played) | {
-        "rounds_a_minute": round(played.rounds_a_minute, 2),
-        "bytes_a_round": played.bytes_a_round(),
-    }
+    figures = asdict(played) | {"rounds_a_minute": round(played.rounds_a_minute, 2)}
     if as_json:
         print_json({"played": figures, "audit": audit})
         return
     print_line(
-        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute; "
-        f"{played.bytes_a_round():,} bytes a round between workers and others "
-        f"(chain {played.chain_bytes:,}, store {played.store_bytes:,} in all)"
+        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute"
     )
-    if played.kills or played.restarts:
-        print_line(f"{played.kills} workers killed, {played.restarts} ended by themselves")
+    if played.restarts:
+        print_line(f"{played.restarts} workers ended by themselves and were restarted")
     print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)
-
-
-def _quiet(_: object) -> None:
-    """Print nothing."""

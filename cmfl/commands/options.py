@@ -119,10 +119,7 @@ def contract_address(value: str | None) -> str | None:
 HomeFolder = Annotated[
     Path,
     typer.Option(
-        "--home",
-        help="Folder of chain, blobs and runs.",
-        envvar="CMFL_HOME",
-        callback=_of_a_home,
+        "--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME", callback=_of_a_home
     ),
 ]
 Api = Annotated[
@@ -162,16 +159,11 @@ BlobsAt = Annotated[
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run",
-        help="Which run; needed where the home has several.",
-        autocompletion=runs_of_home,
+        "--run", help="Which run; needed where the home has several.", autocompletion=runs_of_home
     ),
 ]
 RunToMake = Annotated[
     str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
-]
-OldName = Annotated[
-    str | None, typer.Option("--name", hidden=True, help="What --run was called before.")
 ]
 Preset = Annotated[
     str | None,
@@ -291,16 +283,6 @@ Rules = Annotated[
         metavar="FILE",
         help="Your copy of the file with the run's own distance; may be repeated. "
         "It is run, if its sha256 is the run document's.",
-    ),
-]
-
-IndexAt = Annotated[
-    str | None,
-    typer.Option(
-        "--index",
-        help="A file, or postgresql://...; index.sqlite in the home if not given.",
-        envvar="CMFL_INDEX",
-        callback=_of_a_home,
     ),
 ]
 

@@ -46,12 +46,11 @@ class ParticipantOptions:
     rpc_url: Annotated[
         str | None,
         # Eager: the limits of fees ask whether it is there.
-        typer.Option("--rpc-url", help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
+        typer.Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
     ] = None
     chain_id: Annotated[
         int | None,
         typer.Option(
-            "--chain-id",
             min=1,
             max=2**64 - 1,
             help="The chain id that the node must have.",
@@ -61,42 +60,33 @@ class ParticipantOptions:
     contract: Annotated[
         str | None,
         typer.Option(
-            "--contract",
-            help="Address of the run's contract.",
-            envvar="CMFL_CONTRACT",
-            callback=contract_address,
+            help="Address of the run's contract.", envvar="CMFL_CONTRACT", callback=contract_address
         ),
     ] = None
     blobs: Annotated[
         str | None,
         typer.Option(
-            "--blobs",
-            help="Where all participants publish: a folder or a URL.",
-            envvar=BLOBS_VARIABLE,
+            help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE
         ),
     ] = None
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
-            help="Where envelopes go; where the blobs are if not given.",
-            envvar=MAILBOX_VARIABLE,
+            help="Where envelopes go; where the blobs are if not given.", envvar=MAILBOX_VARIABLE
         ),
     ] = None
     keystore: Annotated[
         list[Path] | None,
         typer.Option(
-            "--keystore",
             help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
             envvar="CMFL_KEYSTORE",
         ),
     ] = None
     password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", help="Password of all keystores; else asked for."),
+        Path | None, typer.Option(help="Password of all keystores; else asked for.")
     ] = None
     data: Annotated[
-        Path | None, typer.Option("--data", help="Where the training data are on this machine.")
+        Path | None, typer.Option(help="Where the training data are on this machine.")
     ] = None
     setting: Annotated[
         list[str] | None,
@@ -106,7 +96,6 @@ class ParticipantOptions:
     confirmations: Annotated[
         int | None,
         typer.Option(
-            "--confirmations",
             min=0,
             max=1000,
             help="Blocks on top of one before it counts as final; what the chain calls final if "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cmfl.commands.exit_codes import InterruptedCommand
@@ -12,7 +13,7 @@ from ledger.chain.ports import NotServedError, TransactionTimeoutError, require_
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter, Receipt
@@ -29,15 +30,7 @@ _AT_ONCE = 16  # geth accepts at least as many pending ones per account
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """A payment to an account.
-
-    Attributes:
-        address: EIP-55.
-        wei: the amount.
-        balance_wei: the account's balance afterwards.
-        transaction: hash of the payment's transaction.
-        block: number of its block.
-    """
+    """A payment to an account, and what that owns afterwards."""
 
     address: str
     wei: int
@@ -70,81 +63,13 @@ def recipients(addresses: Sequence[str]) -> list[str]:
     return accounts
 
 
-class PaymentsBrokenOffError(ChainError):
-    """Some accounts were paid, or may be, and others not: a retry would pay them twice.
-
-    Attributes:
-        paid: accounts that were paid, EIP-55.
-        unsure: accounts whose payment was sent and may still be mined.
-        unpaid: accounts without a payment.
-    """
-
-    def __init__(
-        self, why: str, paid: Sequence[str], unsure: Sequence[str], unpaid: Sequence[str]
-    ) -> None:
-        self.paid, self.unsure, self.unpaid = tuple(paid), tuple(unsure), tuple(unpaid)
-        outcomes = (
-            ("paid", self.paid),
-            ("sent, and may still come into a block", self.unsure),
-            ("not paid", self.unpaid),
-        )
-        super().__init__(
-            f"{why}; "
-            + "; ".join(
-                f"{outcome}: {', '.join(accounts)}" for outcome, accounts in outcomes if accounts
-            )
-        )
-
-
-class _Payments:
-    """Progress of the payments."""
-
-    def __init__(self, accounts: Sequence[str]) -> None:
-        self.accounts = accounts
-        self.receipts: dict[str, Receipt] = {}
-        self.unsure: dict[str, None] = {}
-        self.why: BaseException | None = None
-
-    def failed(self, error: BaseException) -> None:
-        """Record the first error that stops the payments."""
-        self.why = self.why or error
-
-    def all_of(self) -> list[Receipt]:
-        """Return the receipts of all payments, in order.
-
-        Raises:
-            PaymentsBrokenOffError: only some accounts were paid, or may be.
-            InterruptedCommand: likewise, after Ctrl-C.
-            ChainError: no account was paid.
-        """
-        if self.why is None:
-            return [self.receipts[address] for address in self.accounts]
-        if not (self.receipts or self.unsure):
-            raise self.why
-        unpaid = [
-            account for account in self.accounts if account not in {*self.receipts, *self.unsure}
-        ]
-        reason = str(self.why) if isinstance(self.why, ChainError) else "interrupted"
-        broken_off = PaymentsBrokenOffError(reason, [*self.receipts], [*self.unsure], unpaid)
-        if isinstance(self.why, ChainError):
-            raise broken_off from self.why
-        raise InterruptedCommand(str(broken_off)) from self.why
-
-
 def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
-    """Pay accounts and return the payments, in order.
-
-    Args:
-        chain: the sender's.
-        accounts: to pay, EIP-55.
-        wei: amount for each.
+    """Pay an amount to each account, and return the payments in that order.
 
     Raises:
-        ConfigurationError: the sender is among them, or cannot pay all; nothing was sent.
-        SenderHasCodeError: the sender is a contract, or delegates its code; nothing was sent.
-        PaymentsBrokenOffError: only some could be paid; names them.
-        ChainError: the chain accepts no payment; none was made.
-        InterruptedCommand: Ctrl-C after payments had been sent.
+        ConfigurationError: the sender is among the accounts, or owns too little.
+        ChainError: a payment failed; the message names who was paid, who may be, and who was not.
+        InterruptedCommand: the same, after an interruption.
     """
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
@@ -152,86 +77,93 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
     require_plain_sender(chain, chain.sender)
     if chain.sender in accounts:
         raise ConfigurationError(f"{chain.sender} is the sender's own account")
+    gas = 0
+    send: Callable[[Sequence[str], int, dict[str, Receipt], dict[str, None]], None]
+    balance_of: Callable[[str], int]
     if isinstance(chain, EmbeddedChain):
-        own = chain
-        _require_funds(chain.sender, own.account(chain.sender)[1], wei * len(accounts))
-        receipts = _paid_at_home(own, accounts, wei)
-        balances = [own.account(address)[1] for address in accounts]
+        send, balance_of = partial(_send_at_home, chain), partial(_balance_at_home, chain)
     else:
         assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
+        send, balance_of = partial(_send_by_node, chain), chain.balance_of
         gas = chain.max_cost(GAS) * len(accounts)
-        _require_funds(chain.sender, chain.balance(), wei * len(accounts), gas)
-        receipts = _paid_by_node(chain, accounts, wei)
-        try:
-            balances = [chain.balance_of(address) for address in accounts]
-        except ChainError as error:
-            raise PaymentsBrokenOffError(str(error), accounts, (), ()) from error
+    owned = balance_of(chain.sender)
+    if owned < wei * len(accounts) + gas:
+        raise ConfigurationError(
+            f"account {chain.sender} owns {in_ether(owned)}, and is to pay "
+            f"{in_ether(wei * len(accounts))} and the gas; nothing was sent"
+        )
+    sent: dict[str, Receipt] = {}
+    unsure: dict[str, None] = {}
+    try:
+        for first in range(0, len(accounts), _AT_ONCE):
+            send(accounts[first : first + _AT_ONCE], wei, sent, unsure)
+        balances = [balance_of(address) for address in accounts]
+    except (ChainError, KeyboardInterrupt) as error:
+        if not (sent or unsure):
+            raise
+        told = str(error) if isinstance(error, ChainError) else "interrupted"
+        unpaid = [account for account in accounts if account not in {*sent, *unsure}]
+        for outcome, those in (
+            ("paid", [*sent]),
+            ("sent, and may still come into a block", [*unsure]),
+            ("not paid", unpaid),
+        ):
+            told += f"; {outcome}: {', '.join(those)}" if those else ""
+        kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
+        raise kind(told) from error
     return [
         Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
-        for address, balance, receipt in zip(accounts, balances, receipts, strict=True)
+        for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
     ]
 
 
-def _paid_at_home(own: EmbeddedChain, accounts: Sequence[str], wei: int) -> list[Receipt]:
-    payments = _Payments(accounts)
-    try:
-        for address in accounts:
-            payments.receipts[address] = own.send(address, b"", GAS, value=wei)
-    except (ChainError, KeyboardInterrupt) as error:
-        payments.failed(error)
-    return payments.all_of()
+def _balance_at_home(own: EmbeddedChain, address: str) -> int:
+    return own.account(address)[1]
 
 
-def _paid_by_node(node: RpcChain, accounts: Sequence[str], wei: int) -> list[Receipt]:
-    """Return the receipts of payments, several of which are in flight at once."""
-    payments = _Payments(accounts)
-    try:
-        for first in range(0, len(accounts), _AT_ONCE):
-            _pay_some(node, accounts[first : first + _AT_ONCE], wei, payments)
-            if payments.why is not None:
-                break
-    except KeyboardInterrupt as error:
-        payments.failed(error)
-    return payments.all_of()
+def _send_at_home(
+    own: EmbeddedChain,
+    some: Sequence[str],
+    wei: int,
+    sent: dict[str, Receipt],
+    unsure: dict[str, None],  # noqa: ARG001 - nothing is unsure at home
+) -> None:
+    for address in some:
+        sent[address] = own.send(address, b"", GAS, value=wei)
 
 
-def _pay_some(node: RpcChain, some: Sequence[str], wei: int, payments: _Payments) -> None:
-    """Send some payments, and see what becomes of each of them, also where one of them fails."""
+def _send_by_node(
+    node: RpcChain, some: Sequence[str], wei: int, sent: dict[str, Receipt], unsure: dict[str, None]
+) -> None:
+    """Send payments at once, and wait for all that were sent, also after one is refused."""
     waiting: dict[str, InFlightTransaction] = {}
+    why: ChainError | None = None
     for address in some:
         # Noted before it is sent: who is interrupted in the middle cannot tell.
-        payments.unsure[address] = None
+        unsure[address] = None
         try:
             waiting[address] = node.submit(address, b"", GAS, value=wei)
         except ChainError as error:
-            payments.failed(error)
-            del payments.unsure[address]
+            why = error
+            del unsure[address]
             break
     for address, pending in waiting.items():
         try:
-            payments.receipts[address] = _received(pending)
+            while (receipt := _polled(pending)) is None:
+                time.sleep(_POLL_SECONDS)
+            sent[address] = receipt
         except TransactionTimeoutError as error:
-            payments.failed(error)
+            why = why or error
             continue
         except ChainError as error:
-            payments.failed(error)
-        del payments.unsure[address]
+            why = why or error
+        del unsure[address]
+    if why is not None:
+        raise why
 
 
-def _received(pending: InFlightTransaction) -> Receipt:
-    while True:
-        try:
-            receipt = pending.poll()
-        except NotServedError:
-            receipt = None  # asked again, until the payment's time is over
-        if receipt is not None:
-            return receipt
-        time.sleep(_POLL_SECONDS)
-
-
-def _require_funds(sender: str, owned: int, wanted: int, gas: int = 0) -> None:
-    if owned < wanted + gas:
-        raise ConfigurationError(
-            f"account {sender} owns {in_ether(owned)}, and is to pay {in_ether(wanted)} and the "
-            "gas; nothing was sent"
-        )
+def _polled(pending: InFlightTransaction) -> Receipt | None:
+    try:
+        return pending.poll()
+    except NotServedError:
+        return None  # asked again, until the payment's time is over

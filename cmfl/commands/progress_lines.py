@@ -7,124 +7,50 @@ that quick work prints nothing; and after `LATEST` seconds in any case.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import Progress, TaskID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from types import TracebackType
-    from typing import Self, TypeVar
-
-    from rich.progress import TaskID
-
-    T = TypeVar("T")
+    from collections.abc import Callable
 
 SOONEST = 10.0
 LATEST = 300.0
 PARTS = 10
 
 
-@dataclass(slots=True)
-class _Work:
-    name: str
-    total: float | None
-    done: float
-    shown_at: float
-    note: str = ""
-    shown_parts: int = 0
+class ProgressLines(Progress):
+    """Bars that are never drawn, and print a line from time to time; `clock` is in seconds."""
 
-    @property
-    def parts(self) -> int:
-        return int(PARTS * self.done // self.total) if self.total else 0
-
-    def __str__(self) -> str:
-        of = "" if self.total is None else f" of {self.total:.0f}"
-        return f"{self.name}: {self.done:.0f}{of}{f', {self.note}' if self.note else ''}"
-
-
-@dataclass(slots=True)
-class ProgressLines:
-    """Lines of progress, with the interface of `rich.progress.Progress`.
-
-    Attributes:
-        show: prints a line.
-        clock: monotonic seconds.
-    """
-
-    show: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
-    _works: list[_Work] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        """Start; nothing is shown yet."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
+    def __init__(
+        self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """End without a line."""
+        super().__init__(auto_refresh=False, disable=True)
+        self._say, self._clock = show, clock
+        self._shown: dict[TaskID, tuple[float, int]] = {}
 
-    def add_task(
-        self, description: str, *, total: float | None = None, completed: int = 0, said: str = ""
-    ) -> TaskID:
-        """Add a piece of work, and return its number.
+    def add_task(self, description: str, *arguments: Any, **options: Any) -> TaskID:
+        """Add a piece of work, and return its number."""
+        task = super().add_task(description, *arguments, **options)
+        self._shown[task] = self._clock(), self._parts(task)
+        return task
 
-        Args:
-            description: its name.
-            total: number of steps; None if unknown.
-            completed: steps done before.
-            said: note about the newest step.
-        """
-        work = _Work(description, total, completed, self.clock(), said)
-        work.shown_parts = work.parts
-        self._works.append(work)
-        return cast("TaskID", len(self._works) - 1)
-
-    def update(
-        self,
-        task: TaskID,
-        *,
-        total: float | None = None,
-        completed: float | None = None,
-        advance: float = 0,
-        description: str | None = None,
-        said: str | None = None,
-    ) -> None:
-        """Update a piece of work; None leaves a value unchanged.
-
-        Args:
-            task: its number.
-            total: number of steps.
-            completed: steps done.
-            advance: additional steps done.
-            description: its name.
-            said: note about the newest step.
-        """
-        work = self._works[task]
-        work.total = work.total if total is None else total
-        work.done = (work.done if completed is None else completed) + advance
-        work.name = work.name if description is None else description
-        work.note = work.note if said is None else said
-        self._show(work)
-
-    def advance(self, task: TaskID, advance: float = 1) -> None:
-        """Add completed steps."""
-        self.update(task, advance=advance)
-
-    def track(self, sequence: Collection[T], *, description: str) -> Iterator[T]:
-        """Yield the elements of a collection, with progress."""
-        task = self.add_task(description, total=len(sequence))
-        for element in sequence:
-            yield element
-            self.advance(task)
-
-    def _show(self, work: _Work) -> None:
-        now, parts = self.clock(), work.parts
-        waited = now - work.shown_at
-        if waited < SOONEST or (parts <= work.shown_parts and waited < LATEST):
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Update a piece of work, and print a line if it is time for one."""
+        super().update(task_id, **changes)
+        (before, shown), now, parts = self._shown[task_id], self._clock(), self._parts(task_id)
+        if now - before < SOONEST or (parts <= shown and now - before < LATEST):
             return
-        work.shown_at, work.shown_parts = now, parts
-        self.show(str(work))
+        self._shown[task_id] = now, parts
+        task = self._tasks[task_id]
+        of = "" if task.total is None else f" of {task.total:.0f}"
+        note = f", {task.fields['said']}" if task.fields.get("said") else ""
+        self._say(f"{task.description}: {task.completed:.0f}{of}{note}")
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Add completed steps."""
+        self.update(task_id, advance=advance)
+
+    def _parts(self, task_id: TaskID) -> int:
+        task = self._tasks[task_id]
+        return int(PARTS * task.completed // task.total) if task.total else 0

@@ -37,17 +37,13 @@ app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is
 @expand_groups
 def register(
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option("--out", help="The entry; no existing file is replaced.")],
+    out: Annotated[Path, typer.Option(help="The entry; no existing file is replaced.")],
     samples: Annotated[
-        int | None,
-        typer.Option(min=1, max=2**53 - 1, help="Number of your training samples."),
+        int | None, typer.Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            help="File of your samples, to count them and register their digest.",
-        ),
+        typer.Option(help="File of your samples, to count them and register their digest."),
     ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
@@ -76,7 +72,7 @@ def register(
     signer = KeySigner(keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, proposal, count, digest)
-    _write(out, encode_entry(entry))
+    write_result(out, encode_entry(entry))
     address = checksum(signer.address)
     if json:
         entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
@@ -95,7 +91,7 @@ def gather(
     entries: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The registry; no existing file is replaced.")],
+    out: Annotated[Path, typer.Option(help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:
@@ -119,7 +115,7 @@ def gather(
         _require_signed("the entries", registry, configuration)
         words = ["deploy", "--registry", out, "--run", registry.run]
         command = command_line(*words, *agreed.words(clients))
-    _write(out, encode_registry(registry))
+    write_result(out, encode_registry(registry))
     if json:
         print_json(_view(registry) | {"file": str(out), "command": command})
         return
@@ -217,7 +213,3 @@ def _require_new(out: Path) -> None:
     refuse_home_file(out)
     if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
-
-
-def _write(out: Path, data: bytes) -> None:
-    write_result(out, data)

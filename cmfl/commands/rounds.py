@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cmfl.access.history import open_history
 from cmfl.commands.console import (
-    AsCsv,
     AsJson,
-    print_csv,
     print_cursor,
     print_line,
     print_response,
     print_table,
     shortened,
+    whole,
 )
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
 from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
+    from cmfl.access.target import Target
     from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
 
 app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
+_DIGEST = re.compile(digest_patterns.EITHER_FORM_ANY_CASE)
 _COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
@@ -62,7 +65,6 @@ def list_rounds(
     full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
     cursor: Cursor = None,
     json: AsJson = False,
-    csv: AsCsv = False,
 ) -> None:
     """List rounds, newest first."""
     from ledger.history.queries import RoundQuery, Span
@@ -75,17 +77,13 @@ def list_rounds(
     query = RoundQuery(
         "rounds", order, status, participant, role or AskedRole.ANY, view_min, *spans
     )
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
     if json:
         print_response(page)
         return
     rows = [_row(entry) for entry in page["rounds"]]
-    if csv:
-        print_csv(_COLUMNS, rows)
-        return
     shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
     print_table(f"rounds of {name}", _COLUMNS, shown)
     print_cursor(page["next_cursor"])
@@ -95,13 +93,29 @@ def list_rounds(
 @expand_groups
 def show(
     source: HistoryOptions,
-    round_number: Round,
+    round_or_digest: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROUND|DIGEST",
+            help="Number of a round, or 64 hex digits of anything that a round names.",
+        ),
+    ],
+    limit: Limit = 20,
+    cursor: Cursor = None,
     json: AsJson = False,
 ) -> None:
-    """Show one round: its ranking, its sets, its model. cmfl audit verifies them."""
+    """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
+
+    For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
+    a seed, a root, a result, a head, a block or a transaction.
+    """
     from ledger.history.local_history import LocalHistory
 
     target = source.target()
+    if _DIGEST.fullmatch(round_or_digest):
+        _show_digest(target, round_or_digest, limit, cursor, json=json)
+        return
+    round_number = _round_number(round_or_digest)
     with open_history(target) as history:
         round_ = history.full_round(round_number)
         if json:
@@ -129,23 +143,41 @@ def show(
 
 @app.command("explain")
 @expand_groups
-def explain(
-    source: HistoryOptions,
-    round_number: Round,
-    json: AsJson = False,
-) -> None:
+def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
     The words report chain and record; cmfl audit verifies these.
     """
-    target = source.target()
-    with open_history(target) as history:
+    with open_history(source.target()) as history:
         explanation = history.explanation(round_number)
     if json:
         print_response(explanation)
         return
     for line in explanation["sentences"]:
         print_line(line)
+
+
+def _round_number(value: str) -> int:
+    if not value.isdecimal() or not value.isascii() or not 1 <= int(value[:11]) < 2**32:
+        raise typer.BadParameter(
+            f"{value[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
+        )
+    return int(value)
+
+
+def _show_digest(target: Target, value: str, limit: int, cursor: str | None, *, json: bool) -> None:
+    digest = Digest(bytes.fromhex(value.removeprefix("0x")))
+    with open_history(target) as history:
+        page = history.digest(digest, limit, cursor)
+    if json:
+        print_response(page)
+    elif page["items"]:
+        columns = ("kind", "round", "client")
+        rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
+        print_table(f"places of {page['digest'][:18]}…", columns, rows)
+        print_cursor(page["next_cursor"])
+    else:
+        print_line(f"{page['digest']} is not in this run.")
 
 
 def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
@@ -188,11 +220,7 @@ def _summary(round_: FullRound) -> list[str]:
         ("primaries", primaries),
         ("head", round_["head"]),
     ]
-    return [f"{name:15} {_shown(value)}" for name, value in named if value]
-
-
-def _shown(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return [f"{name:15} {whole(value)}" for name, value in named if value]
 
 
 def _left_out(round_: FullRound) -> list[str]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cmfl.commands import verbosity
-from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import command_on, missing_variables, print_next
 from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_HOME, DEFAULT_RUN, HomeFolder, RunToMake
 from cmfl.commands.source_options import SenderOptions
 from cmfl.commands.verbosity import Verbosity
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
@@ -30,18 +28,17 @@ if TYPE_CHECKING:
     from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
     from cmfl.playing import PlayedRun
-    from ledger.chain.ports import ChainWriter
 
 
 @expand_groups
 def run(
-    made: NewRunOptions,
+    home: HomeFolder = DEFAULT_HOME,
+    name: RunToMake = DEFAULT_RUN,
+    *,
     configured: ConfigurationOptions,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Short for --set protocol.rounds=N.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Short for --set protocol.rounds=N.")] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes that train; changes no result.")
+        int | None, typer.Option(help="Processes that train; changes no result.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take a run up where it was cut off.")
@@ -53,7 +50,6 @@ def run(
             help="With --resume: go on from a chain that lacks rounds which it had before.",
         ),
     ] = False,
-    *,
     node: SenderOptions,
     json: AsJson = False,
 ) -> None:
@@ -63,68 +59,61 @@ def run(
     --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
     and every fault: cmfl settings.
     """
-    from ledger.protocol.errors import ConfigurationError
+    from cmfl.playing import play
+    from ledger.chain.ports import NotServedError, TransactionTimeoutError
+    from ledger.protocol.errors import ChainError, ConfigurationError
 
-    home, name = made.home, made.run_name()
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
-    if resume and configured.has_source:
-        raise ConfigurationError("--resume takes the run's own configuration, no other")
-    settings = list(configured.settings)
-    if rounds is not None:
-        settings.append(f"protocol.rounds={rounds}")
-    if workers is not None:
-        settings.append(f"machine.workers={workers}")
-    source = None if resume else (configured.preset, configured.config)
-    configuration = _configuration(home, name, source, tuple(settings))
+    more = {"protocol.rounds": rounds, "machine.workers": workers}
+    settings = [f"{key}={value}" for key, value in more.items() if value is not None]
+    configuration = _configuration(home, name, configured, settings, resume=resume)
     where, task = node.chain_of(home, name), configuration.data.options.get("task")
-    if configuration.machine.ledger == "memory":
-        if where.rpc_url is not None:
-            raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
-        try:
-            played = _in_memory(where, name, configuration, quiet=json)
-        except KeyboardInterrupt as error:
-            raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
-        _report(where, name, played, task, as_json=json)
-        _warn(configuration)
-        return
-    if accept_rollback and where.rpc_url is None:
+    is_memory = configuration.machine.ledger == "memory"
+    if is_memory and where.rpc_url is not None:
+        raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
+    if accept_rollback and where.rpc_url is None and not is_memory:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
     sender = node.sender()
-    writer = where.writer(
-        sender,
-        create=not resume,
-        new_chain_id=configuration.chain_id(),
-        accept_rollback=accept_rollback,
-    )
     try:
-        with _node_gone_explained(where, name, sender):
-            result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
-    except KeyboardInterrupt as error:
-        raise InterruptedCommand(f"interrupted{_continuing(where, name, sender)}") from error
-    _report(where, name, result, task, as_json=json)
-    # Last of all: a run that is refused says so in one line, and long output hides none.
-    _warn(configuration)
-
-
-@contextmanager
-def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[None]:
-    """Add the command that goes on to the error of a run whose node answers no more.
-
-    Raises:
-        ChainError: the node does not answer, or does not put a transaction into a block.
-    """
-    from ledger.chain.ports import NotServedError, TransactionTimeoutError
-    from ledger.protocol.errors import ChainError
-
-    try:
-        yield
+        played = play(
+            *(where, name, configuration, lambda opened: _watch(opened, quiet=json), complain),
+            create=not resume,
+            sender=sender,
+            accept_rollback=accept_rollback,
+        )
     except (NotServedError, TransactionTimeoutError) as error:
         continuing = _continuing(where, name, sender)
         if where.rpc_url is None or not continuing:
             raise
         raise ChainError(f"{error}{continuing}") from error
+    except KeyboardInterrupt as error:
+        continuing = "; a memory run cannot be resumed"
+        if not is_memory:
+            continuing = _continuing(where, name, sender)
+        raise InterruptedCommand(f"interrupted{continuing}") from error
+    _report(where, name, _result(played), task, as_json=json)
+    # Last of all: a run that is refused says so in one line, and long output hides none.
+    _warn(configuration)
+
+
+def _configuration(
+    home: Path, name: str, configured: ConfigurationOptions, more: list[str], *, resume: bool
+) -> Configuration:
+    """Return the configuration of a new run, or the recorded one of a run that is taken up."""
+    from clients.configuration.loading import load
+    from clients.runs.run_folder import recorded_configuration, require_new
+    from ledger.protocol.errors import ConfigurationError
+
+    settings = (*configured.settings, *more)
+    if resume:
+        if configured.has_source:
+            raise ConfigurationError("--resume takes the run's own configuration, no other")
+        return recorded_configuration(home, name, settings)
+    configuration = load(configured.preset, configured.config, settings)
+    require_new(home, name)
+    return configuration
 
 
 def _continuing(where: Target, name: str, sender: Sender) -> str:
@@ -176,23 +165,6 @@ def _report(
         print_next("audit it with", command_on(where, "audit", "--run", name))
 
 
-def _configuration(
-    home: Path,
-    name: str,
-    source: tuple[str | None, Path | None] | None,
-    settings: tuple[str, ...],
-) -> Configuration:
-    """Return the configuration of a preset or file, or (None) the recorded one of a run."""
-    from clients.configuration.loading import load
-    from clients.runs.run_folder import recorded_configuration, require_new
-
-    if source is None:
-        return recorded_configuration(home, name, settings)
-    configuration = load(*source, settings)
-    require_new(home, name)
-    return configuration
-
-
 def _warn(configuration: Configuration) -> None:
     """Say on standard error where a run that is attacked lies outside the tested regime."""
     from clients.configuration.tested_regime import regime_warnings
@@ -201,41 +173,6 @@ def _warn(configuration: Configuration) -> None:
         return
     for warning in regime_warnings(configuration):
         complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
-
-
-def _carried_out(
-    where: Target,
-    name: str,
-    configuration: Configuration,
-    writer: AbstractContextManager[ChainWriter],
-    accept_rollback: bool,
-    *,
-    quiet: bool,
-) -> dict[str, Any]:
-    from cmfl.playing import play_on_chain
-
-    def go_on(opened: OpenedRun) -> list[RoundMetrics]:
-        if opened.without_row:
-            rounds = ", ".join(map(str, opened.without_row))
-            complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
-        return _watch(opened, quiet=quiet)
-
-    played = play_on_chain(
-        where, name, configuration, writer, go_on, warn=complain, accept_rollback=accept_rollback
-    )
-    return _result(played)
-
-
-def _in_memory(
-    where: Target, name: str, configuration: Configuration, *, quiet: bool
-) -> dict[str, Any]:
-    from cmfl.playing import play_in_memory
-
-    return _result(
-        play_in_memory(
-            where, name, configuration, lambda opened: _watch(opened, quiet=quiet), complain
-        )
-    )
 
 
 def _result(played: PlayedRun) -> dict[str, Any]:
@@ -253,20 +190,23 @@ def _result(played: PlayedRun) -> dict[str, Any]:
     }
 
 
-def _watch(started: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
-    """Run the rounds, and show how far they are."""
+def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
+    """Play the rounds that remain, and show how far they are."""
+    if opened.without_row:
+        rounds = ", ".join(map(str, opened.without_row))
+        complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
     if quiet:
-        return started.go_on(lambda _: None)
+        return opened.go_on(lambda _: None)
     if verbosity.chosen() is not Verbosity.QUIET:
-        for line in started.population.clean.about:
+        for line in opened.population.clean.about:
             print_line(line)
-    total = started.configuration.protocol.rounds
+    total = opened.configuration.protocol.rounds
     with progress_of_rounds() as bar:
-        finished = started.simulation.chain is None
-        done = total if finished else started.ledger.state().round - 1
-        name = f"{started.folder.paths.path.name}, rounds"
+        finished = opened.simulation.chain is None
+        done = total if finished else opened.ledger.state().round - 1
+        name = f"{opened.folder.paths.path.name}, rounds"
         task = bar.add_task(name, total=total, completed=done, said="")
-        return started.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
+        return opened.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
 
 
 def _short(row: RoundMetrics) -> str:

@@ -1,4 +1,4 @@
-"""`cmfl runs`: summaries of the runs of a home or a service, alone and side by side.
+"""`cmfl runs`: summaries of the runs of a home or a service, one by one.
 
 Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
 files. `cmfl runs show` compares the claimed head of a run with the chain.
@@ -7,7 +7,6 @@ files. `cmfl runs show` compares the claimed head of a run with the chain.
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,24 +35,16 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.run_summaries import HomeRuns, open_run_summaries
+from cmfl.commands.run_summaries import COLUMNS, open_run_summaries, summary
 from ledger.io.home import Home
-from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cmfl.commands.claimed_head import HeadComparison
-    from cmfl.commands.run_summaries import RunSummaries, RunSummary
+    from cmfl.commands.run_summaries import HomeRuns, RunSummary, ServiceRuns
 
-app = typer.Typer(
-    help="Summaries of the runs of a home or a service, side by side.", no_args_is_help=True
-)
+app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
 
-COLUMNS = (
-    *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
-    *("head", "configuration", "unread"),
-)
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
     "cmfl audit proves the decisions."
@@ -64,10 +55,6 @@ NOT_SERVED = (
 )
 Name = Annotated[
     str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
-]
-Names = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN...", help="Two runs or more.", autocompletion=runs_of_home),
 ]
 
 
@@ -96,7 +83,7 @@ def list_runs(
             try:
                 rows.append(runs.row(name))
             except (CmflError, OSError) as error:
-                rows.append(_unreadable(name))
+                rows.append(summary(name))
                 faults.append(error)
         if csv:
             print_csv(COLUMNS, rows)
@@ -163,98 +150,6 @@ def show(
         raise typer.Exit(FAILED)
 
 
-@app.command("compare")
-def compare(
-    names: Names,
-    home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    json: AsJson = False,
-) -> None:
-    """Compare two runs or more: their summaries, and the settings that differ."""
-    if len(set(names)) < 2:
-        raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
-    with open_run_summaries(target) as runs:
-        rows = [runs.row(name) for name in names]
-        settings = [runs.settings(name) for name in names]
-    keys = sorted({key for each in settings for key in each})
-    values = {key: [each.get(key) for each in settings] for key in keys}
-    differing = {key: each for key, each in values.items() if len(set(each)) > 1}
-    if json:
-        print_json({"runs": rows, "differing": differing})
-        return
-    columns: list[Mapping[str, object]] = [*rows]
-    lines = [
-        [name.replace("_", " "), *(_shown(column[name]) for column in columns)]
-        for name in COLUMNS[1:-1]
-    ]
-    print_table("runs", ("", *names), lines)
-    _print_unread(rows)
-    print_prose(CLAIMED)
-    if api is not None:
-        print_prose(NOT_SERVED)
-    if differing:
-        table = [[key, *map(_set_to, each)] for key, each in differing.items()]
-        print_table("settings that differ", ("setting", *names), table)
-    else:
-        print_line("All settings are the same.")
-
-
-@app.command("plot")
-def plot(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN...", help="All runs if none is named.", autocompletion=runs_of_home
-        ),
-    ] = None,
-    home: HomeFolder = DEFAULT_HOME,
-    to: Annotated[
-        Path, typer.Option("--to", help="Folder of the figure, SVG and PNG; made if need be.")
-    ] = Path("figures"),
-) -> None:
-    """Draw accuracy and accepted attackers over rounds, of one run or several of a home.
-
-    The figure has the name of its only run, or else runs. Each run is a line of its own.
-    """
-    from clients.experiments.drawing.runs import draw_runs
-    from ledger.io.extras import require_extra
-
-    require_extra("plots", "figures need")
-    runs = HomeRuns(Target(home))
-    drawn = list(dict.fromkeys(names or runs.names()))
-    rounds = {name: runs.rounds(name) for name in drawn}
-    settings = {name: runs.settings(name) for name in drawn}
-    for path in draw_runs(rounds, settings, to, drawn[0] if len(drawn) == 1 else "runs"):
-        print_line(str(path))
-
-
-def _unreadable(name: str) -> RunSummary:
-    """Return the row of a run whose files cannot be read."""
-    return {
-        "run": name,
-        "ledger": None,
-        "rounds": None,
-        "of": None,
-        "accuracy": None,
-        "floor": None,
-        "accepted_attackers": None,
-        "head": None,
-        "configuration": None,
-        "unread": None,
-    }
-
-
-def _print_unread(rows: list[RunSummary]) -> None:
-    for row in rows:
-        if row["unread"] is not None:
-            print_line(row["unread"])
-
-
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     """Return the comparison of a run's claimed head with the chain; a service is not asked."""
     from cmfl.commands.claimed_head import HeadComparison, HeadOutcome, compare_head
@@ -265,20 +160,20 @@ def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
-def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) -> None:
-    columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
-    shown = [
-        (
-            *(row["run"], row["ledger"], _of(row), _shown(row["accuracy"]), _shown(row["floor"])),
-            *(_shown(row["accepted_attackers"]), shortened(row["head"])),
-        )
-        for row in rows
-    ]
-    print_table(f"runs of {runs.place}", columns, shown)
+def _print_list(runs: HomeRuns | ServiceRuns, rows: list[RunSummary], *, is_remote: bool) -> None:
+    columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted_attackers", "head")
+    shown = []
+    for row in rows:
+        of = "" if None in {row["rounds"], row["of"]} else f"/{row['of']}"
+        rounds = row | {"rounds": f"{_shown(row['rounds'])}{of}"}
+        shown.append([_shown(rounds[column]) for column in columns])
+    print_table(f"runs of {runs.place}", [each.replace("_", " ") for each in columns], shown)
     for row in rows:
         if _is_below(row):
             print_line(_verdict(runs, row), bold=True)
-    _print_unread(rows)
+    for row in rows:
+        if row["unread"] is not None:
+            print_line(row["unread"])
     print_prose(CLAIMED)
     if is_remote:
         print_prose(NOT_SERVED)
@@ -287,7 +182,7 @@ def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) 
             print_line(sentence)
 
 
-def _verdict(runs: RunSummaries, row: RunSummary) -> str:
+def _verdict(runs: HomeRuns | ServiceRuns, row: RunSummary) -> str:
     """Return in words how far the last accuracy can be trusted."""
     if unknown := runs.unknown(row["run"]):
         return unknown
@@ -309,15 +204,5 @@ def _is_below(row: RunSummary) -> bool:
     return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
 
 
-def _of(row: RunSummary) -> str:
-    if row["rounds"] is None:
-        return ""
-    return str(row["rounds"]) if row["of"] is None else f"{row['rounds']}/{row['of']}"
-
-
 def _shown(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else whole(shortened(value))
-
-
-def _set_to(value: str | None) -> str:
-    return "not set" if value is None else value

@@ -65,7 +65,9 @@ class Sender:
         from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.rpc_chain import RpcChain
 
-        with RpcChain(url, self._key(), chain_id=chain_id, settings=self.settings()) as node:
+        keystores = [] if self.keystore is None else [self.keystore]
+        key = private_keys(keystores, self.password_file)[0]
+        with RpcChain(url, key, chain_id=chain_id, settings=self.settings()) as node:
             try:
                 yield node
             except TransactionRefusedError as error:
@@ -106,11 +108,6 @@ class Sender:
         """Description of the key's source."""
         return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
 
-    def _key(self) -> bytes:
-        if self.keystore is None:
-            return environment_key()
-        return keystore_key(self.keystore, self.password_file)
-
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
     """Return the private keys in keystores, or the one in the environment if there are none.
@@ -139,11 +136,6 @@ def only_keystore(keystores: Sequence[Path]) -> Path:
             f"--keystore is given {len(keystores)} times ({named}): this command takes one key"
         )
     return keystores[0]
-
-
-def only_keystore_if_any(keystores: Sequence[Path] | None) -> Path | None:
-    """Return the keystore of a command that signs with one key; None if none is given."""
-    return only_keystore(keystores) if keystores else None
 
 
 def keystore_key(keystore: Path, password_file: Path | None) -> bytes:

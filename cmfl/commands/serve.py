@@ -10,7 +10,7 @@ import typer
 from cmfl.commands.console import print_line
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_HOME, HomeFolder, IndexAt
+from cmfl.commands.options import DEFAULT_HOME, HomeFolder
 from cmfl.commands.service_options import ServiceOptions
 from cmfl.commands.source_options import NodeOptions
 
@@ -20,15 +20,6 @@ def serve(
     home: HomeFolder = DEFAULT_HOME,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
-    index: IndexAt = None,
-    keep_index: Annotated[
-        bool,
-        typer.Option(
-            "--keep-index",
-            help="Build the index and keep it at the head of the chain while serving; else only "
-            "read it, and cmfl index build --follow updates it.",
-        ),
-    ] = False,
     *,
     node: NodeOptions,
     service: ServiceOptions,
@@ -42,9 +33,7 @@ def serve(
             chain_id = None
     elif rpc_url is not None:
         target.node_chain_id()
-    settings = service.settings(
-        home=home, rpc_url=rpc_url, chain_id=chain_id, index=index, keeps_index=keep_index
-    )
+    settings = service.settings(home=home, rpc_url=rpc_url, chain_id=chain_id)
     with until_interrupted():
         serve_app(
             settings,

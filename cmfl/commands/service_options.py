@@ -46,7 +46,6 @@ class ServiceOptions:
     tokens_file: Annotated[
         Path | None,
         typer.Option(
-            "--tokens-file",
             help="File of bearer tokens, one per line; every request needs one of them. Without "
             "it anyone may read, and only this machine may start verifications.",
             envvar="CMFL_API_TOKENS_FILE",
@@ -56,7 +55,7 @@ class ServiceOptions:
         bool,
         typer.Option(
             "--open-reading",
-            help="Require a token only to start or cancel a verification.",
+            help="Require a token only to start a verification.",
             envvar="CMFL_API_OPEN_READING",
         ),
     ] = False
@@ -72,7 +71,6 @@ class ServiceOptions:
     root_path: Annotated[
         str,
         typer.Option(
-            "--root-path",
             metavar="PATH",
             help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
             "removes it from requests.",
@@ -83,7 +81,6 @@ class ServiceOptions:
     requests_per_minute: Annotated[
         int | None,
         typer.Option(
-            "--requests-per-minute",
             min=1,
             max=1_000_000,
             help="Maximum number of requests of one address; no limit if not given.",
@@ -103,7 +100,6 @@ class ServiceOptions:
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
             help="Mailbox of the running federations, as their workers are given it: a folder, a "
             "server or a URL that fsspec knows. With it the dashboard shows late clients.",
             envvar="CMFL_API_MAILBOX",
@@ -117,18 +113,9 @@ class ServiceOptions:
             envvar="CMFL_API_VERIFICATIONS",
         ),
     ] = True
-    reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            help="Folder of the audits' reports; else verifications in the home.",
-            envvar="CMFL_API_REPORTS",
-        ),
-    ] = None
     verification_memory: Annotated[
         int,
         typer.Option(
-            "--verification-memory",
             min=256,
             max=2**30,
             help="Memory of one audit, in MiB.",
@@ -138,37 +125,15 @@ class ServiceOptions:
     verification_seconds: Annotated[
         int,
         typer.Option(
-            "--verification-seconds",
             min=1,
             max=10**7,
             help="Time of one audit, in seconds of the clock and of a processor.",
             envvar="CMFL_API_VERIFICATION_SECONDS",
         ),
     ] = 3_600
-    verifications_waiting: Annotated[
-        int,
-        typer.Option(
-            "--verifications-waiting",
-            min=0,
-            max=1_000,
-            help="Maximum number of audits that wait while one runs.",
-            envvar="CMFL_API_VERIFICATIONS_WAITING",
-        ),
-    ] = 4
-    verifications_kept: Annotated[
-        int,
-        typer.Option(
-            "--verifications-kept",
-            min=1,
-            max=10_000,
-            help="Number of reports that are retained; the oldest are removed first.",
-            envvar="CMFL_API_VERIFICATIONS_KEPT",
-        ),
-    ] = 100
     rules: Annotated[
         list[str] | None,
         typer.Option(
-            "--rules",
             metavar="FILE",
             help="Your copy of a file with a run's own distance; may be repeated. "
             "Audits on request run it, if its sha256 is that of the run's document.",
@@ -180,14 +145,14 @@ class ServiceOptions:
         """Return the settings of the service.
 
         Args:
-            of_home: the other settings, about home, node and index.
+            of_home: the other settings, about home and node.
 
         Raises:
             ConfigurationError: an option is refused, or has no effect.
         """
         from pydantic import ValidationError
 
-        from api.settings import Settings, VerificationBounds
+        from api.settings import Settings
         from ledger.io.own_rules import require_source
         from ledger.storage.locations import parse_locations
 
@@ -210,15 +175,9 @@ class ServiceOptions:
                 logs_requests=self.log_requests,
                 mailbox=self.mailbox,
                 verifications=self.verifications,
-                reports=self.reports,
                 rules=tuple(self.rules or ()),
-                verification_bounds=VerificationBounds(
-                    memory_bytes=self.verification_memory * MEBIBYTE,
-                    cpu_seconds=self.verification_seconds,
-                    seconds=self.verification_seconds,
-                    waiting=self.verifications_waiting,
-                    kept=self.verifications_kept,
-                ),
+                verification_memory_bytes=self.verification_memory * MEBIBYTE,
+                verification_seconds=self.verification_seconds,
             )
         except ValidationError as error:
             raise _settings_error(error) from error
@@ -233,10 +192,7 @@ _OPTIONS = {
     "trusted_proxies": "--trusted-proxy",
     "rpc_url": "--rpc-url",
     "chain_id": "--chain-id",
-    "reports": "--reports",
-    "index": "--index",
     "mailbox": "--mailbox",
-    "verification_bounds": "--verifications-waiting and --verifications-kept",
 }
 """The option behind each setting."""
 
@@ -274,6 +230,5 @@ def _read_tokens(path: Path | None) -> tuple[str, ...]:
 def _settings_error(error: ValidationError) -> ConfigurationError:
     """Return an error that names the option at fault, but never its value."""
     first: Any = error.errors(include_input=False)[0]
-    of_model = "verification_bounds" if error.title == "VerificationBounds" else "rpc_url"
-    name = str(first["loc"][0]) if first["loc"] else of_model
+    name = str(first["loc"][0]) if first["loc"] else "rpc_url"
     return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,8 +40,7 @@ def settings(
         "faults": reference.faults,
         "rules": reference.rules,
     }
-    entries = lists.get(what or "", lambda: _of_section(what))()
-    rows = [asdict(entry) for entry in entries]
+    rows = [*lists.get(what or "", lambda: _of_section(what))()]
     if csv:
         print_csv(list(rows[0]), rows)
     elif json:
@@ -61,13 +59,11 @@ def _of_section(section: str | None) -> list[Any]:
     from clients.configuration import settings_reference as reference
 
     every = reference.settings()
-    matching = [
-        entry for entry in every if section in {None, entry.name, entry.name.rpartition(".")[0]}
-    ]
+    places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
+    matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
     if not matching:
-        names = dict.fromkeys(entry.name.rpartition(".")[0] for entry in every if "." in entry.name)
-        names_ = ", ".join(dict.fromkeys((*names, *LISTS)))
-        raise ConfigurationError(f"settings {section}: there are no such; there are {names_}")
+        names = ", ".join(dict.fromkeys((*filter(None, places.values()), *LISTS)))
+        raise ConfigurationError(f"settings {section}: there are no such; there are {names}")
     return matching
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +28,7 @@ from cmfl.commands.options import (
     Rules,
     RunName,
 )
-from cmfl.commands.sender import Sender, only_keystore_if_any
+from cmfl.commands.sender import Sender, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 
@@ -53,13 +53,10 @@ class SenderOptions(NodeOptions):
     confirmations: Confirmations = None
 
     def sender(self) -> Sender:
-        """Return the account.
-
-        Raises:
-            ConfigurationError: there are several keystores.
-        """
-        keystore = only_keystore_if_any(self.keystore)
-        return Sender(keystore, self.password_file, self.confirmations)
+        """Return who signs, and with which limits."""
+        keystore = only_keystore(self.keystore) if self.keystore else None
+        limits = getattr(self, "max_fee", None), getattr(self, "max_tip", None)
+        return Sender(keystore, self.password_file, self.confirmations, *limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +65,6 @@ class CappedSenderOptions(SenderOptions):
 
     max_fee: MaxFee = None
     max_tip: MaxTip = None
-
-    def sender(self) -> Sender:
-        """Return the account with its limits.
-
-        Raises:
-            ConfigurationError: there are several keystores.
-        """
-        keystore = only_keystore_if_any(self.keystore)
-        return Sender(keystore, self.password_file, self.confirmations, self.max_fee, self.max_tip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +78,15 @@ class ContractOptions:
     chain_id: ChainId = None
 
     def target(self) -> Target:
-        """Return where to read."""
-        return Target(self.home, self.run, self.address, self.rpc_url, self.chain_id)
+        """Return what the options name, those of the groups that extend this one among them."""
+        given = asdict(self)
+        remote = RemoteService.of(
+            given.get("api"), given.get("api_token_file"), given.get("api_timeout", API_SECONDS)
+        )
+        return Target(
+            *(self.home, self.run, self.address, self.rpc_url, self.chain_id),
+            *(given.get("blobs"), remote),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +96,6 @@ class HistoryOptions(ContractOptions):
     api: Api = None
     api_token_file: ApiTokenFile = None
 
-    def target(self) -> Target:
-        """Return where to read, a service included.
-
-        Raises:
-            ConfigurationError: the token cannot be read.
-        """
-        remote = RemoteService.of(self.api, self.api_token_file)
-        return Target(self.home, self.run, self.address, self.rpc_url, self.chain_id, remote=remote)
-
 
 @dataclass(frozen=True, slots=True)
 class EvidenceOptions(HistoryOptions):
@@ -118,17 +104,6 @@ class EvidenceOptions(HistoryOptions):
     blobs: BlobsAt = None
     api_timeout: ApiTimeout = API_SECONDS
 
-    def target(self) -> Target:
-        """Return where to read, a service or a place of blobs included.
-
-        Raises:
-            ConfigurationError: the token cannot be read.
-        """
-        remote = RemoteService.of(self.api, self.api_token_file, self.api_timeout)
-        return Target(
-            self.home, self.run, self.address, self.rpc_url, self.chain_id, self.blobs, remote
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class AttestedOptions(EvidenceOptions):
@@ -136,9 +111,7 @@ class AttestedOptions(EvidenceOptions):
 
     mailbox: Annotated[
         str | None,
-        typer.Option(
-            "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
-        ),
+        typer.Option(help="URL or folder with auditors' verdicts; else that of the blobs."),
     ] = None
     rules: Rules = None
 
@@ -172,7 +145,6 @@ class ProvenanceOptions(AttestedOptions):
     auditor: Annotated[
         list[str] | None,
         typer.Option(
-            "--auditor",
             metavar="ADDRESS",
             help="List the verdicts of this address alone; may be repeated; else everybody's.",
         ),

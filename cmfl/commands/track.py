@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cmfl.access.target import Target, opened_ledger
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import (
     DEFAULT_HOME,
@@ -23,7 +23,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import TrackSection
-    from cmfl.tracking.tracker import TrackedRow
+    from cmfl.tracking import TrackedRow
     from ledger.io.home import RunPaths
 
 
@@ -42,8 +42,14 @@ def track(
     track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
     twice. Exit code 2 if one of them fails.
     """
-    from cmfl.tracking.described_run import NOT_AUDITED, described_run, prefixed, recorded_rows
-    from cmfl.tracking.session import TrackingSession, require_apart
+    from cmfl.tracking import (
+        NOT_AUDITED,
+        TrackingSession,
+        described_run,
+        prefixed,
+        recorded_rows,
+        require_apart,
+    )
 
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
@@ -102,7 +108,7 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
 
 def _rows_of_chain(where: Target) -> list[TrackedRow]:
     """Return what the chain has of each round, for a run that was not played in this home."""
-    from cmfl.tracking.tracker import tracked_row
+    from cmfl.tracking import tracked_row
     from ledger.chain.round_ledger import ends_after
     from ledger.protocol.ledger_state import RoundDecided
 
@@ -123,23 +129,13 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
 
 
 def _verdict(where: Target, rules: tuple[str, ...]) -> str:
-    """Audit the run, and return the outcome in words."""
-    from cmfl.auditing import audit_target
-    from cmfl.tracking.live import in_words
+    """Return what an audit says now, or why there was none."""
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
+    from cmfl.tracking import in_words
     from ledger.protocol.errors import CmflError
 
     try:
-        with progress() as bar:
-            task = bar.add_task("audit, rounds", total=None)
-            report = audit_target(
-                where,
-                head=None,
-                strict=False,
-                earlier=None,
-                jobs=1,
-                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
-                rules=rules,
-            )
+        return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))
     except (CmflError, OSError) as error:
         return f"not checkable: {error}"
-    return in_words(report)

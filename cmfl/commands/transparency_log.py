@@ -42,11 +42,7 @@ LogName = Annotated[
 @app.command("key")
 @expand_groups
 def key(
-    name: LogName,
-    keystore: KeyFile,
-    password_file: KeyPassword = None,
-    *,
-    source: ContractOptions,
+    name: LogName, keystore: KeyFile, password_file: KeyPassword = None, *, source: ContractOptions
 ) -> None:
     """Print the public key of a run's log, for witnesses and policies.
 
@@ -62,7 +58,7 @@ def key(
 def publish(
     name: LogName,
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the log's files.")],
+    out: Annotated[Path, typer.Option(help="Folder of the log's files.")],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
     first: Annotated[
@@ -162,11 +158,7 @@ def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
 @app.command("compare")
 @expand_groups
 def compare(
-    place: LogPlace,
-    log: LogKeys,
-    *,
-    source: ContractOptions,
-    json: AsJson = False,
+    place: LogPlace, log: LogKeys, *, source: ContractOptions, json: AsJson = False
 ) -> None:
     """Name the first round in which a log and a run differ.
 
@@ -198,9 +190,7 @@ def prove(
     round_number: Annotated[
         int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="File of the proof; an existing file is replaced.")
-    ],
+    out: Annotated[Path, typer.Option(help="File of the proof; an existing file is replaced.")],
 ) -> None:
     """Write a proof that the head of a round is in a log, to be checked offline.
 

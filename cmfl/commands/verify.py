@@ -11,13 +11,14 @@ from cmfl.access.downloads import download_bundle, download_proof
 from cmfl.access.target import opened_ledger
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.exit_codes import code_of
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.source_options import AttestedOptions, ContractOptions, EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
 from cmfl.commands.witness_options import WitnessOptions
+from cmfl.extras import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
     from ledger.audit.proofs.proof_verification import ProofVerification
     from ledger.audit.proofs.trust import Trusted
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
 app = typer.Typer(
@@ -67,6 +69,7 @@ def client(
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
+    from cmfl.proofs import read
     from ledger.audit.proofs.proof_verification import verify_proof
     from ledger.audit.report import AuditOutcome
     from ledger.protocol.types import ClientId
@@ -74,8 +77,9 @@ def client(
     who = ClientId(client_index)
     where = source.target()
     if proof is not None:
-        _require_no_service(where, "--proof")
-        found, trusted = _sent(proof), _trusted(where, round_number, head)
+        if where.remote is not None:
+            raise ConfigurationError("--proof and --api: give one of them")
+        found, trusted = read(proof).parsed, _trusted(where, round_number, head)
     elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
         _, found = download_proof(where, round_number, who, whole=head is not None)
@@ -108,17 +112,16 @@ def round_(
     """
     from ledger.audit.bundles.bundle_export import make_bundle
     from ledger.audit.bundles.bundle_verification import verify_bundle
-    from ledger.audit.proofs.trust import read_trusted_contract
 
     where = source.target()
     if where.remote is not None:
         trusted_there = _trusted(where, round_number, head)
-        with download_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
+        with download_bundle(where, round_number, whole=head is not None) as (_, sent, parts):
             result = verify_bundle(sent, parts, trusted_there, rules=tuple(rules or ()))
         _show_round(result, json=json)
     with opened_ledger(where) as ledger:
         bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
-        trusted = _kept(head) if head is not None else read_trusted_contract(ledger, round_number)
+        trusted = _trust(ledger, round_number, head)
     result = verify_bundle(bundle, where.published(), trusted, rules=tuple(rules or ()))
     _show_round(result, json=json)
 
@@ -143,13 +146,10 @@ def bundle(
     from ledger.audit.bundles.container import open_bundle
 
     where = source.target()
-    try:
-        with open_bundle(file) as parts:
-            manifest = read_manifest(parts.manifest, parts)
-            trusted = _trusted(where, manifest.basis.round, head)
-            result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from error
+    with naming(file), open_bundle(file) as parts:
+        manifest = read_manifest(parts.manifest, parts)
+        trusted = _trusted(where, manifest.basis.round, head)
+        result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
     _show_round(result, json=json)
 
 
@@ -164,7 +164,7 @@ def attestation(
         ),
     ],
     key: Annotated[
-        Path | None, typer.Option("--key", help="Public key (PEM) that must have signed it.")
+        Path | None, typer.Option(help="Public key (PEM) that must have signed it.")
     ] = None,
     head: Head = None,
     *,
@@ -181,7 +181,8 @@ def attestation(
     has gone on since. 1: a field is false, the audit fails, or the document is about another
     contract or chain. 3: something could not be derived.
     """
-    from cmfl.commands.audit import AuditRequest, audited_with_progress
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.document import read_document
     from cmfl.provenance.verification import verify_document
 
@@ -238,94 +239,54 @@ def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
 def _end(
     result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
 ) -> NoReturn:
-    """Print all as JSON if that is asked for, and end with the verdict's exit code."""
-    from ledger.audit.report import AuditOutcome
-
+    """Print the result as JSON if that is asked for, and end with its exit code."""
     if json:
         print_json(result.as_dict())
-    codes = {
-        AuditOutcome.PASSED: 0,
-        AuditOutcome.FAILED: FAILED,
-        AuditOutcome.INCOMPLETE: INCOMPLETE,
-    }
-    raise typer.Exit(codes[result.outcome])
+    raise typer.Exit(code_of(result.outcome))
 
 
 _MARKS = {True: "ok", False: "NO", None: "? "}
 
 
 def _text(value: object) -> str:
-    match value:
-        case None:
-            return "(not known here)"
-        case tuple():
-            return " ".join(map(_text, value)) or "(none)"
-        case _:
-            return str(value) or "(nothing)"
-
-
-def _sent(path: Path) -> ClientProof:
-    """Return the proof in a file, of which no more is read than a proof can have.
-
-    Raises:
-        ConfigurationError: it cannot be read; names the file.
-    """
-    from ledger.audit.proofs.proof import MAX_PROOF_BYTES
-    from ledger.audit.proofs.proof_document import read_proof
-    from ledger.io.home import read_file
-
-    try:
-        return read_proof(read_file(path, MAX_PROOF_BYTES))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from error
-
-
-def _require_no_service(where: Target, option: str) -> None:
-    """Refuse a service where a file is given.
-
-    Raises:
-        ConfigurationError: both are.
-    """
-    if where.remote is not None:
-        raise ConfigurationError(f"{option} and --api: give one of them")
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value)) or "(none)"
+    return "(not known here)" if value is None else str(value) or "(nothing)"
 
 
 def _made(
     where: Target, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
-    """Return a proof out of chain and blobs, and what it is held against."""
+    """Return a proof, and what it is held against, both from one block."""
     from ledger.audit.proofs.proof_maker import make_proof
-    from ledger.audit.proofs.trust import read_trusted_contract
 
     with opened_ledger(where) as ledger:
         whole = head is not None
         made = make_proof(ledger, where.published(), round_number, who, whole=whole)
-        return made, _kept(head) if head is not None else read_trusted_contract(
-            ledger, round_number
-        )
+        return made, _trust(ledger, round_number, head)
+
+
+def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
+    """Return a head that was kept, else what the contract says of the round."""
+    from cmfl.verifying import trusted_head
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    return trusted_head(head) if head is not None else read_trusted_contract(ledger, round_number)
 
 
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
-    """Return what a file is held against that somebody sent: a head, a contract, or nothing.
+    """Return what the options say to trust; None if they name neither a head nor a chain.
 
     Raises:
-        ConfigurationError: a node is named, and no contract.
+        ConfigurationError: a node is named without the contract.
     """
-    from ledger.audit.proofs.trust import read_trusted_contract
+    from cmfl.verifying import trusted_head
 
     if head is not None:
-        return _kept(head)
+        return trusted_head(head)
     if where.rpc_url is not None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    is_there = where.remote is None and where.chain_file.exists()
-    if where.rpc_url is None and not is_there:
+    if where.rpc_url is None and (where.remote is not None or not where.chain_file.exists()):
         return None
     with opened_ledger(where) as ledger:
-        return read_trusted_contract(ledger, round_number)
-
-
-def _kept(head: str) -> Trusted:
-    from ledger.audit.proofs.trust import TrustedHead
-    from ledger.protocol.types import Digest
-
-    return TrustedHead(Digest(bytes.fromhex(head.removeprefix("0x"))))
+        return _trust(ledger, round_number, None)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands import verbosity
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
-from cmfl.commands.home_files import require_writable
+from cmfl.commands.console import AsJson, complain, counting, print_json, print_line
+from cmfl.commands.exit_codes import WRONG, InterruptedCommand, code_of
+from cmfl.commands.home_files import require_writable, wrote_report
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.source_options import EvidenceOptions
@@ -40,46 +40,42 @@ def verify_training(
         typer.Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option("--rounds", metavar="A..B", help="First and last round.")
+        str | None, typer.Option(metavar="A..B", help="First and last round.")
     ] = None,
     client: Clients = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Draw so many of these updates.")
+        int | None, typer.Option(min=1, help="Draw so many of these updates.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data",
             help="The data set's files; with owners' own samples, the file of the one client, or a "
-            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
+            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it."
         ),
     ] = None,
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox",
             help="URL or folder of a federation's mailbox, in which its clients state their "
-            "environments; else that of the blobs.",
+            "environments; else that of the blobs."
         ),
     ] = None,
     salt: Annotated[
         str | None,
         typer.Option(
-            "--salt",
-            help="32 bytes in hex, of the one client's samples: compare these with their digest.",
+            help="32 bytes in hex, of the one client's samples: compare these with their digest."
         ),
     ] = None,
     keystore: Annotated[
         list[Path] | None,
         typer.Option(
-            "--keystore",
             help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
-            "its updates are repeated if no --client is named; may be repeated.",
+            "its updates are repeated if no --client is named; may be repeated."
         ),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Of the keystores; else asked for.")
+        Path | None, typer.Option(help="Of the keystores; else asked for.")
     ] = None,
     poisoned: Annotated[
         bool,
@@ -106,29 +102,24 @@ def verify_training(
             "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N or auto.")] = "cpu",
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=MOST_JOBS, help="Processes that train.")
-    ] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
     log: Annotated[
         Path | None,
         typer.Option(
-            "--log",
             help="Add each result to this file, and do not repeat what it has: to go on after an "
-            "interruption. It holds the losses: keep it as you keep a key.",
+            "interruption. It holds the losses: keep it as you keep a key."
         ),
     ] = None,
     sign: Annotated[
         Path | None,
         typer.Option(
-            "--sign",
             help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
-            "put them into the mailbox as attestations.",
+            "put them into the mailbox as attestations."
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
+        Path | None, typer.Option(help="File of the JSON report; an existing file is replaced.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -165,11 +156,8 @@ def verify_training(
         attests=None if sign is None else keystore_key(sign, password_file),
     )
     try:
-        with progress() as bar:
-            task = bar.add_task("training, updates", total=None)
-            result = replay_target(
-                where, request, lambda done, total: bar.update(task, completed=done, total=total)
-            )
+        with counting("training, updates") as show:
+            result = replay_target(where, request, show)
     except KeyboardInterrupt as error:
         kept = "without --log no result was kept"
         if log is not None:
@@ -179,11 +167,8 @@ def verify_training(
 
 
 def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: bool) -> None:
-    """Print the result, write its report, and end with the verdict's exit code."""
+    """Print the result, write its report, and end with the verdict's code."""
     from json import dumps
-
-    from ledger.io.named_files import write_named
-    from ledger.protocol.training_replay import ReplayVerdict
 
     if json:
         print_json(result.as_dict())
@@ -194,26 +179,15 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: 
         if is_signed and not result.unpublished:
             attestations = "attestation" if result.published == 1 else "attestations"
             print_line(f"{result.published} {attestations} signed: cmfl coverage shows them")
-    codes = {
-        ReplayVerdict.SAME: 0,
-        ReplayVerdict.OTHER: FAILED,
-        ReplayVerdict.NOT_CHECKABLE: INCOMPLETE,
-    }
-    written = True
-    if report is not None:
-        try:
-            data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
-            write_named(report, data)
-        except OSError as error:
-            complain(f"--report {report}: {error.strerror}; no report was written")
-            written = False
+    data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
+    written = report is None or wrote_report(report, data)
     if result.unpublished:
         complain(
             f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
             f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
         raise typer.Exit(WRONG)
-    raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))
+    raise typer.Exit(code_of(result.verdict.name.lower()) or (0 if written else WRONG))
 
 
 def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from http import HTTPStatus
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +10,7 @@ import typer
 
 from cmfl.access.remote import RemoteService, deployment_at
 from cmfl.commands.console import AsJson, complain, print_line
-from cmfl.commands.options import (
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    RunName,
-)
+from cmfl.commands.options import Address, Api, ApiTokenFile, ChainId, RunName
 from cmfl.commands.streams import results
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
@@ -86,12 +79,14 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
     Raises:
         ServiceError: it stays away, or refuses.
     """
+    from api.client.connection import ServiceProblemError
+
     since: float | None = None
     while True:
         try:
             return deployment.federation()
         except ServiceError as error:
-            if _is_refusal(error):
+            if isinstance(error, ServiceProblemError) and error.status < 500:
                 raise
             now = time.monotonic()
             if since is None:
@@ -100,15 +95,6 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
             elif now - since >= AWAY_SECONDS:
                 raise
         time.sleep(poll)
-
-
-def _is_refusal(error: ServiceError) -> bool:
-    """Return whether a service is there and would answer the same later."""
-    from api.client.connection import ServiceProblemError
-
-    if not isinstance(error, ServiceProblemError):
-        return False
-    return error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class _Stillness:

@@ -38,11 +38,10 @@ def key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword = None)
 def serve(
     name: WitnessName,
     keystore: KeyFile,
-    folder: Annotated[Path, typer.Option("--folder", help="Folder of the witness's state.")],
+    folder: Annotated[Path, typer.Option(help="Folder of the witness's state.")],
     log: Annotated[
         list[str],
         typer.Option(
-            "--log",
             metavar="VKEY",
             help="Public key of a log to witness, as cmfl log key prints it; may be repeated.",
         ),

@@ -27,7 +27,6 @@ class WitnessOptions:
     checkpoint: Annotated[
         list[str] | None,
         typer.Option(
-            "--checkpoint",
             metavar="PLACE",
             help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
             "repeated.",
@@ -36,8 +35,7 @@ class WitnessOptions:
     checkpoint_max_age: Annotated[
         float | None,
         typer.Option(
-            "--checkpoint-max-age",
-            help="Hours since a witness has cosigned, for its word to count; 24 if not given.",
+            help="Hours since a witness has cosigned, for its word to count; 24 if not given."
         ),
     ] = None
 

@@ -23,16 +23,15 @@ from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.participant_options import ParticipantOptions
 from cmfl.commands.sender import Sender, private_keys
 from cmfl.commands.verbosity import Verbosity
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.onboarding.readiness import FinalityLag
-    from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder
-    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.protocol.parameters import Parameters
 
@@ -44,8 +43,7 @@ def worker(
     context: typer.Context,
     options: ParticipantOptions,
     device: Annotated[
-        str,
-        typer.Option("--device", help="cpu, cuda, cuda:N, or auto for cuda where there is one."),
+        str, typer.Option(help="cpu, cuda, cuda:N, or auto for cuda where there is one.")
     ] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
@@ -53,8 +51,7 @@ def worker(
         float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
     ] = 10.0,
     poll: Annotated[
-        float,
-        typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain."),
+        float, typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
     ] = 0.5,
     metrics_port: Annotated[
         int | None,
@@ -102,8 +99,7 @@ def worker(
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
-            Sender(max_fee=max_fee, max_tip=max_tip).settings(),
-            request_timeout_seconds=rpc_timeout,
+            Sender(max_fee=max_fee, max_tip=max_tip).settings(), request_timeout_seconds=rpc_timeout
         )
         keys = private_keys(options.keystore or [], options.password_file)
         _run(
@@ -127,7 +123,7 @@ def _run(
     own: WorkerFolder,
     places: WorkerTarget,
     keys: list[bytes],
-    open_chain: Callable[[], AccountPoolChain],
+    open_chain: Callable[[], RpcChain],
     *,
     poll: float,
     metrics_port: int | None,
@@ -135,6 +131,7 @@ def _run(
     json: bool,
 ) -> None:
     from clients.onboarding.readiness import finality_lag
+    from clients.worker.chain_clock import Moment
     from clients.worker.process.loop import Startup, WorkerLoop
     from clients.worker.process.setup import find_deployed_run, open_worker
     from clients.worker.process.worker_metrics import WorkerMetrics, serve_metrics
@@ -142,8 +139,9 @@ def _run(
     from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
-    with _end_signals() as wait:
-        starting = Startup(own, wait, time.time)
+    end = threading.Event()
+    with handled_with(lambda *_: end.set()):
+        starting = Startup(own, end.wait, time.time)
         chain = starting.retry_until_ready(open_chain)
         if chain is None:
             return
@@ -163,29 +161,31 @@ def _run(
                 ),
             ):
                 loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
-                loop.run(_moment, wait)
+                loop.run(lambda: Moment(time.time(), time.monotonic()), end.wait)
                 if json:
                     print_json(
                         worker_status(running.worker, running.counts, loop.stand, chain.sender)
                     )
 
 
-def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
-    """Return the node; the richest account of the worker pays for all of its clients."""
+def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> RpcChain:
+    """Return the node; the worker's richest account pays for all of its clients."""
+    from ledger.chain.addresses import checksum
     from ledger.chain.ports import require_plain_sender
-    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.rpc_reader import RpcReader
+    from ledger.protocol.signing import KeySigner
 
-    chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
-    try:
-        for account in chain.senders:
-            require_plain_sender(chain, account)
-        balance = chain.balance()
-    except ChainError:
-        chain.close()
-        raise
+    with RpcReader(url, chain_id=chain_id, settings=settings) as node:
+        accounts = [checksum(KeySigner(key).address) for key in keys]
+        for account in accounts:
+            require_plain_sender(node, account)
+        balances = [node.balance_of(account) for account in accounts]
+    balance = max(balances)
     if not balance:
         _log.warning("no account of this worker owns anything: it can send no transaction")
-    return chain
+    key = keys[balances.index(balance)]
+    return RpcChain(url, key, chain_id=chain_id, settings=settings)
 
 
 def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
@@ -194,20 +194,6 @@ def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
         _log.warning("no client of this worker will take part: %s", never)
     elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
         _log.warning("%s", late)
-
-
-def _moment() -> Moment:
-    from clients.worker.chain_clock import Moment
-
-    return Moment(time.time(), time.monotonic())
-
-
-@contextmanager
-def _end_signals() -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits, and returns whether Ctrl-C, TERM or HUP has come."""
-    end = threading.Event()
-    with handled_with(lambda *_: end.set()):
-        yield end.wait
 
 
 @contextmanager
@@ -231,7 +217,7 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """
     from clients.worker.process.worker_status import WorkerState
 
-    status, is_running = _status_of(own)
+    status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
         print_json({**status, "is_running": is_running, "was_killed": was_killed})
@@ -247,21 +233,16 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
-    """Return the status of a folder's worker, and whether it runs.
-
-    Raises:
-        ConfigurationError: there is none and no worker runs, or the file is damaged.
-    """
+def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
+    """Return what a folder's worker reports, and whether it runs."""
     from clients.worker.process.worker_status import WorkerState, read_status, status_before
 
     holder = own.holder()
-    if holder is not None and not own.status.exists():
+    status = None if holder is not None and not own.status.exists() else read_status(own.status)
+    # A status may be of the process before, whose round and roles are not those of the one now.
+    if holder is not None and (status is None or status.get("pid") != holder):
         return status_before(WorkerState.STARTING, holder), True
-    status = read_status(own.status)
-    if holder is not None and status.get("pid") != holder:
-        # Of the process before, whose round and roles are not those of the one that starts.
-        return status_before(WorkerState.STARTING, holder), True
+    assert status is not None, "it was read, where nobody holds the folder"
     return status, own.is_held()
 
 

@@ -111,11 +111,11 @@ def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
     Raises:
         ConfigurationError: matplotlib is not installed.
     """
-    from clients.experiments.drawing import canvas, series
+    from clients.experiments import canvas, series
 
     swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
-    along = series.AxisScale.of(cells, swept[0]) if swept else None
-    shown = series.panels_of(cells, along=None if along is None else along.name)
+    along = (swept[0], series.positions_of(cells, swept[0])) if swept else None
+    shown = series.panels_of(cells, along=None if along is None else along[0])
     places = series.places_of(shown)
     drawn = new_axes(len(shown))
     for axes, panel in zip(drawn, shown, strict=True):
@@ -130,7 +130,7 @@ def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
         if along is None:
             canvas.count_rounds(axes)
         else:
-            canvas.name_ticks(axes, along)
+            canvas.name_ticks(axes, *along)
         axes.legend(fontsize="small")
     drawn[0].set_ylabel("accuracy" if along is None else "final accuracy")
     return drawn

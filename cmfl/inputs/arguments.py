@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import wraps
+from inspect import signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
+from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from ledger.protocol.types import Digest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ArgumentRule(NamedTuple):
@@ -82,14 +90,77 @@ def require_or_none(rule: ArgumentRule, **arguments: object) -> None:
     require(rule, **given)
 
 
+_RULES: dict[str, tuple[ArgumentRule, ArgumentRule | None]] = {
+    "bool": (FLAG, None),
+    "float": (NUMBER, None),
+    "int": (WHOLE, None),
+    "str": (TEXT, None),
+    **dict.fromkeys(("str | Path", "Run | str | Path", "Proof | str | Path"), (PATH, None)),
+    **dict.fromkeys(("Sequence[Part]", "Sequence[Part | None]"), (LIST, None)),
+    **dict.fromkeys(("Sequence[int]", "Iterable[int]"), (LIST, WHOLE)),
+    "Sequence[str]": (LIST, TEXT),
+    "Sequence[str | Path]": (LIST, PATH),
+    "Mapping[str, object]": (TABLE, None),
+    "Mapping[str, Sequence[object]]": (TABLE, None),
+    "Mapping[int, bytes]": (TABLE, None),
+}
+"""The rule of an argument, and that of each element of a list, by the annotation."""
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Check a public function's arguments by their annotations, and name an extra that it lacks.
+
+    An argument of another annotation is checked by the function itself.
+    """
+    own = signature(function)
+    rules = {
+        parameter.name: (rule, str(parameter.annotation))
+        for parameter in own.parameters.values()
+        if (rule := _RULES.get(str(parameter.annotation).removesuffix(" | None")))
+    }
+
+    @wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> T:
+        given = own.bind(*arguments, **keywords)
+        for name, ((rule, each), annotation) in rules.items():
+            value: Any = given.arguments.get(name)
+            kinds = {word.replace("None", "NoneType") for word in annotation.split(" | ")}
+            own_kinds = {kind.__name__ for kind in type(value).mro()} - _RULES.keys()
+            if name not in given.arguments or kinds & own_kinds:
+                continue
+            require(rule, **{name: value})
+            if each is not None:
+                given.arguments[name] = value = [*value]
+                require_each(each, name, value)
+        with naming_extras():
+            return function(*given.args, **given.kwargs)
+
+    return call
+
+
 def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
-    """Return the first and the last round that a list of two names.
+    """Return the two whole numbers that name a range of rounds.
 
     Raises:
-        ConfigurationError: it is no list of two numbers.
+        ConfigurationError: there are not two.
     """
-    require(LIST, rounds=rounds)
-    require_each(WHOLE, "rounds", rounds)
     if len(rounds) != 2:
         raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
     return int(rounds[0]), int(rounds[1])
+
+
+def digest_of_head(head: str, argument: str = "head") -> Digest:
+    """Return a head that was kept, or another digest that an argument gives as 0x-hex.
+
+    Raises:
+        ConfigurationError: it is no digest.
+    """
+    from ledger.protocol.types import Digest
+
+    try:
+        value = bytes.fromhex(head.removeprefix("0x"))
+    except ValueError:
+        value = b""
+    if len(value) != 32:
+        raise ConfigurationError(f"{argument} = {head[:80]!r}: must be 0x and 64 hex digits")
+    return Digest(value)

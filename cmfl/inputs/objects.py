@@ -45,10 +45,7 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
     Raises:
         ConfigurationError: a part is of no kind that is understood, or its code cannot be written.
     """
-    for name, part in (
-        ("malice.attack", parts.attack),
-        ("protocol.distance", parts.distance),
-    ):
+    for name, part in (("malice.attack", parts.attack), ("protocol.distance", parts.distance)):
         if part is not None:
             apply_keywords(values, {name: reference(name, part, folder)})
     if parts.model is not None:

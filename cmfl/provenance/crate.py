@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.provenance.facts import utc
 from cmfl.provenance.json_form import json_bytes
 from cmfl.provenance.mlbom import properties
-from cmfl.provenance.statement import MODEL_FILE, Predicate, statement
+from cmfl.provenance.statement import MODEL_FILE, statement
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import PROTOCOL_VERSION
 
@@ -39,37 +39,39 @@ def crate_files(facts: RunFacts) -> dict[str, bytes]:
         MODEL_FILE: facts.model_file,
         DOCUMENT_FILE: facts.document_bytes,
         SETTINGS_FILE: json_bytes(facts.settings()),
-        STATEMENT_FILE: json_bytes(statement(facts, Predicate.RUN)),
+        STATEMENT_FILE: json_bytes(statement(facts)),
     }
     return {METADATA_FILE: json_bytes(_metadata(facts, files))} | files
 
 
 def _metadata(facts: RunFacts, files: Mapping[str, bytes]) -> dict[str, Any]:
     values = {f"#{name}": (name, value) for name, value in properties(facts).items()}
-    model: dict[str, Any] = {
-        "name": f"Model after round {facts.round}",
-        "description": "As cmfl model export writes it; its numbers have the digest on the chain.",
-        "encodingFormat": ["application/octet-stream", _reference(_SAFETENSORS)],
+    model = {
         "additionalProperty": [_reference(each) for each in values],
         "subjectOf": _reference(STATEMENT_FILE),
     }
-    described: dict[str, dict[str, Any]] = {
-        MODEL_FILE: model,
-        DOCUMENT_FILE: {
-            "name": "Run document",
-            "description": "The configuration whose sha256 the contract names.",
-            "encodingFormat": "application/vnd.msgpack",
-        },
-        SETTINGS_FILE: {
-            "name": "Settings",
-            "description": "Those in the run document, for people to read.",
-            "encodingFormat": "application/json",
-        },
-        STATEMENT_FILE: {
-            "name": "Statement about the model",
-            "description": "An in-toto statement: run, audit, and coverage of the training.",
-            "encodingFormat": "application/vnd.in-toto+json",
-        },
+    tensors = ["application/octet-stream", _reference(_SAFETENSORS)]
+    described: dict[str, tuple[str, str, Any]] = {
+        MODEL_FILE: (
+            f"Model after round {facts.round}",
+            "As cmfl model export writes it; its numbers have the digest on the chain.",
+            tensors,
+        ),
+        DOCUMENT_FILE: (
+            "Run document",
+            "The configuration whose sha256 the contract names.",
+            "application/vnd.msgpack",
+        ),
+        SETTINGS_FILE: (
+            "Settings",
+            "Those in the run document, for people to read.",
+            "application/json",
+        ),
+        STATEMENT_FILE: (
+            "Statement about the model",
+            "An in-toto statement: run, audit, and coverage of the training.",
+            "application/vnd.in-toto+json",
+        ),
     }
     return {
         "@context": f"{_SPECIFICATION}/context",
@@ -81,10 +83,15 @@ def _metadata(facts: RunFacts, files: Mapping[str, bytes]) -> dict[str, Any]:
                 "conformsTo": _reference(_SPECIFICATION),
             },
             _root(facts, files),
-            *(_file(name, files[name]) | description for name, description in described.items()),
+            *(
+                {"@id": name, "@type": "File", "contentSize": str(len(files[name]))}
+                | {"sha256": sha256(files[name]).hex(), "name": title, "description": description}
+                | {"encodingFormat": form, **(model if name == MODEL_FILE else {})}
+                for name, (title, description, form) in described.items()
+            ),
             *_context(facts),
             *(
-                {"@id": each, "@type": "PropertyValue", "name": name, "value": value}
+                _entity(each, "PropertyValue", name, value=value)
                 | {"propertyID": f"urn:cmfl-ledger:{name}"}
                 for each, (name, value) in values.items()
             ),
@@ -93,67 +100,53 @@ def _metadata(facts: RunFacts, files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _root(facts: RunFacts, files: Mapping[str, bytes]) -> dict[str, Any]:
-    return {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": f"Federated learning run on {facts.account}",
-        "description": (
-            f"The model after round {facts.round} of a run whose contract records every decision, "
-            f"and what it follows from."
-        ),
-        "datePublished": _time(facts.ended),
-        "identifier": f"{facts.account}#{facts.head.hex()}",
-        "license": _reference("#licence"),
-        "conformsTo": [_reference(_PROCESS), _reference(_LEARNING)],
-        "hasPart": [_reference(name) for name in (*files, _data_id(facts))],
-        "mainEntity": _reference(MODEL_FILE),
-        "mentions": _reference("#training"),
-    }
+    return _entity(
+        *("./", "Dataset", f"Federated learning run on {facts.account}"),
+        f"The model after round {facts.round} of a run whose contract records every decision, and "
+        f"what it follows from.",
+        datePublished=_time(facts.ended),
+        identifier=f"{facts.account}#{facts.head.hex()}",
+        license=_reference("#licence"),
+        conformsTo=[_reference(_PROCESS), _reference(_LEARNING)],
+        hasPart=[_reference(name) for name in (*files, _data_id(facts))],
+        mainEntity=_reference(MODEL_FILE),
+        mentions=_reference("#training"),
+    )
 
 
 def _context(facts: RunFacts) -> list[dict[str, Any]]:
-    """Return the training, and what took part in it."""
-    clients = len(facts.document.registry)
+    profile = ["CreativeWork", "Profile"]
     return [
-        {
-            "@id": "#training",
-            "@type": "CreateAction",
-            "name": f"Rounds 1 to {facts.round} of federated learning",
-            "description": f"{facts.decided} rounds were decided by their committees.",
-            "startTime": _time(facts.started),
-            "endTime": _time(facts.ended),
-            "actionStatus": "http://schema.org/CompletedActionStatus",
-            "agent": _reference("#clients"),
-            "instrument": _reference(facts.account),
-            "object": [
-                _reference(each) for each in (_data_id(facts), DOCUMENT_FILE, SETTINGS_FILE)
-            ],
-            "result": [_reference(MODEL_FILE), _reference(STATEMENT_FILE)],
-        },
-        {"@id": "#clients", "@type": "Organization", "name": f"{clients} registered clients"},
-        {
-            "@id": facts.account,
-            "@type": "SoftwareApplication",
-            "name": "CMFL ledger, the contract of the run",
-            "version": f"protocol {PROTOCOL_VERSION}",
-            "url": facts.account,
-            "sha256": facts.code.hex(),
-        },
-        {
-            "@id": _data_id(facts),
-            "@type": "Dataset",
-            "name": f"Training samples of the clients: {facts.described('data').get('name')}",
-            "description": "They stay with their owners; the run document binds them by a digest.",
-        },
-        {"@id": _SAFETENSORS, "@type": "WebPage", "name": "safetensors: tensors by name"},
-        {
-            "@id": "#licence",
-            "@type": "CreativeWork",
-            "name": "No licence is recorded",
-            "description": "The run records none: whoever passes the model on states it.",
-        },
-        _profile(_PROCESS, "Process Run Crate", "0.5"),
-        _profile(_LEARNING, "Federated Learning RO-Crate Profile", "0.1"),
+        _entity(
+            *("#training", "CreateAction", f"Rounds 1 to {facts.round} of federated learning"),
+            f"{facts.decided} rounds were decided by their committees.",
+            startTime=_time(facts.started),
+            endTime=_time(facts.ended),
+            actionStatus="http://schema.org/CompletedActionStatus",
+            agent=_reference("#clients"),
+            instrument=_reference(facts.account),
+            object=[_reference(each) for each in (_data_id(facts), DOCUMENT_FILE, SETTINGS_FILE)],
+            result=[_reference(MODEL_FILE), _reference(STATEMENT_FILE)],
+        ),
+        _entity("#clients", "Organization", f"{len(facts.document.registry)} registered clients"),
+        _entity(
+            *(facts.account, "SoftwareApplication", "CMFL ledger, the contract of the run"),
+            version=f"protocol {PROTOCOL_VERSION}",
+            url=facts.account,
+            sha256=facts.code.hex(),
+        ),
+        _entity(
+            *(_data_id(facts), "Dataset"),
+            f"Training samples of the clients: {facts.described('data').get('name')}",
+            "They stay with their owners; the run document binds them by a digest.",
+        ),
+        _entity(_SAFETENSORS, "WebPage", "safetensors: tensors by name"),
+        _entity(
+            *("#licence", "CreativeWork", "No licence is recorded"),
+            "The run records none: whoever passes the model on states it.",
+        ),
+        _entity(_PROCESS, profile, "Process Run Crate", version="0.5"),
+        _entity(_LEARNING, profile, "Federated Learning RO-Crate Profile", version="0.1"),
     ]
 
 
@@ -166,13 +159,9 @@ def _data_id(facts: RunFacts) -> str:
     return f"urn:cmfl-ledger:data-root:{facts.document.data_root.hex()}"
 
 
-def _file(name: str, data: bytes) -> dict[str, Any]:
-    size = {"contentSize": str(len(data)), "sha256": sha256(data).hex()}
-    return {"@id": name, "@type": "File"} | size
-
-
-def _profile(uri: str, name: str, version: str) -> dict[str, Any]:
-    return {"@id": uri, "@type": ["CreativeWork", "Profile"], "name": name, "version": version}
+def _entity(uri: str, kind: Any, name: str, description: str = "", **more: Any) -> dict[str, Any]:
+    about = {"description": description} if description else {}
+    return {"@id": uri, "@type": kind, "name": name, **about, **more}
 
 
 def _reference(uri: str) -> dict[str, str]:

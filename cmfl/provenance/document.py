@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.provenance.crate import METADATA_FILE, crate_files
 from cmfl.provenance.facts import RepeatedUpdate
 from cmfl.provenance.mlbom import ATTESTATIONS, BOM_FORMAT, PREFIX, mlbom
-from cmfl.provenance.signing import SIGNATURE_FILE
-from cmfl.provenance.statement import STATEMENT, Predicate, statement
+from cmfl.provenance.statement import PREDICATE, SIGNATURE_FILE, STATEMENT, statement
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.documents.fields import other_version
@@ -45,7 +44,6 @@ class DocumentKind(StrEnum):
     """The kind of a document."""
 
     RUN = "statement"
-    SLSA = "SLSA provenance"
     MLBOM = "ML-BOM"
     CRATE = "RO-Crate"
     MODEL = "signed model"
@@ -54,9 +52,7 @@ class DocumentKind(StrEnum):
         """Return the document of this kind that a run leads to."""
         match self:
             case DocumentKind.RUN:
-                return statement(facts, Predicate.RUN)
-            case DocumentKind.SLSA:
-                return statement(facts, Predicate.SLSA)
+                return statement(facts)
             case DocumentKind.MLBOM:
                 return mlbom(facts)
             case DocumentKind.CRATE:
@@ -86,8 +82,6 @@ class ProvenanceDocument:
         match self.kind:
             case DocumentKind.RUN:
                 return _at(self.value, "predicate", name)
-            case DocumentKind.SLSA:
-                return _at(self.value, "predicate", "buildDefinition", "internalParameters", name)
             case DocumentKind.MLBOM | DocumentKind.CRATE:
                 return self._properties().get(f"{PREFIX}{name}")
             case DocumentKind.MODEL:
@@ -122,19 +116,13 @@ class ProvenanceDocument:
         return tuple(sorted(verdicts))
 
     def _listed(self) -> Any:
-        match self.kind:
-            case DocumentKind.RUN:
-                return _at(self.value, "predicate", "training", "attestations")
-            case DocumentKind.SLSA:
-                products = _at(self.value, "predicate", "runDetails", "byproducts")
-                last = products[-1] if isinstance(products, list) and products else None
-                return _at(last, "annotations", "attestations")
-            case _:
-                text = self._properties().get(ATTESTATIONS)
-                try:
-                    return _parsed(text.encode()) if isinstance(text, str) else None
-                except EncodingError:
-                    return None
+        if self.kind is DocumentKind.RUN:
+            return _at(self.value, "predicate", "training", "attestations")
+        text = self._properties().get(ATTESTATIONS)
+        try:
+            return _parsed(text.encode()) if isinstance(text, str) else None
+        except EncodingError:
+            return None
 
     def _properties(self) -> dict[str, Any]:
         """Return the properties of a bill of materials or a crate by name."""
@@ -209,9 +197,7 @@ def _kind(value: Any) -> DocumentKind | None:
     if not isinstance(value, dict):
         return None
     if value.get("_type") == STATEMENT:
-        kinds = {Predicate.RUN.uri: DocumentKind.RUN, Predicate.SLSA.uri: DocumentKind.SLSA}
-        uri = value.get("predicateType")
-        return kinds.get(uri) if isinstance(uri, str) else None
+        return DocumentKind.RUN if value.get("predicateType") == PREDICATE else None
     if value.get("bomFormat") == BOM_FORMAT:
         return DocumentKind.MLBOM
     return DocumentKind.CRATE if isinstance(value.get("@graph"), list) else None

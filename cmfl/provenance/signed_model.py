@@ -9,8 +9,7 @@ import numpy as np
 
 from clients.models.folder_digest import RECORDED_FILE, digest_at, files_in
 from cmfl.provenance.json_form import json_bytes
-from cmfl.provenance.signing import SIGNATURE_FILE
-from cmfl.provenance.statement import MODEL_FILE
+from cmfl.provenance.statement import MODEL_FILE, SIGNATURE_FILE
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.encoding import sha256, to_hex

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clients.datasets.files.extra import imported
+from cmfl.provenance.statement import SIGNATURE_FILE
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
@@ -16,7 +17,6 @@ from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
 if TYPE_CHECKING:
     from pathlib import Path
 
-SIGNATURE_FILE = "model.sig"
 MAX_BYTES = 16 << 20
 """A signature names each file of a folder in some 150 bytes."""
 CURVES = {"secp256r1", "secp384r1", "secp521r1"}

@@ -35,16 +35,12 @@ _MOST_NAMED = 50
 
 
 class ProvenanceState(StrEnum):
-    """The result of a verification in a word."""
+    """The result of a verification in a word; passed if current or stale, else as it is said."""
 
     CURRENT = "current"
-    """Every field is the run's, as of its newest round that is final."""
     STALE = "stale"
-    """Every field is the run's, as of a round after which it went on."""
     FOREIGN = "foreign"
-    """It is about another contract or chain."""
     FALSE = "false"
-    """A field is not what the run leads to, or the audit of the run fails."""
     UNCONFIRMED = "unconfirmed"
     """No field is false, but something could not be derived."""
 
@@ -70,13 +66,10 @@ class DocumentVerification:
     @property
     def outcome(self) -> AuditOutcome:
         """Passed if every field is the run's, else failed, or incomplete if that is unknown."""
-        match self.state:
-            case ProvenanceState.CURRENT | ProvenanceState.STALE:
-                return AuditOutcome.PASSED
-            case ProvenanceState.FOREIGN | ProvenanceState.FALSE:
-                return AuditOutcome.FAILED
-            case ProvenanceState.UNCONFIRMED:
-                return AuditOutcome.INCOMPLETE
+        if self.state is ProvenanceState.UNCONFIRMED:
+            return AuditOutcome.INCOMPLETE
+        is_false = self.state in {ProvenanceState.FOREIGN, ProvenanceState.FALSE}
+        return AuditOutcome.FAILED if is_false else AuditOutcome.PASSED
 
     @property
     def sentence(self) -> str:
@@ -133,16 +126,14 @@ def verify_document(
     ]
     try:
         facts = _facts(document, target, report, mailbox)
-    except RoundNotEndedError as error:
-        # A node may lag behind; a chain file may not.
-        is_false = target.rpc_url is None or bool(failures)
-        return _underivable(document, is_false=is_false, notes=[str(error), *failures])
-    except ChainError as error:
-        if report.outcome is AuditOutcome.PASSED:
+    except (RoundNotEndedError, ChainError, BlobError) as error:
+        if isinstance(error, ChainError) and report.outcome is AuditOutcome.PASSED:
             raise
-        return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
-    except BlobError as error:
-        return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
+        # A node may lag behind; a chain file may not.
+        is_cut_off = isinstance(error, RoundNotEndedError) and target.rpc_url is None
+        is_false = is_cut_off or bool(failures)
+        state = ProvenanceState.FALSE if is_false else ProvenanceState.UNCONFIRMED
+        return _result(document, state, [], [str(error), *failures])
     wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
         wrong.append(Difference("signature", "", "of the key that was named", violation))
@@ -182,13 +173,6 @@ def _result(
     first = tuple(sorted(wrong, key=lambda each: each.field)[:_MOST_NAMED])
     about = document.round if number is None else number
     return DocumentVerification(document.kind, state, first, tuple(notes or ()), about)
-
-
-def _underivable(
-    document: ProvenanceDocument, *, is_false: bool, notes: list[str]
-) -> DocumentVerification:
-    state = ProvenanceState.FALSE if is_false else ProvenanceState.UNCONFIRMED
-    return _result(document, state, [], notes)
 
 
 def signature_violation(document: ProvenanceDocument, public_key: Path | None) -> str | None:

@@ -8,7 +8,7 @@ what it called final is another at the end, or cannot be looked at again, nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Self
 
 from ledger.audit.checks.common import REORGANISED
 from ledger.audit.checks.head_chain import (
@@ -16,54 +16,17 @@ from ledger.audit.checks.head_chain import (
     CHAIN_FILE_UNCHECKED,
     HEAD_BLOCK_UNAVAILABLE,
     HEAD_NOTE_UNREADABLE,
+    ROLLED_BACK,
 )
-from ledger.audit.observations import ChainRollback, Disagreement, Unavailable
+from ledger.audit.observations import Disagreement, Unavailable
 from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ledger.chain.ports import Block, ChainReader
-
-
-class NotedBlock(Protocol):
-    """A block by its number and hash."""
-
-    @property
-    def number(self) -> int:
-        """Of the block."""
-
-    @property
-    def hash(self) -> bytes:
-        """Of the block."""
-
-
-@runtime_checkable
-class SelfChecking(Protocol):
-    """A chain that is a file: it can say whether it still is what the EVM made."""
-
-    def verify(self, *, progress: Callable[[int], None] | None = None) -> None:
-        """Accept the whole chain, or name its first contradiction.
-
-        Args:
-            progress: called with each block number that has been checked.
-
-        Raises:
-            ChainDamagedError: names the block, and what is wrong with it.
-        """
-
-
-@runtime_checkable
-class Acknowledging(Protocol):
-    """A chain whose home keeps the newest block that it has acknowledged."""
-
-    def acknowledged(self) -> NotedBlock | None:
-        """Return that block as it was noted before the chain was opened; None without a note.
-
-        Raises:
-            ChainError: the note cannot be read.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +68,19 @@ class ChainAnchor:
         """Say whether nothing up to a block can be taken back."""
         return block <= self.final_number
 
-    def check_file(
-        self, chain: ChainReader, go_on: Callable[[], None]
-    ) -> Iterator[ChainRollback | Disagreement | Unavailable]:
-        """Let a chain that is a file check itself: a forger of one table has to forge them all.
-
-        Args:
-            chain: the chain.
-            go_on: called between blocks; raises where the audit is cancelled.
-        """
-        if isinstance(chain, SelfChecking):
+    def check_file(self, chain: ChainReader) -> Iterator[Disagreement | Unavailable]:
+        """Let a chain that is a file check itself: a forger of one table has to forge them all."""
+        if (verify := getattr(chain, "verify", None)) is not None:
             try:
-                chain.verify(progress=lambda _block: go_on())
+                verify()
             except ChainDamagedError as error:
                 yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:
                 yield Unavailable(0, CHAIN_FILE_UNCHECKED, detail=str(error))
-        if not isinstance(chain, Acknowledging):
+        if (acknowledged := getattr(chain, "acknowledged", None)) is None:
             return
         try:
-            noted = chain.acknowledged()
+            noted = acknowledged()
         except ChainError as error:
             yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
             return
@@ -132,7 +88,9 @@ class ChainAnchor:
             head = self.head.number
             block_hash = chain.block(noted.number).hash if noted.number <= head else None
             if block_hash != noted.hash:
-                yield ChainRollback(0, head, noted.number, noted.hash, block_hash)
+                there = f"there it is {to_hex(block_hash)}" if block_hash else ""
+                true = there or f"it ends with block {head}"
+                yield Disagreement(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
 
     def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
         """Yield what keeps one from saying that the chain stayed as it was."""

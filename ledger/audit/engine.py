@@ -25,17 +25,20 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.all_checks import run_checks
+from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.observations import AppearedPayload, RunStart
-from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport, WitnessedRounds
-from ledger.audit.result_log import (
-    AuditLog,
-    PendingResult,
-    UnconfirmedResults,
-    rests_on_all_logs,
+from ledger.audit.observations import Remark, RunStart
+from ledger.audit.report import (
+    REPORT_VERSION,
+    AuditReport,
+    AuditStep,
+    Finding,
+    KeptHeadReport,
+    WitnessedRounds,
 )
+from ledger.audit.result_log import AuditLog, PendingResult, UnconfirmedResults, rests_on_all_logs
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.audit.worker_pool import parallel_checks
@@ -43,7 +46,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import commitment_of, to_hex
-from ledger.protocol.errors import ChainError, CmflError
+from ledger.protocol.errors import ChainError
 from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -52,8 +55,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.observations import KeptHeadPosition, Observation
-    from ledger.audit.report import AuditStep, StepResult
-    from ledger.audit.result_log import AuditProgress
+    from ledger.audit.report import StepResult
     from ledger.audit.round_checker import MissingPayload
     from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem
     from ledger.chain.ports import ChainReader
@@ -66,17 +68,12 @@ MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""
 
 
-class AuditCancelledError(CmflError):
-    """The caller has cancelled the audit: there is no report."""
-
-
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """Options of an audit.
 
     Attributes:
-        progress: called after each round; None for no caller.
-        is_cancelled: asked between rounds, and between blocks of a chain file.
+        progress: called after each round with the numbers of checked and of ended rounds.
         distances: how true distances are computed; None for the fastest that is here. Where there
             are workers it is a function of a module.
         rules: files, or names of packages, with the run's own distance and scoring; code is run
@@ -84,20 +81,10 @@ class AuditOptions:
         workers: processes that check rounds; None for all in this one.
     """
 
-    progress: Callable[[AuditProgress], None] | None = None
-    is_cancelled: Callable[[], bool] | None = None
+    progress: Callable[[int, int], None] | None = None
     distances: Distances | None = None
     rules: tuple[str, ...] = ()
     workers: AuditWorkers | None = None
-
-    def go_on(self) -> None:
-        """Return if the audit is still wanted.
-
-        Raises:
-            AuditCancelledError: it is not.
-        """
-        if self.is_cancelled is not None and self.is_cancelled():
-            raise AuditCancelledError("the audit was cancelled: it has come to no verdict")
 
 
 def audit(  # noqa: PLR0913 - what an auditor may know before
@@ -115,7 +102,7 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     Args:
         ledger: the contract, on a chain to read from.
         blobs: the published blobs.
-        options: progress, cancellation and processes; none of them changes the report.
+        options: progress, rules and processes; none of them changes the report.
         head: a head of this run that the auditor has kept, of any round; None for none.
         strict: let a remark leave the audit incomplete.
         earlier: an audit that is trusted for the rounds that it has checked; None for none.
@@ -128,7 +115,6 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     Raises:
         ConfigurationError: a file of own rules is none of the run's, or fails.
         EarlierReportError: the earlier audit is not one of this run that can be built on.
-        AuditCancelledError: the caller cancelled the audit.
         ChildEndedError: a process ended before its work: there is no verdict.
     """
     if earlier is not None:
@@ -205,10 +191,14 @@ class _Audit:
         )
 
     def _read(self, chain: ChainReader, anchor: ChainAnchor) -> None:
-        self._deployment |= _as_of(anchor)
+        self._deployment |= {
+            "head_block": anchor.head.number,
+            "head_block_hash": to_hex(anchor.head.hash),
+            "final_block": None if anchor.final is None else anchor.final.number,
+        }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
         models = ModelChain()
-        reader = RunReader(view, self._archive, models, anchor, self._prior, self._options.go_on)
+        reader = RunReader(view, self._archive, models, anchor, self._prior)
         self._reader = reader
         with self._round_checks(models) as checked:
             for item in checked(reader.observe()):
@@ -247,8 +237,7 @@ class _Audit:
                 if is_confirmed:
                     self._log_results(self._unconfirmed.confirmed())
                 if self._options.progress is not None:
-                    self._options.progress(self._log.progress(done, total))
-                self._options.go_on()
+                    self._options.progress(done, total)
             case _:
                 if isinstance(item, RunStart) and item.document is not None:
                     # Before any round: a file of another rule is refused at once.
@@ -282,13 +271,15 @@ class _Audit:
         for step, result in run_checks(observation):
             self._log.take(step, result, is_final=is_final)
 
-    def _appeared_payloads(self) -> Iterator[AppearedPayload]:
+    def _appeared_payloads(self) -> Iterator[Remark]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
         blobs = unnamed_blobs(self._blobs, self._archive.named) if self._missing else ()
         for missing in self._missing[: MAX_COMPARED // max(1, len(blobs))]:
             for digest in blobs:
                 if commitment_of(missing.client, digest) == missing.commitment:
-                    yield AppearedPayload(missing.block, missing.round, missing.client, digest)
+                    named = (missing.client,), (to_hex(digest),)
+                    finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
+                    yield Remark(missing.block, AuditStep.COMPLETENESS, finding)
 
 
 def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
@@ -308,14 +299,6 @@ def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
         "config": "",
         "head": "",
         **NOTHING_FINAL,
-    }
-
-
-def _as_of(anchor: ChainAnchor) -> dict[str, Any]:
-    return {
-        "head_block": anchor.head.number,
-        "head_block_hash": to_hex(anchor.head.hash),
-        "final_block": None if anchor.final is None else anchor.final.number,
     }
 
 

@@ -24,8 +24,7 @@ _STATEMENTS: dict[StatementKind, str] = {
 
 
 def reason_text(
-    code: DropoutReason | RefusalReason | StatementKind | None,
-    victims: Sequence[ClientId] = (),
+    code: DropoutReason | RefusalReason | StatementKind | None, victims: Sequence[ClientId] = ()
 ) -> str:
     """Return a reason, or the kind of statement that was signed twice, in words.
 

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.model_chain import ModelStep
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.report import Fact, Need
+    from ledger.audit.report import AuditStep, Fact, Finding, Need
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
-    from ledger.protocol.types import ClientId, Digest, Domain
-    from ledger.transparency.checkpoints import Checkpoint
+    from ledger.protocol.types import Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,9 @@ class Disagreement:
         subject: of what exactly.
         recorded: the one.
         true: the other, or what is wrong.
+        round: the open one.
+        step: that fails; None for the fact's own.
+        rests_on_all_logs: whether a missing log could make them disagree.
     """
 
     block: int
@@ -60,6 +61,9 @@ class Disagreement:
     subject: str = ""
     recorded: str = ""
     true: str = ""
+    round: int | None = None
+    step: AuditStep | None = None
+    rests_on_all_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,75 +94,6 @@ class RunStart:
     is_possible: bool
     code: str
     model: ModelStep | None
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedCall:
-    """The specification refuses a transaction that left events."""
-
-    block: int
-    round: int | None
-    transaction: bytes
-    refusal: ProtocolRefusal
-
-
-@dataclass(frozen=True, slots=True)
-class EventCountMismatch:
-    """A transaction has more or fewer logs than the events that it makes."""
-
-    block: int
-    round: int | None
-    transaction: bytes
-    made: tuple[Event, ...]
-    recorded: int
-
-
-@dataclass(frozen=True, slots=True)
-class MalformedEvent:
-    """A log is not the event that its transaction makes, and none of the contract's.
-
-    Attributes:
-        block: that holds it.
-        round: the open one.
-        made: kind of the event that it replaces; None if that is not known.
-        true: what is wrong with it.
-    """
-
-    block: int
-    round: int | None
-    made: type[Event] | None
-    true: str
-
-
-@dataclass(frozen=True, slots=True)
-class EventKindMismatch:
-    """A log is another event than its transaction makes."""
-
-    block: int
-    round: int | None
-    made: type[Event]
-    recorded: type[Event]
-
-
-@dataclass(frozen=True, slots=True)
-class EventFieldMismatch:
-    """A field of an event is not what it must be.
-
-    Attributes:
-        block: that holds it.
-        round: the open one.
-        recorded: what the log says.
-        true: what it must be.
-        is_made: whether the transaction makes it so; else it follows from the state before.
-    """
-
-    block: int
-    round: int | None
-    kind: type[Event]
-    name: str
-    recorded: object
-    true: object
-    is_made: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,13 +201,12 @@ class DecidedRound:
 
 
 @dataclass(frozen=True, slots=True)
-class AppearedPayload:
-    """A payload that is there, though its round's record says that it was missing."""
+class Remark:
+    """A finding that rests on no single round, and the step that it belongs to."""
 
     block: int
-    round: int
-    client: ClientId
-    payload: Digest
+    step: AuditStep
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,25 +226,6 @@ class StateComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainRollback:
-    """The home has acknowledged a block that the chain does not have.
-
-    Attributes:
-        block: newest block that it rests on: a file takes nothing back.
-        newest: the chain's newest.
-        number: of the acknowledged block.
-        hash: of the acknowledged block.
-        found: the chain's block of that number; None if it ends before.
-    """
-
-    block: int
-    newest: int
-    number: int
-    hash: bytes
-    found: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
 class KeptHeadPosition:
     """A head that the auditor kept, and whether the run passes through it.
 
@@ -326,53 +241,15 @@ class KeptHeadPosition:
     event: type[Event] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SignedTree:
-    """A tree that a log of the run has signed, beside the run's own.
-
-    Attributes:
-        block: that ended its last round; the newest one if the run has fewer.
-        checkpoint: the tree.
-        rounds: how many rounds of the run have ended.
-        root: of the run's first rounds, as many as the tree has; None if there are fewer.
-    """
-
-    block: int
-    checkpoint: Checkpoint
-    rounds: int
-    root: Digest | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnwitnessedRounds:
-    """Rounds that have ended after those that witnesses stand for.
-
-    Attributes:
-        block: that ended the first of them.
-        first: of these rounds.
-    """
-
-    block: int
-    first: int
-
-
 Observation: TypeAlias = (
     Unavailable
     | Disagreement
     | RunStart
-    | RefusedCall
-    | EventCountMismatch
-    | MalformedEvent
-    | EventKindMismatch
-    | EventFieldMismatch
     | ReplayedEvent
     | EndedRound
     | ClosedRound
     | DecidedRound
-    | AppearedPayload
+    | Remark
     | StateComparison
-    | ChainRollback
     | KeptHeadPosition
-    | SignedTree
-    | UnwitnessedRounds
 )

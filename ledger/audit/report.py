@@ -6,22 +6,15 @@ compare codes; sentences are made when they are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ledger.audit.formatting import (
-    bounded,
-    plain,
-    reason_text,
-    subject_prefix,
-    vote_slot_text,
-)
+from ledger.audit.formatting import bounded, plain, reason_text, subject_prefix, vote_slot_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
     from ledger.transparency.witnessed import CheckpointEvidence
@@ -76,7 +69,18 @@ class BlobKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Code:
+    """A code that programs compare; what more there is makes its sentence."""
+
+    code: str
+
+    def __str__(self) -> str:
+        """Return the code."""
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Code):
     """A statement of the record that a check can contradict.
 
     Attributes:
@@ -87,18 +91,14 @@ class Fact:
         is_recorded: whether the run's record states it; else the auditor kept it from before.
     """
 
-    code: str
     recorded: str
     true: str
     step: AuditStep = AuditStep.HEAD
     is_recorded: bool = True
 
-    def __str__(self) -> str:
-        return self.code
-
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Need(Code):
     """An input that is missing, so that something cannot be checked.
 
     Attributes:
@@ -107,16 +107,12 @@ class Need:
         steps: the checks that are left open where the chain does not serve it.
     """
 
-    code: str
     sentence: str
     steps: tuple[AuditStep, ...] = (AuditStep.HEAD,)
 
-    def __str__(self) -> str:
-        return self.code
-
 
 @dataclass(frozen=True, slots=True)
-class FindingKind:
+class FindingKind(Code):
     """A kind of misbehaviour or misfortune that a run's record names.
 
     Attributes:
@@ -125,16 +121,43 @@ class FindingKind:
         is_remark: whether it can be neither confirmed nor refuted; it then accuses no client.
     """
 
-    code: str
     sentence: str
     is_remark: bool = False
 
-    def __str__(self) -> str:
-        return self.code
+
+class Reported:
+    """A part of a report: its fields in their order, and its sentence, if it has one."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        names += ["sentence"] if hasattr(self, "sentence") else []
+        return {name: shown(getattr(self, name), is_bounded=name != "sentence") for name in names}
+
+
+def shown(value: Any, *, is_bounded: bool = True) -> Any:
+    """Return a value of a report as plain data; text of others is bounded."""
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    match value:
+        case Code():
+            return value.code
+        case Enum():
+            return value.value
+        case str():
+            return bounded(value) if is_bounded else value
+        case tuple():
+            return [shown(each) for each in value]
+        case Mapping():
+            return dict(value)
+        case _:
+            return value
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Reported):
     """A difference between the record and the truth.
 
     Attributes:
@@ -156,30 +179,14 @@ class Contradiction:
     @property
     def sentence(self) -> str:
         """The contradiction as one sentence."""
-        values = {
-            "subject": plain(self.subject),
-            "recorded": plain(self.recorded),
-            "true": plain(self.true),
-        }
+        values = {name: plain(getattr(self, name)) for name in ("subject", "recorded", "true")}
         recorded, true = (text.format(**values) for text in (self.fact.recorded, self.fact.true))
         source = "the record says that " if self.fact.is_recorded else ""
         return f"{subject_prefix(self.round, self.clients)}{source}{recorded}; in truth {true}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "fact": str(self.fact),
-            "round": self.round,
-            "clients": list(self.clients),
-            "subject": bounded(self.subject),
-            "recorded": bounded(self.recorded),
-            "true": bounded(self.true),
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class MissingInput:
+class MissingInput(Reported):
     """Something that could not be checked for want of an input.
 
     Attributes:
@@ -201,20 +208,9 @@ class MissingInput:
         text = self.need.sentence.format(subject=self.subject or "", detail=plain(self.detail))
         return f"{subject_prefix(self.round, self.clients)}{text.removesuffix(': ')}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "need": str(self.need),
-            "round": self.round,
-            "clients": list(self.clients),
-            "subject": None if self.subject is None else str(self.subject),
-            "detail": bounded(self.detail),
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class StepReport:
+class StepReport(Reported):
     """One of the ten steps over the whole run.
 
     Attributes:
@@ -234,22 +230,9 @@ class StepReport:
     missing: tuple[MissingInput, ...]
     missing_count: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        first = self.contradiction
-        return {
-            "number": int(self.number),
-            "title": self.title,
-            "outcome": str(self.outcome),
-            "contradiction": None if first is None else first.as_dict(),
-            "contradictions": self.contradictions,
-            "missing": [missing.as_dict() for missing in self.missing],
-            "missing_count": self.missing_count,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class VoteSlot:
+class VoteSlot(Reported):
     """The slot of a signed vote; the phase may be one that does not exist."""
 
     round: int
@@ -258,7 +241,7 @@ class VoteSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Reported):
     """Misbehaviour or misfortune that the record names; it does not make the audit fail.
 
     Attributes:
@@ -291,23 +274,6 @@ class Finding:
             slot="" if place is None else vote_slot_text(place.round, int(place.phase), place.view),
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        place = self.place
-        return {
-            "kind": str(self.kind),
-            "round": self.round,
-            "clients": list(self.clients),
-            "evidence": list(self.evidence),
-            "proven": self.proven,
-            "reason": None if self.reason is None else int(self.reason),
-            "named": self.named,
-            "place": None
-            if place is None
-            else {"round": place.round, "phase": int(place.phase), "view": place.view},
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class CountIncrement:
@@ -329,7 +295,7 @@ _HEADS = {
 
 
 @dataclass(frozen=True, slots=True)
-class KeptHeadReport:
+class KeptHeadReport(Reported):
     """The position of a head that the auditor kept.
 
     Attributes:
@@ -352,19 +318,9 @@ class KeptHeadReport:
         position = _HEADS[self.event].format(round=self.round)
         return f"The run passes through the head that you kept, {self.head}, {position}."
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "head": self.head,
-            "found": self.found,
-            "round": self.round,
-            "event": self.event,
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class WitnessedRounds:
+class WitnessedRounds(Reported):
     """The rounds that a quorum of witnesses stands for.
 
     Attributes:
@@ -405,21 +361,9 @@ class WitnessedRounds:
             f"had {self.rounds} rounds, and no more."
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "log": bounded(self.log),
-            "rounds": self.rounds,
-            "root": self.root,
-            "witnesses": [bounded(name) for name in self.witnesses],
-            "time": self.time,
-            "failures": [bounded(failure) for failure in self.failures],
-            "sentence": self.sentence,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class TrustedEarlierAudit:
+class TrustedEarlierAudit(Reported):
     """The earlier audit that this one trusts for the first rounds.
 
     Attributes:
@@ -456,19 +400,6 @@ class TrustedEarlierAudit:
             f"{self.head}. Their transactions were replayed again; their records, blobs, distances "
             f"and models were not read."
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "report": self.report,
-            "head": self.head,
-            "block": self.block,
-            "block_hash": self.block_hash,
-            "rounds": self.rounds,
-            "audits": self.audits,
-            "found": self.found,
-            "sentence": self.sentence,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,14 +456,14 @@ class AuditReport:
             "outcome": str(self.outcome),
             "strict": self.strict,
             "whole": self.built_on is None,
-            "built_on": None if self.built_on is None else self.built_on.as_dict(),
+            "built_on": shown(self.built_on),
             "deployment": dict(self.deployment),
-            "kept_head": None if self.kept is None else self.kept.as_dict(),
-            "witnessed": None if self.witnessed is None else self.witnessed.as_dict(),
+            "kept_head": shown(self.kept),
+            "witnessed": shown(self.witnessed),
             "remarks": self.remarks,
             "rounds": self.rounds,
-            "steps": [step.as_dict() for step in self.steps],
-            "findings": [finding.as_dict() for finding in self.findings],
+            "steps": shown(self.steps),
+            "findings": shown(self.findings),
             "finding_counts": dict(self.finding_counts),
             "counts": dict(self.counts),
         }

@@ -12,22 +12,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.audit.checks.all_checks import CHECKS
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
-from ledger.audit.checks.head_chain import EARLIER_HEAD_DIFFERS
 from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
     Disagreement,
     EndedRound,
-    EventCountMismatch,
-    EventFieldMismatch,
-    EventKindMismatch,
     KeptHeadPosition,
-    RefusedCall,
-    SignedTree,
     StateComparison,
 )
 from ledger.audit.report import (
@@ -41,7 +35,6 @@ from ledger.audit.report import (
     StepOutcome,
     StepReport,
 )
-from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,60 +42,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-_FROM_ALL_BEFORE = (
-    *(RefusedCall, EventCountMismatch, EventKindMismatch),
-    *(EndedRound, ClosedRound, DecidedRound, StateComparison),
-)
-_FIELDS_FROM_ALL_BEFORE = frozenset(
-    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
-    | {"primaries", "next_seed", "head"}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StepProgress:
-    """One of the ten steps, as far as an audit has come.
-
-    Attributes:
-        outcome: the outcome that is certain by now: failed or not checkable; None while nothing
-            speaks against it, which is no pass before the end.
-        contradictions: how many so far.
-        missing_count: how many things could not be checked so far.
-    """
-
-    number: AuditStep
-    outcome: StepOutcome | None
-    contradictions: int
-    missing_count: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "number": int(self.number),
-            "outcome": None if self.outcome is None else str(self.outcome),
-            "contradictions": self.contradictions,
-            "missing_count": self.missing_count,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class AuditProgress:
-    """Progress of an audit.
-
-    Attributes:
-        done: rounds that all steps have seen.
-        total: rounds that have ended.
-        steps: the ten steps in order.
-    """
-
-    done: int
-    total: int
-    steps: tuple[StepProgress, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        steps = [step.as_dict() for step in self.steps]
-        return {"done": self.done, "total": self.total, "steps": steps}
+_FROM_ALL_BEFORE = (EndedRound, ClosedRound, DecidedRound, StateComparison)
 
 
 @dataclass
@@ -147,10 +87,6 @@ class AuditLog:
         self._contradictions.clear()
         self._contradiction_counts.clear()
 
-    def progress(self, done: int, total: int) -> AuditProgress:
-        """Return the progress of the audit."""
-        return AuditProgress(done, total, tuple(map(self._step_progress, AuditStep)))
-
     def steps(self) -> tuple[StepReport, ...]:
         """Return the ten steps so far."""
         return tuple(self._step_report(check.step, check.title) for check in CHECKS)
@@ -173,15 +109,6 @@ class AuditLog:
         if self._contradiction_counts[step]:
             return StepOutcome.FAILED
         return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
-
-    def _step_progress(self, step: AuditStep) -> StepProgress:
-        outcome = self._outcome(step)
-        return StepProgress(
-            number=step,
-            outcome=None if outcome is StepOutcome.PASSED else outcome,
-            contradictions=self._contradiction_counts[step],
-            missing_count=self._missing_counts[step],
-        )
 
     def _step_report(self, step: AuditStep, title: str) -> StepReport:
         return StepReport(
@@ -250,15 +177,10 @@ class UnconfirmedResults:
 def rests_on_all_logs(observation: Observation) -> bool:
     """Say whether a missing log could make an observation what it is."""
     match observation:
-        case EventFieldMismatch(_, _, kind, name):
-            is_drawn = kind is RoundAbandoned and name == "next_committee"
-            return is_drawn or name in _FIELDS_FROM_ALL_BEFORE
         case KeptHeadPosition():
             return observation.round is None
-        case SignedTree():
-            return observation.root != observation.checkpoint.root
         case Disagreement():
-            return observation.fact == EARLIER_HEAD_DIFFERS
+            return observation.rests_on_all_logs
         case _:
             return isinstance(observation, _FROM_ALL_BEFORE)
 

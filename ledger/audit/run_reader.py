@@ -48,6 +48,7 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.chain.round_ledger import last_ended
+from ledger.io.json import picked
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
@@ -57,7 +58,7 @@ from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, M
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from ledger.audit.chain_anchor import ChainAnchor
     from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
@@ -96,7 +97,6 @@ class RunReader:
         models: ModelChain,
         anchor: ChainAnchor,
         prior: PriorKnowledge,
-        go_on: Callable[[], None],
     ) -> None:
         self.rounds = 0
         self.trusted = 0
@@ -118,7 +118,6 @@ class RunReader:
         self._tree = RunTree()
         self._earlier = prior.earlier
         self._earlier_block = -1 if prior.earlier is None else prior.earlier.block
-        self._go_on = go_on
         self._settled: ReplayPosition | None = None
         self._stood_by = ledger.from_block
         self._left_off = Digest(bytes(32))
@@ -126,7 +125,7 @@ class RunReader:
     def observe(self) -> Iterator[ReadItem]:
         """Yield all that there is to see, as far as the chain serves it."""
         try:
-            yield from self._anchor.check_file(self._ledger.chain, self._go_on)
+            yield from self._anchor.check_file(self._ledger.chain)
             self.is_whole = yield from self._run()
             if self.is_whole and self._earlier is not None:
                 yield from self._where_earlier_ended(self._earlier)
@@ -157,7 +156,14 @@ class RunReader:
         if not start.is_possible:
             yield Unavailable(start.block, DEPLOYMENT_UNKNOWN)
             return False
-        self.deployment |= _deployed(start)
+        fixed = start.deployment
+        self.deployment |= picked(
+            "config clients trainers members rounds form aggregation_ppm commit_blocks "
+            "deadline_blocks replies beacon",
+            fixed,
+            form=int(fixed.form),
+            beacon=str(fixed.beacon),
+        )
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield Unavailable(start.block, PARAMETERS_UNKNOWN, detail=config)
@@ -173,7 +179,9 @@ class RunReader:
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            self.deployment |= _stands(replay)
+            self.deployment |= picked(
+                "head round stage", replay.state, stage=replay.state.stage.name.lower()
+            )
             self.deployment |= self._final()
         return True
 
@@ -198,7 +206,8 @@ class RunReader:
                 if is_confirmed:
                     # Another log of the same block may come after this one.
                     self.complete_to = max(self.complete_to, item.block - 1)
-                yield Milestone(self.rounds, _ended(stands, self.rounds), is_confirmed)
+                ended = last_ended(stands) if isinstance(stands, LedgerSnapshot) else self.rounds
+                yield Milestone(self.rounds, ended, is_confirmed)
                 continue
             if isinstance(item, ReplayedEvent) and isinstance(item.event, _MOVING_THE_HEAD):
                 event = item.event
@@ -251,7 +260,8 @@ class RunReader:
             yield Disagreement(number, EARLIER_BLOCK_DIFFERS, subject, recorded, true)
         if self._left_off != earlier.head:
             recorded, true = to_hex(earlier.head), to_hex(self._left_off)
-            yield Disagreement(number, EARLIER_HEAD_DIFFERS, subject, recorded, true)
+            values = subject, recorded, true
+            yield Disagreement(number, EARLIER_HEAD_DIFFERS, *values, rests_on_all_logs=True)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
@@ -299,35 +309,6 @@ def unreadable(error: ChainError) -> Iterator[Observation]:
     if isinstance(error, ChainDamagedError):
         yield Disagreement(0, CHAIN_UNREADABLE, true=str(error))
     yield Unavailable(0, CHAIN_UNAVAILABLE, detail=str(error))
-
-
-def _ended(stands: object, rounds_so_far: int) -> int:
-    """Return how many rounds have ended, as the contract says."""
-    if not isinstance(stands, LedgerSnapshot):
-        return rounds_so_far
-    return last_ended(stands)
-
-
-def _stands(replay: Replay) -> dict[str, Any]:
-    state = replay.state
-    return {"head": to_hex(state.head), "round": state.round, "stage": state.stage.name.lower()}
-
-
-def _deployed(start: RunStart) -> dict[str, Any]:
-    d = start.deployment
-    return {
-        "config": to_hex(d.config),
-        "clients": d.clients,
-        "trainers": d.trainers,
-        "members": d.members,
-        "rounds": d.rounds,
-        "form": int(d.form),
-        "aggregation_ppm": d.aggregation_ppm,
-        "commit_blocks": d.commit_blocks,
-        "deadline_blocks": d.deadline_blocks,
-        "replies": d.replies,
-        "beacon": str(d.beacon),
-    }
 
 
 def read_start(

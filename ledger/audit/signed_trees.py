@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from ledger.audit.checks.head_chain import (
     CHECKPOINT_WITHHELD,
     NOT_WITNESSED,
+    ROUNDS_NOT_WITNESSED,
+    SIGNED_ROUNDS_ABSENT,
+    SIGNED_TREE_DIFFERS,
     SIGNED_TREES_CONFLICT,
 )
-from ledger.audit.observations import Disagreement, SignedTree, Unavailable, UnwitnessedRounds
+from ledger.audit.observations import Disagreement, Remark, Unavailable
+from ledger.audit.report import AuditStep, Finding
 from ledger.protocol.encoding import to_hex
 from ledger.transparency.entries import head_entries
 from ledger.transparency.merkle import leaf_hash, root_of
@@ -56,7 +60,13 @@ class RunTree:
             is_there = size <= rounds
             root = root_of(self._leaves[:size]) if is_there else None
             block = self._blocks[size - 1] if is_there and size else newest_block
-            yield SignedTree(block, checkpoint, rounds, root)
+            fact, subject = SIGNED_TREE_DIFFERS, f"{checkpoint.origin}, {size} rounds,"
+            values = to_hex(checkpoint.root), "" if root is None else to_hex(root)
+            if root is None:
+                fact, subject = SIGNED_ROUNDS_ABSENT, checkpoint.origin
+                values = str(size), str(rounds)
+            if root != checkpoint.root:
+                yield Disagreement(block, fact, subject, *values, rests_on_all_logs=True)
         for claim in evidence.withheld:
             yield Unavailable(0, CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
@@ -66,4 +76,5 @@ class RunTree:
                 yield Unavailable(0, NOT_WITNESSED, detail=failure)
         elif witnessed.checkpoint.size < rounds:
             size = witnessed.checkpoint.size
-            yield UnwitnessedRounds(self._blocks[size], size + 1)
+            finding = Finding(ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
+            yield Remark(self._blocks[size], AuditStep.HEAD, finding)

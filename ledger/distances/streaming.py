@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.distances.composed_rules import Matrix
     from ledger.distances.machine_code import MachineCode
 
 RANGE = 1 << 16
@@ -52,7 +51,7 @@ class StreamedSquares:
         self._updates = updates  # kept alive as long as addresses of them are in use
         self._addresses = [update.ctypes.data for update in updates]
 
-    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+    def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Return the squared distances of all updates to the members'.
 
         Args:

@@ -12,31 +12,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.complete_log import CompleteLog
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.complete_log import CompleteLog, EventTable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.event_logs import require_possible_sizes
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.history.chain_history import ChainHistory, DeploymentCache
-from ledger.io.home import RUN_NAME, RunPaths
+from ledger.history.history import DeploymentFold, FoldedHistory
+from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.protocol.ledger_state import Deployment
     from ledger.storage.blobs import BlobReader
 
 MAX_MANIFESTS = 1_024
+MAX_FOLDS = 16
+"""Deployments whose events stay in memory: those that were read most recently."""
 
 
 @dataclass(slots=True)
 class ServedDeployment:
-    """A deployment that agrees with the chain, with a cache of its immutable parts.
+    """A deployment that agrees with the chain, with the fold of its events.
 
     Attributes:
         manifest: as it was checked.
@@ -49,11 +52,15 @@ class ServedDeployment:
     ledger: CommitteeLedger
     fixed: Deployment
     folder: RunPaths | None = None
-    _cache: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
-    _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
+    _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
+    _table: EventTable | None = field(default=None, repr=False)
+    _log: CompleteLog = field(init=False, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
 
-    def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
+    def __post_init__(self) -> None:
+        self._log = CompleteLog(self._table)
+
+    def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
         """Return its history as of a block; nothing up to the final block can change.
 
         Raises:
@@ -63,9 +70,11 @@ class ServedDeployment:
         ledger = self.ledger
         # A home's own file has no node between it and its reader.
         ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
-        return ChainHistory(
-            ledger, self.fixed, blobs, block.number, final_block, self._cache, block.hash
-        )
+        return self._fold.up_to(ledger, blobs, block, final_block)
+
+    def forget(self) -> None:
+        """Release the memory of the events; the next history reads them again."""
+        self._fold, self._log = DeploymentFold(), CompleteLog(self._table)
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
         """Return the contract as of a block, with all of its events up to there.
@@ -103,6 +112,7 @@ class _File:
     """A manifest's file, with the identity of it and of the run's settings when it was checked."""
 
     path: Path
+    configuration: Path
     run: str
     shown: str
     identity: _Identity
@@ -114,9 +124,19 @@ class Deployments:
 
     def __init__(self, locations: HistoryLocations) -> None:
         self._locations = locations
+        self._table = EventTable(Home(locations.runs.parent).event_log)
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
+        self._recent: dict[int, ServedDeployment] = {}
+
+    def use(self, served: ServedDeployment) -> None:
+        """Note that a deployment's history is read now; release the least recently used ones."""
+        with self._lock:
+            self._recent.pop(id(served), None)
+            self._recent[id(served)] = served
+            if len(self._recent) > MAX_FOLDS:
+                self._recent.pop(next(iter(self._recent))).forget()
 
     def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
         """Return one deployment by its address, in any case of the letters; None if it is unknown.
@@ -129,7 +149,7 @@ class Deployments:
             cached = self._served.items() if chain is self._chain else ()
             for file, served in cached:
                 is_same = to_canonical(served.manifest.address) == canonical
-                if is_same and _identity(file.path) == file.identity:
+                if is_same and _identity(file.path, file.configuration) == file.identity:
                     return served
         deployments, _ = self.all(chain)
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
@@ -148,12 +168,13 @@ class Deployments:
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    deployment = cached.get(file) or _connected(chain, file)
+                    deployment = cached.get(file) or _connected(chain, file, self._table)
                     contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
                 except CmflError as error:
-                    rejected.append(RejectedManifest(file.shown, _without_path(error, file.path)))
+                    reason = str(error).replace(f"{file.path.parent}/", "")  # of this machine
+                    rejected.append(RejectedManifest(file.shown, " ".join(reason.split())[:500]))
                     continue
                 if contract in runs:
                     reason = f"the contract is that of run {runs[contract]!r}"
@@ -169,7 +190,8 @@ class Deployments:
         rejected: list[RejectedManifest] = []
         own = _manifests_in(self._locations.runs)
         for path in [*own, *self._locations.manifests]:
-            identity = _identity(path)
+            configuration = RunPaths(path.parent).configuration
+            identity = _identity(path, configuration)
             if identity[0] is None:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
@@ -181,7 +203,8 @@ class Deployments:
                 )
                 break
             else:
-                files.append(_File(path, path.parent.name, shown, identity, path in own))
+                names = path.parent.name, shown
+                files.append(_File(path, configuration, *names, identity, path in own))
         return files, rejected
 
 
@@ -192,9 +215,9 @@ def _manifests_in(runs: Path) -> list[Path]:
         return []
 
 
-def _identity(manifest: Path) -> _Identity:
+def _identity(manifest: Path, configuration: Path) -> _Identity:
     """Return the identities of a manifest and of the run's settings."""
-    return _state_of(manifest), _state_of(RunPaths(manifest.parent).configuration)
+    return _state_of(manifest), _state_of(configuration)
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
@@ -209,12 +232,7 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _without_path(error: CmflError, path: Path) -> str:
-    """Return an error's message without the path on this machine."""
-    return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
-
-
-def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
+def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
     if file.is_of_this_home:
         manifest = read_run_manifest(RunPaths(file.path.parent))
     else:
@@ -223,7 +241,8 @@ def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
-    return ServedDeployment(file.run, manifest, ledger, sizes, folder)
+    ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
+    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _table=table)
 
 
 class HistoryLocations(Protocol):

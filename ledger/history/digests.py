@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -43,9 +42,6 @@ class DigestKind(IntEnum):
     HEAD = 16
     BLOCK = 17
     TRANSACTION = 18
-    CONTRACT = 19
-    CLIENT = 20
-    GENESIS = 21
 
 
 Entry = tuple[bytes, DigestKind, int, int]
@@ -65,26 +61,6 @@ class Occurrence:
         """Return the place of an entry's kind, round and client."""
         owner = None if client == NO_CLIENT else client
         return Occurrence(DigestKind(kind), round_number or None, owner)
-
-
-@dataclass(slots=True)
-class KnownDigests:
-    """Cache of the digests of a deployment's first rounds, which cannot change any more.
-
-    Attributes:
-        rounds: number of these rounds.
-        entries: by digest.
-    """
-
-    rounds: int = 0
-    entries: dict[bytes, set[Entry]] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Add the digests of the next round, and count it."""
-        for entry in entries:
-            self.entries.setdefault(entry[0], set()).add(entry)
-        self.rounds += 1
 
 
 def in_order(entries: Iterable[Entry]) -> list[Occurrence]:
@@ -120,13 +96,11 @@ def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[
                 pass
 
 
-def digests_of_round(
-    round_: HistoryRound, documents: Documents, events: Iterable[RecordedEvent]
-) -> Iterator[Entry]:
-    """Yield the digests of a round, given its documents and all of its events."""
+def digests_of_round(round_: HistoryRound, documents: Documents) -> Iterator[Entry]:
+    """Yield the digests of a round, given its documents."""
     number = round_.round
     yield round_.seed, DigestKind.SEED, number, NO_CLIENT
-    yield from digests_of_events(events, number)
+    yield from digests_of_events(round_.events, number)
     if round_.end is not None:
         yield round_.end.head, DigestKind.HEAD, number, NO_CLIENT
     if round_.decided is not None:

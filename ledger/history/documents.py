@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import decode_incidents
@@ -14,7 +14,6 @@ from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.incidents import Incident, Incidents
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 
-    Document = TypeVar("Document")
+Document = TypeVar("Document")
 
 
 @dataclass(frozen=True, slots=True)

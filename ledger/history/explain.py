@@ -42,7 +42,7 @@ def explain_round(
     """Return a round in plain words, one or two sentences per line.
 
     Args:
-        round_: with its activity.
+        round_: with its events.
         documents: of the round.
         document: the run's configuration; without it, its details are left out.
         reports: proofs of the round's bans, in their order; None where they are not available.
@@ -96,16 +96,15 @@ def _headline(round_: HistoryRound) -> str:
 
 def _participation(round_: HistoryRound) -> list[str]:
     expected = sorted(round_.participants.expected)
-    absent = [client for client in expected if client not in round_.commitments]
-    late = [client for client in expected if client in round_.commitments.keys() - round_.counted]
+    committed, counted = round_.commitments, round_.counted
+    absent = [client for client in expected if client not in committed]
+    late = [client for client in expected if client in committed.keys() - counted]
     participants = {*round_.trainers, *round_.committee}
-    strays = [client for client in round_.commitments if client not in participants]
-    lines = [
-        f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}.",
-    ]
+    strays = [client for client in committed if client not in participants]
+    lines = [f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}."]
     if round_.vacant_members:
         lines.append(f"Banned, so that their seats are empty: {_listed(round_.vacant_members)}.")
-    lines.append(f"{len(round_.counted)} of {len(expected)} of them committed to an update.")
+    lines.append(f"{len(counted)} of {len(expected)} of them committed to an update.")
     if absent:
         lines.append(f"No commitment came from {_listed(absent)}.")
     if late:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ledger.history.serialise.serialise_rounds import round_summary
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.rounds import DiscardedRounds, RoundSummary
-    from ledger.history.source import HistorySource
 
 MAX_ROUNDS_PER_POLL = 100
 
@@ -51,7 +51,7 @@ class RoundFollower:
     _opened: int = 0
     _blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def poll(self, history: HistorySource, final_block: int) -> list[RoundNews]:
+    def poll(self, history: FoldedHistory, final_block: int) -> list[RoundNews]:
         """Return the changes since the last poll, oldest first.
 
         Args:
@@ -76,7 +76,7 @@ class RoundFollower:
         self._forget_final(history, final_block)
         return news
 
-    def _taken_back(self, history: HistorySource, newest: int) -> list[RoundNews]:
+    def _taken_back(self, history: FoldedHistory, newest: int) -> list[RoundNews]:
         """Return the news that reported rounds are void, if any are."""
         for number in sorted(self._blocks):
             ended = history.rounds(number, number)[0].ended if number <= newest else None
@@ -89,7 +89,7 @@ class RoundFollower:
             return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
         return []
 
-    def _forget_final(self, history: HistorySource, final_block: int) -> None:
+    def _forget_final(self, history: FoldedHistory, final_block: int) -> None:
         for number in list(self._blocks):
             ended = history.rounds(number, number)[0].ended
             if ended is not None and ended.block_number <= final_block:

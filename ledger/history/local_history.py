@@ -1,4 +1,4 @@
-"""The history of one deployment as responses, from its chain or from an index."""
+"""The history of one deployment as responses, from its chain."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from ledger.history.explain import explain_missing_payloads
 from ledger.history.queries import RoundQuery
 from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page, one_client
 from ledger.history.serialise.serialise_digests import digest_page
+from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.serialise.serialise_rounds import explanation, full_round, rounds_page
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
+    from ledger.history.responses.evidence import EvidencePage
     from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
-    from ledger.history.source import HistorySource
     from ledger.history.status import Order
     from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)
 class LocalHistory:
-    """Responses about one deployment, made here; see `ledger.history.source.History`.
+    """Responses about one deployment, made here; `RemoteDeployment` reads the same ones.
 
     Every method that is given a round or a client raises ConfigurationError where there is none.
     """
 
-    source: HistorySource
+    source: FoldedHistory
 
     @property
     def address(self) -> str:
@@ -78,12 +80,13 @@ class LocalHistory:
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
-    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
-        """Return a page of the places of a digest, the deployment's first.
+    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidencePage:
+        """Return the evidence against clients in a page of rounds."""
+        query = RoundQuery("evidence", order)
+        return evidence_page(self.source, self.source.page(query, limit, cursor))
 
-        Raises:
-            TooLongError: the history is too long to be searched without an index.
-        """
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
+        """Return a page of the places of a digest, the deployment's first."""
         return digest_page(self.source, digest, limit, cursor)
 
     def _view(self, number: int) -> DocumentedRound:

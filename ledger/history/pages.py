@@ -28,9 +28,9 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ledger.history.history import FoldedHistory
     from ledger.history.queries import RoundQuery
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId
 
 VERSION = 1
@@ -46,7 +46,8 @@ class CursorError(CmflError):
 def encode_cursor(position: int, scope: str) -> str:
     """Return a cursor as text for a URL; the position is below 2³²."""
     head = _HEAD.pack(VERSION, position)
-    return base64.urlsafe_b64encode(head + _checksum(head, scope)).rstrip(b"=").decode()
+    checksum = hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
+    return base64.urlsafe_b64encode(head + checksum).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
@@ -71,10 +72,6 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
     if not first <= position <= last:
         raise CursorError("it points to nothing that is there")
     return int(position)
-
-
-def _checksum(head: bytes, scope: str) -> bytes:
-    return hashlib.sha256(head + scope.encode()).digest()[:_CHECKSUM_BYTES]
 
 
 MAX_SCANNED = 200
@@ -126,7 +123,7 @@ class Window:
 
 
 def window_of(
-    history: HistorySource, query: RoundQuery, limit: int, cursor: str | None
+    history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
 ) -> Window | None:
     """Return the rounds that a page examines; None if none has opened.
 
@@ -153,7 +150,7 @@ def page_width(query: RoundQuery, limit: int, clients: int) -> int:
 
 
 def read_page(
-    history: HistorySource, query: RoundQuery, limit: int, cursor: str | None
+    history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
 ) -> RoundPage:
     """Return one page of rounds by examining each of its window.
 
@@ -170,7 +167,7 @@ def read_page(
     return window.page(list(islice(matching, limit)), limit)
 
 
-def matches(history: HistorySource, query: RoundQuery, round_: HistoryRound) -> bool:
+def matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
     """Return whether a round, known by its opening and its end, matches a query."""
     if query.status is not None and round_.status is not query.status:
         return False
@@ -182,7 +179,7 @@ def matches(history: HistorySource, query: RoundQuery, round_: HistoryRound) -> 
     return query.client is None or has_role(history, round_, query.client, query.role)
 
 
-def _scope(history: HistorySource, query: RoundQuery) -> str:
+def _scope(history: FoldedHistory, query: RoundQuery) -> str:
     """Return what a cursor is bound to."""
     status = None if query.status is None else query.status.value
     subject = (query.listing, str(history.path), query.order.value, status, query.client)
@@ -190,7 +187,7 @@ def _scope(history: HistorySource, query: RoundQuery) -> str:
     return repr((*subject, query.role.value, query.view_min, *spans))
 
 
-def _ended_within(history: HistorySource, query: RoundQuery, round_: HistoryRound) -> bool:
+def _ended_within(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
     if query.blocks.is_unbounded and query.times.is_unbounded:
         return True
     if round_.ended is None or not query.blocks.contains(round_.ended.block_number):
@@ -201,7 +198,7 @@ def _ended_within(history: HistorySource, query: RoundQuery, round_: HistoryRoun
 
 
 def has_role(
-    history: HistorySource, round_: HistoryRound, client: ClientId, role: AskedRole
+    history: FoldedHistory, round_: HistoryRound, client: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a client was or did something in a round; see `Participation` for the terms.
 
@@ -217,8 +214,8 @@ def has_role(
         case AskedRole.TRAINED:
             return client not in round_.committee and client in round_.trainers
         case AskedRole.DROPPED_OUT:
-            is_unranked = round_.decided is not None and client not in round_.places
-            return is_unranked and client not in round_.committee and client in round_.trainers
+            is_trainer = client not in round_.committee and client in round_.trainers
+            return is_trainer and round_.decided is not None and client not in round_.places
         case AskedRole.ACCEPTED:
             return round_.decided is not None and client in round_.decided.accepted
         case AskedRole.NOT_ACCEPTED:
@@ -231,7 +228,7 @@ def has_role(
 
 
 def _fulfilled(
-    history: HistorySource, round_: HistoryRound, member: ClientId, role: AskedRole
+    history: FoldedHistory, round_: HistoryRound, member: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a member served, voted, or had its scores refused."""
     documents = history.documents(round_) if role is AskedRole.REFUSED else NO_DOCUMENTS

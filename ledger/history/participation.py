@@ -61,7 +61,7 @@ class Participation:
         role: trainer or member.
         place: seat index on the committee; None for a trainer.
         empty_seat: whether it is a member that was banned when the round opened.
-        committed: whether its commitment counts; None where only opening and end were read.
+        committed: whether its commitment counts.
         commitment: as recorded, also a late one.
         payload: digest of its payload, from the record.
         outcome: of its update; None for a member.
@@ -104,37 +104,19 @@ def participation_of(
     round_: HistoryRound, documents: Documents, client: ClientId
 ) -> Participation | None:
     """Return the part of a client in a round; None if it was neither trainer nor member."""
-    if client in round_.committee:
-        place = round_.committee.index(client)
-        return _Sources.of(round_, documents).member(place, client)
-    return _Sources.of(round_, documents).trainer(client) if client in round_.trainers else None
-
-
-def participations(round_: HistoryRound, documents: Documents) -> list[Participation]:
-    """Return the parts of all: trainers ascending, then members by seat index."""
-    sources = _Sources.of(round_, documents)
-    return sources.trainers() + sources.members()
-
-
-def trainers_of(round_: HistoryRound, documents: Documents) -> list[Participation]:
-    """Return the parts of the trainers, ascending."""
-    return _Sources.of(round_, documents).trainers()
-
-
-def members_of(round_: HistoryRound, documents: Documents) -> list[Participation]:
-    """Return the parts of the members, by seat index."""
-    return _Sources.of(round_, documents).members()
+    return RoundParts.of(round_, documents).part(client)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sources:
-    """Chain and documents of a round, by client."""
+class RoundParts:
+    """The parts of all participants in a round, from chain and documents."""
 
     round: HistoryRound
-    committed: frozenset[ClientId] | None
+    committed: frozenset[ClientId]
     commitments: Mapping[ClientId, Digest]
     banned: frozenset[ClientId]
     accepted: frozenset[ClientId]
+    places: Mapping[ClientId, tuple[int, int]]
     phases: tuple[tuple[Phase, ClientId, int], ...]
     record: RoundRecord | None
     payloads: Mapping[ClientId, Digest]
@@ -144,17 +126,18 @@ class _Sources:
     incidents: tuple[Incident, ...]
 
     @staticmethod
-    def of(round_: HistoryRound, documents: Documents) -> _Sources:
-        """Return them; without a round's activity there are no commitments and bans."""
-        decided, record, is_read = round_.decided, documents.record, round_.activity is not None
+    def of(round_: HistoryRound, documents: Documents) -> RoundParts:
+        """Return the parts of a round."""
+        decided, record = round_.decided, documents.record
         phases = zip(_PHASES, decided.primaries, decided.signers, strict=True) if decided else ()
         scores = () if record is None else record.scores
-        return _Sources(
+        return RoundParts(
             round=round_,
-            committed=round_.counted if is_read else None,
-            commitments=round_.commitments if is_read else {},
-            banned=frozenset(round_.banned if is_read else ()),
+            committed=round_.counted,
+            commitments=round_.commitments,
+            banned=frozenset(round_.banned),
             accepted=frozenset(decided.accepted if decided else ()),
+            places=round_.places,
             phases=tuple(phases),
             record=record,
             payloads=documents.payloads,
@@ -163,6 +146,17 @@ class _Sources:
             refused=() if record is None else record.refused,
             incidents=documents.reported_incidents,
         )
+
+    def all(self) -> list[Participation]:
+        """Return the parts of all: trainers ascending, then members by seat index."""
+        return self.trainers() + self.members()
+
+    def part(self, client: ClientId) -> Participation | None:
+        """Return the part of a client; None if it was neither trainer nor member."""
+        committee = self.round.committee
+        if client in committee:
+            return self.member(committee.index(client), client)
+        return self.trainer(client) if client in self.round.trainers else None
 
     def trainers(self) -> list[Participation]:
         """Return the parts of the trainers, ascending."""
@@ -174,8 +168,8 @@ class _Sources:
 
     def trainer(self, client: ClientId) -> Participation:
         """Return the part of one trainer."""
-        rank, bits = self.round.places.get(client, (None, None))
-        committed = self._has_committed(client)
+        rank, bits = self.places.get(client, (None, None))
+        committed = client in self.committed
         outcome = self._outcome(client, rank)
         is_out = outcome is UpdateOutcome.DROPPED_OUT
         return Participation(
@@ -193,7 +187,7 @@ class _Sources:
 
     def member(self, place: int, client: ClientId) -> Participation:
         """Return the part of one member."""
-        committed = self._has_committed(client)
+        committed = client in self.committed
         scores, refused = self._scores(client)
         primary_of = tuple(phase for phase, primary, _ in self.phases if primary == client)
         replied = [phase for phase, _, signers in self.phases if signers >> place & 1]
@@ -214,9 +208,6 @@ class _Sources:
             banned=client in self.banned,
         )
 
-    def _has_committed(self, client: ClientId) -> bool | None:
-        return None if self.committed is None else client in self.committed
-
     def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
         if self.round.decided is None:
             return UpdateOutcome.UNDECIDED
@@ -224,11 +215,11 @@ class _Sources:
             return UpdateOutcome.DROPPED_OUT
         return UpdateOutcome.ACCEPTED if client in self.accepted else UpdateOutcome.NOT_ACCEPTED
 
-    def _dropout(self, client: ClientId, *, committed: bool | None) -> DropoutReason | None:
+    def _dropout(self, client: ClientId, *, committed: bool) -> DropoutReason | None:
         """Return why a client has no usable update: from the record, or from the chain alone."""
         if self.record is not None:
             return self.dropouts.get(client)
-        return DropoutReason.NO_COMMITMENT if committed is False else None
+        return None if committed else DropoutReason.NO_COMMITMENT
 
     def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
         if self.record is None:
@@ -311,7 +302,7 @@ class Tally:
         for round_, documents in rounds:
             ended += 1
             missing += lacks_record(round_, documents)
-            for part in participations(round_, documents):
+            for part in RoundParts.of(round_, documents).all():
                 counts[part.client].add(part)
         return Tally(ended, missing, counts)
 

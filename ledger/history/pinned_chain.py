@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -13,29 +13,24 @@ from ledger.chain.ports import ChainUnreachableError
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.history.deployments import Deployments
 from ledger.history.paths import ChainPath
-from ledger.history.source import SourceUnusableError
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.ports import Block, ChainReader
-    from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import HistoryLocations, RejectedManifest, ServedDeployment
-    from ledger.history.source import HistoryIndex, HistorySource
+    from ledger.history.history import FoldedHistory
     from ledger.storage.blobs import BlobReader
-
-T = TypeVar("T")
 
 
 class HistoryService:
     """Chain, deployments and blobs of one service; safe to share between threads."""
 
-    def __init__(self, places: HistoryLocations, index: HistoryIndex | None = None) -> None:
+    def __init__(self, places: HistoryLocations) -> None:
         self._source = ChainSource(places)
         self._deployments = Deployments(places)
-        self._index = index
         self.blobs = FolderBlobs(places.blob_folder)
         self.largest_blob = places.largest_blob_bytes
 
@@ -48,27 +43,11 @@ class HistoryService:
         chain, opened = self._source.chain()
         block = chain.head()
         final = chain.finalized()
-        return PinnedChain(chain, opened, block, final, self._deployments, self.blobs, self._index)
-
-    def opened(self) -> OpenedChain | None:
-        """Return the open chain's number and name without waiting; None if it is not open."""
-        current = self._source.current()
-        if current is None:
-            return None
-        chain, opened = current
-        return OpenedChain(opened, ChainPath(chain.chain_id, chain.genesis_hash))
+        return PinnedChain(chain, opened, block, final, self._deployments, self.blobs)
 
     def close(self) -> None:
         """Close the file or the connections."""
         self._source.close()
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedChain:
-    """An open chain; a replaced chain has another number `opened`."""
-
-    opened: int
-    path: ChainPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +68,6 @@ class PinnedChain:
     final: int
     _deployments: Deployments
     blobs: BlobReader
-    _index: HistoryIndex | None = None
 
     @property
     def path(self) -> ChainPath:
@@ -104,26 +82,10 @@ class PinnedChain:
         """Return one deployment by its address; None if none is served there."""
         return self._deployments.find(self.chain, address)
 
-    def history(self, served: ServedDeployment) -> ChainHistory:
-        """Return the history of a deployment from the chain."""
+    def history(self, served: ServedDeployment) -> FoldedHistory:
+        """Return the history of a deployment as of this block."""
+        self._deployments.use(served)
         return served.history(self.blobs, self.block, self.final)
-
-    def query(self, served: ServedDeployment, read: Callable[[HistorySource], T]) -> T:
-        """Return the result of a query on a deployment's history.
-
-        Args:
-            served: the deployment.
-            read: called with the index if that is at this block, else with the chain; called again
-                with the chain if the index fails meanwhile.
-        """
-        if self._index is not None:
-            try:
-                with self._index.history(served.ledger, self.blobs, self.block) as history:
-                    if history is not None:
-                        return read(history)
-            except SourceUnusableError as error:
-                self._index.failed(error)
-        return read(self.history(served))
 
     @contextmanager
     def snapshot(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
@@ -153,6 +115,7 @@ class ChainSource:
 
     def __init__(self, locations: HistoryLocations) -> None:
         self._locations = locations
+        self._file = locations.chain_file
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._identity: tuple[int, int] | None = None
@@ -172,19 +135,6 @@ class ChainSource:
                 self._opened += 1
             return self._chain, self._opened
 
-    def current(self) -> tuple[ChainReader, int] | None:
-        """Return the chain and its number without opening it; None if it was closed or replaced."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            is_same = self._identify() == self._identity
-        except ChainUnreachableError:
-            is_same = False
-        finally:
-            chain, opened = self._chain, self._opened
-            self._lock.release()
-        return (chain, opened) if is_same and chain is not None else None
-
     def close(self) -> None:
         """Close the file or the connections."""
         with self._lock:
@@ -194,17 +144,17 @@ class ChainSource:
         if self._locations.rpc_url is not None:
             return None
         try:
-            status = self._locations.chain_file.stat()
+            status = self._file.stat()
         except OSError as error:
             raise ChainUnreachableError(
-                f"{self._locations.chain_file.name} cannot be opened: {error.strerror}"
+                f"{self._file.name} cannot be opened: {error.strerror}"
             ) from error
         return status.st_dev, status.st_ino
 
     def _open(self) -> ChainReader:
         locations = self._locations
         if locations.rpc_url is None or locations.chain_id is None:
-            return EmbeddedReader.open(locations.chain_file)
+            return EmbeddedReader.open(self._file)
         settings = RpcSettings(request_timeout_seconds=locations.rpc_timeout_seconds)
         return RpcReader(locations.rpc_url, chain_id=locations.chain_id, settings=settings)
 

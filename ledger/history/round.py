@@ -1,20 +1,17 @@
-"""Rounds from the contract's events.
-
-A list of logs is not complete because a node gave it: a round that has opened must have a start,
-and every round before it an end.
-"""
+"""One round, made of the contract's events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from ledger.chain.ports import IncompleteLogsError
+from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.round_ledger import RoundHistory
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import word_client
 from ledger.protocol.fold import RoundStart, mined_commitments, registry_with_bans
 from ledger.protocol.inputs import (
+    MinedCommitment,
     Participants,
     RoundSizes,
     closing_block,
@@ -22,40 +19,25 @@ from ledger.protocol.inputs import (
     window_end,
 )
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.types import ClientId, Digest, RegisteredClient
-
-
-@dataclass(frozen=True, slots=True)
-class RoundActivity:
-    """Commitments and bans of a round between its opening and its end, in the chain's order."""
-
-    commitments: tuple[MinedCommitment, ...] = ()
-    bans: tuple[RecordedEvent, ...] = ()
+from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 
 @dataclass(frozen=True)
 class HistoryRound:
-    """One round: opening, activity and end.
+    """One round: opening, events and end.
 
     Attributes:
         opening: its number, committee and seed, and the block that opened it.
-        registry: all clients, with the recorded bans.
+        registry: all clients, with the bans recorded until it ended.
         ended: its decision or abandonment with block and transaction; None while it is open.
-        activity: commitments and bans; None where only opening and end were read.
+        events: all of its events in the chain's order, `ended` included.
     """
 
     opening: RoundStart
     sizes: RoundSizes
     registry: tuple[RegisteredClient, ...]
     ended: RecordedEvent | None
-    activity: RoundActivity | None = None
+    events: tuple[RecordedEvent, ...] = ()
 
     @property
     def round(self) -> int:
@@ -114,25 +96,29 @@ class HistoryRound:
     @property
     def banned(self) -> tuple[ClientId, ...]:
         """Clients banned during the round, with effect from the next one."""
-        events = [recorded.event for recorded in self._read.bans]
+        events = [recorded.event for recorded in self.bans]
         return tuple(event.client for event in events if isinstance(event, ClientBanned))
 
     @property
     def bans(self) -> tuple[RecordedEvent, ...]:
         """The bans that were recorded during the round."""
-        return self._read.bans
+        return tuple(each for each in self.events if isinstance(each.event, ClientBanned))
 
     @property
     def mined(self) -> tuple[MinedCommitment, ...]:
         """The recorded commitments, in the chain's order."""
-        return self._read.commitments
+        return tuple(
+            mined
+            for recorded in self.events
+            for mined in mined_commitments(recorded.event, recorded.block_number)
+        )
 
-    @cached_property
+    @property
     def commitments(self) -> dict[ClientId, Digest]:
         """Each client's recorded commitment, also one without effect."""
         return {mined.client: mined.commitment for mined in self.mined}
 
-    @cached_property
+    @property
     def counted(self) -> frozenset[ClientId]:
         """The active clients whose commitment counts: recorded by the closing block."""
         expected = self.participants.expected
@@ -141,134 +127,24 @@ class HistoryRound:
         last = closing_block(end, expected, self.mined)
         return expected.intersection(m.client for m in self.mined if m.block <= last)
 
-    @cached_property
+    @property
     def places(self) -> dict[ClientId, tuple[int, int]]:
         """Rank from 0 and distance bits of each ranked trainer."""
         ranking = self.decided.ranking if self.decided else ()
         return {word_client(word): (rank, word >> 32) for rank, word in enumerate(ranking)}
 
-    @property
-    def _read(self) -> RoundActivity:
-        if self.activity is None:
-            raise ValueError(f"of round {self.round} only the opening and the end were read")
-        return self.activity
+
+def has_begun(start: RoundStart, sizes: RoundSizes) -> bool:
+    """Return whether a start opens a round: without a full committee none does."""
+    return start.round <= sizes.rounds and len(start.committee) == sizes.members
 
 
-@dataclass(frozen=True, slots=True)
-class RoundReader:
-    """Reads a deployment's rounds.
-
-    Attributes:
-        to_block: the last block that is read.
-        registered: returns all clients as they were registered.
-        banned: returns the bans up to `to_block`; None to read them.
-    """
-
-    ledger: RoundHistory
-    sizes: RoundSizes
-    to_block: int | None
-    registered: Callable[[], tuple[RegisteredClient, ...]]
-    banned: Callable[[], tuple[ClientBanned, ...]] | None = None
-
-    def registry(self) -> tuple[RegisteredClient, ...]:
-        """Return all clients, with the bans that the chain holds."""
-        bans = self.ledger.bans(self.to_block) if self.banned is None else self.banned()
-        return registry_with_bans(self.registered(), bans)
-
-    def has_begun(self, opening: RoundStart | None) -> bool:
-        """Return whether a start opens a round: without a full committee none does."""
-        return (
-            opening is not None
-            and opening.round <= self.sizes.rounds
-            and len(opening.committee) == self.sizes.members
-        )
-
-    def newest(self) -> int:
-        """Return the number of the newest round that has opened, 0 before the first."""
-        ends = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
-        if not ends:
-            return int(self.has_begun(self.ledger.opening(1, self.to_block)))
-        following = RoundStart.of(ends[0].event, ends[0].block_number)
-        if following is None:
-            return 0
-        return following.round if self.has_begun(following) else following.round - 1
-
-    def one(self, number: int) -> HistoryRound | None:
-        """Return a round with all that came in, None if it has not opened."""
-        opening = self.ledger.opening(number, self.to_block)
-        if opening is None or not self.has_begun(opening):
-            return None
-        activity, ended = activity_of(self.ledger.round_events(number, self.to_block))
-        return HistoryRound(opening, self.sizes, self.registry(), ended, activity)
-
-    def some(self, first: int, last: int) -> list[HistoryRound]:
-        """Return the rounds of a range by their starts and ends, ascending.
-
-        Args:
-            first: at least 1.
-            last: a round that has opened.
-
-        Raises:
-            IncompleteLogsError: the logs do not hold all of them.
-        """
-        opening = self.ledger.opening(first, self.to_block)
-        if opening is None:
-            raise IncompleteLogsError(
-                self.ledger.node,
-                f"round {last} is said to have opened, but no log opens round {first}",
-            )
-        ends = self._ends(first, last)
-        registry = self.registry()
-        rounds: list[HistoryRound] = []
-        for number in range(first, last + 1):
-            ended = ends.get(number)
-            rounds.append(HistoryRound(opening, self.sizes, registry, ended))
-            following = None if ended is None else RoundStart.of(ended.event, ended.block_number)
-            if following is None:
-                if number < last:
-                    raise IncompleteLogsError(
-                        self.ledger.node,
-                        f"round {last} is said to have opened, but round {number} has no end in "
-                        "the logs",
-                    )
-                break
-            opening = following
-        return rounds
-
-    def _ends(self, first: int, last: int) -> dict[int, RecordedEvent]:
-        """Return how each round of a range ended, by its number; nothing for the open one."""
-        newest = self._end(last)
-        until = self.to_block if newest is None else newest.block_number
-        ends: dict[int, RecordedEvent] = {}
-        for recorded in self.ledger.outcomes(last - first + 1, descending=True, to_block=until):
-            if isinstance(recorded.event, RoundDecided | RoundAbandoned):
-                ends[recorded.event.round] = recorded
-        # Ends of later rounds in the same block may have filled the answer above.
-        for number in range(first, last):
-            if number not in ends and (missing := self._end(number)) is not None:
-                ends[number] = missing
-        return ends if newest is None else ends | {last: newest}
-
-    def _end(self, number: int) -> RecordedEvent | None:
-        return activity_of(self.ledger.round_events(number, self.to_block))[1]
-
-
-def activity_of(events: Iterable[RecordedEvent]) -> tuple[RoundActivity, RecordedEvent | None]:
-    """Return a round's commitments and bans, and its end.
-
-    Args:
-        events: of the round, in the chain's order.
-    """
-    commitments: list[MinedCommitment] = []
-    bans: list[RecordedEvent] = []
-    ended: RecordedEvent | None = None
-    for recorded in events:
-        commitments += mined_commitments(recorded.event, recorded.block_number)
-        match recorded.event:
-            case ClientBanned():
-                bans.append(recorded)
-            case RoundDecided() | RoundAbandoned():
-                ended = recorded
-            case _:
-                pass
-    return RoundActivity(tuple(commitments), tuple(bans)), ended
+def read_round(ledger: RoundHistory, sizes: RoundSizes, number: int) -> HistoryRound | None:
+    """Return one round of a ledger, None if it has not opened."""
+    opening = ledger.opening(number)
+    if opening is None or not has_begun(opening, sizes):
+        return None
+    events = tuple(ledger.round_events(number))
+    ends = [each for each in events if isinstance(each.event, RoundDecided | RoundAbandoned)]
+    registry = registry_with_bans(ledger.registry(), ledger.bans())
+    return HistoryRound(opening, sizes, registry, ends[0] if ends else None, events)

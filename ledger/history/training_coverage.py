@@ -19,19 +19,19 @@ from ledger.protocol.training_replay import ReplayVerdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.training import (
         AttestationEntry,
         AttestedUpdate,
         CoverageVerdict,
         TrainingCoverage,
     )
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, Digest, Domain
     from ledger.storage.mailbox import Mailbox
 
 
 def training_coverage(
-    history: HistorySource,
+    history: FoldedHistory,
     domain: Domain,
     mailbox: Mailbox,
     rounds: tuple[int | None, int | None] = (None, None),
@@ -123,7 +123,7 @@ def is_genuine(
 
 
 def _updates_of_round(
-    history: HistorySource, domain: Domain, mailbox: Mailbox, number: int
+    history: FoldedHistory, domain: Domain, mailbox: Mailbox, number: int
 ) -> list[AttestedUpdate]:
     round_ = history.round(number)
     assert round_ is not None, "it has ended"

@@ -41,8 +41,6 @@ EXTRAS = {
     "prometheus_client": "api",
     "structlog": "api",
     "limits": "api",
-    "sqlalchemy": "api",
-    "psycopg": "postgresql",
     "mlflow": "mlflow",
     "alembic": "mlflow",
     "tensorboardX": "tensorboard",

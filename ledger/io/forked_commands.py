@@ -14,7 +14,6 @@ import gc
 import importlib
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import threading
@@ -65,7 +64,6 @@ class _Command:
         output: file that standard output is appended to.
         folder: working directory.
         environment: variables in addition to the server's.
-        memory_bytes: limit of private memory.
     """
 
     entry: str | None
@@ -74,7 +72,6 @@ class _Command:
     output: Path
     folder: Path
     environment: dict[str, str]
-    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,6 @@ class CommandRunner:
         *,
         environment: dict[str, str] | None = None,
         is_program: bool = False,
-        memory_bytes: int | None = None,
     ) -> CommandProcess:
         """Start a command.
 
@@ -181,7 +177,6 @@ class CommandRunner:
             arguments: of the entry point, without its name; of a program, all of them.
             environment: variables in addition to the server's.
             is_program: whether to execute a program instead of the entry point.
-            memory_bytes: limit of private memory.
 
         Raises:
             CommandError: the server could not be started.
@@ -195,7 +190,6 @@ class CommandRunner:
             output=output,
             folder=Path.cwd(),
             environment=environment or {},
-            memory_bytes=memory_bytes,
         )
         with _LOCK:
             process = _start(command)
@@ -292,8 +286,6 @@ def _become(command: _Command, ready: Connection) -> NoReturn:
         ready.close()
         os.chdir(command.folder)
         os.environ.update(command.environment)
-        if command.memory_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_DATA, (command.memory_bytes, command.memory_bytes))
         code = _call(command)
     except BaseException:  # noqa: BLE001 - whatever it is ends this process, and is in its log
         sys.excepthook(*sys.exc_info())

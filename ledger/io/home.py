@@ -252,14 +252,9 @@ class Home:
         return self.path / "runs"
 
     @property
-    def verifications(self) -> Path:
-        """Reports of audits that a service ran."""
-        return self.path / "verifications"
-
-    @property
-    def index(self) -> Path:
-        """The index of all runs, if there is one; it can be rebuilt from chain and blobs."""
-        return self.path / "index.sqlite"
+    def event_log(self) -> Path:
+        """The verified events of contracts on nodes; a cache."""
+        return self.path / "event_log.sqlite"
 
     @property
     def lock(self) -> Path:
@@ -420,10 +415,3 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def index_place(home: Home, named: str | None) -> Path | str:
-    """Return a home's index: its own file, or the named file or database URL."""
-    if not named:
-        return home.index
-    return named if "://" in named else Path(named)

@@ -141,15 +141,9 @@ class HttpServer:
 
     def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
         """Send POST with JSON to the URL itself; errors as with `get`."""
-        return self._ask(_with_json("POST", self._url, body), max_bytes)
-
-    def post_json_to(self, path: str, body: bytes, max_bytes: int) -> HttpResponse:
-        """Send POST with JSON to a path below the URL; errors as with `get`."""
-        return self._ask(_with_json("POST", self._below(path), body), max_bytes)
-
-    def delete(self, path: str, max_bytes: int) -> HttpResponse:
-        """Send DELETE; errors as with `get`."""
-        return self._ask(httpx.Request("DELETE", self._below(path)), max_bytes)
+        headers = {"Content-Type": "application/json"}
+        request = httpx.Request("POST", self._url, headers=headers, content=body)
+        return self._ask(request, max_bytes)
 
     def _below(self, path: str) -> httpx.URL:
         own, mark, query = self._url.raw_path.partition(b"?")
@@ -267,10 +261,6 @@ def _retry_after(value: str) -> int:
     return int(value) if is_number else 0
 
 
-def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
-    return httpx.Request(method, url, headers={"Content-Type": "application/json"}, content=body)
-
-
 def base_url(url: str) -> str:
     """Return a server's URL in the canonical form that both ends of a connection compare.
 
@@ -331,7 +321,7 @@ def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
             cookies=_NoCookies(),
             limits=httpx.Limits(max_connections=None),
             timeout=silence_seconds,
-            trust_env=not _is_loopback(host),
+            trust_env=not is_loopback(host),
             verify=_trusted(),
         )
     except (ValueError, ImportError, httpx.InvalidURL) as error:
@@ -370,7 +360,8 @@ def names_this_host(host: str, names: Collection[str] = ()) -> bool:
     return True
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its address or as localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -47,6 +47,24 @@ def parse_json(
         raise ValueError("nested too deeply") from None
 
 
+def picked(names: str, source: object, **given: object) -> dict[str, Any]:
+    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
+    return {
+        name: _plain(given[name] if name in given else getattr(source, name))
+        for name in names.split()
+    }
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes():
+            return f"0x{value.hex()}"
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):

@@ -57,7 +57,8 @@ def writing_named(path: Path) -> Iterator[IO[bytes]]:
         with os.fdopen(opening, "wb") as file:
             yield file
     except OSError as error:
-        if error.filename not in {None, str(path)} and not _is_unfinished(error.filename):
+        is_unfinished = Path(str(error.filename)).name.startswith(WRITING)
+        if error.filename not in {None, str(path)} and not is_unfinished:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -111,7 +112,3 @@ def _descriptor(path: Path) -> int | None:
             return None
         path = folder / (folder / path.name).readlink()
     return None
-
-
-def _is_unfinished(name: object) -> bool:
-    return isinstance(name, str) and Path(name).name.startswith(WRITING)

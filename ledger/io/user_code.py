@@ -138,7 +138,11 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     place, _, name = reference.rpartition(":")
     is_file = place.endswith(_FILE)
     is_too_long = len(reference) > MAX_REFERENCE or "\0" in reference
-    if is_too_long or not name.isidentifier() or not (is_file or _is_package(place)):
+    if (
+        is_too_long
+        or not name.isidentifier()
+        or not (is_file or all(map(str.isidentifier, place.split("."))))
+    ):
         raise ConfigurationError(
             f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, and "
             f"{kind} a name"
@@ -306,10 +310,6 @@ def _library_folders() -> Iterator[str]:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file:
             yield str(Path(file).parent)
-
-
-def _is_package(place: str) -> bool:
-    return all(part.isidentifier() for part in place.split("."))
 
 
 def _top(module: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from ledger.io.home import DISK, Disk, open_file
 from ledger.protocol import digest_patterns
@@ -45,14 +45,6 @@ class BlobReader(Protocol):
 
     def has(self, digest: Digest) -> bool:
         """Return whether there is something under this digest, without reading it."""
-
-
-@runtime_checkable
-class HashingReader(Protocol):
-    """A reader that hashes in this process, so that its caller need not hash again."""
-
-    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
-        """Return the blob with this digest and the digest that was computed; see `get`."""
 
 
 class BlobStore(BlobReader, Protocol):

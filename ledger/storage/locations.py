@@ -19,7 +19,6 @@ class LocationKind(Enum):
     FOLDER = "folder"
     SERVER = "server"
     REMOTE = "remote"
-    CARRIED = "carried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Location:
 
     Attributes:
         kind: its adapter.
-        text: a folder's path, also of what is carried, or a URL, which may hold a secret.
+        text: a folder's path, or a URL, which may hold a secret.
     """
 
     kind: LocationKind
@@ -37,7 +36,7 @@ class Location:
     @property
     def shown(self) -> str:
         """The location without user, password, path and query, any of which may be a key."""
-        if self.kind in {LocationKind.FOLDER, LocationKind.CARRIED}:
+        if self.kind is LocationKind.FOLDER:
             return self.text
         parts = urlsplit(self.text)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -73,8 +72,6 @@ def _parse(option: str, text: str) -> Location:
         return Location(LocationKind.FOLDER, text)
     if scheme in {"http", "https"}:
         return Location(LocationKind.SERVER, text)
-    if scheme == "carried":
-        return Location(LocationKind.CARRIED, str(Path(f"/{rest.lstrip('/')}")))
     if scheme == "file":
         return Location(LocationKind.FOLDER, str(Path(f"/{rest.lstrip('/')}")))
     if not scheme.isascii() or not scheme.replace("+", "").replace("-", "").isalnum():

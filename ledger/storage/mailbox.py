@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -94,41 +94,18 @@ _RETAINED = {str(int(kind)) for kind in (EnvelopeKind.ENVIRONMENT, EnvelopeKind.
 _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
-class Mailbox(Protocol):
-    """A board that everybody can read and write.
-
-    An EncodingError says that an envelope is too large to be read, an OSError that the store fails.
-
-    Attributes:
-        is_shared: whether other processes read it; see `ObjectStore`.
-    """
-
-    is_shared: bool
-
-    def put(self, envelope: Envelope) -> bool:
-        """Add an envelope durably; return False if it was there."""
-
-    def listed(
-        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
-    ) -> Sequence[Envelope]:
-        """Return one board's envelopes without the first `start`, in this reader's stable order."""
-
-    def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop what this reader remembers of the rounds before one; others can still read them."""
-
-
-class ObjectMailbox:
+class Mailbox:
     """The mailbox of an object store; safe to share between threads."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self.is_shared = objects.is_shared
-        self._objects = objects
+        self.objects = objects
         self._boards: dict[Board, _BoardReader] = {}
         self._lock = threading.Lock()
 
     def put(self, envelope: Envelope) -> bool:
         """Add an envelope durably; return False if it was there."""
-        return self._objects.put(*_object_of(envelope))
+        return self.objects.put(*_object_of(envelope))
 
     def holds(self, envelope: Envelope) -> bool:
         """Return whether an envelope is there, undamaged.
@@ -138,7 +115,7 @@ class ObjectMailbox:
         """
         path, payload = _object_of(envelope)
         try:
-            self._objects.get(path, payload.size)
+            self.objects.get(path, payload.size)
         except OSError:
             return False
         return True
@@ -150,7 +127,7 @@ class ObjectMailbox:
         board = (domain, round_number, kind)
         with self._lock:
             reader = self._boards.setdefault(board, _BoardReader(board))
-            self._objects.scan(board_folder(board), reader.cursor)
+            self.objects.scan(board_folder(board), reader.cursor)
             return reader.envelopes[start:]
 
     def forget(self, domain: Domain, before_round: int) -> None:
@@ -160,7 +137,7 @@ class ObjectMailbox:
                 del self._boards[board]
 
 
-class MemoryMailbox(ObjectMailbox):
+class MemoryMailbox(Mailbox):
     """A mailbox in this process, for tests and simulations; what is forgotten is gone."""
 
     def __init__(self) -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import BlobError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.bucket import BucketObjects
-from ledger.storage.carried import CarriedObjects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import static_server, store_server
 from ledger.storage.locations import LocationKind, parse_locations
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
@@ -60,9 +59,9 @@ def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
     return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
 
 
-def mailbox_at(text: str, signer: UploadSigner | None = None) -> ObjectMailbox:
+def mailbox_at(text: str, signer: UploadSigner | None = None) -> Mailbox:
     """Return the mailbox at one location, or at several; see `store_at`."""
-    return ObjectMailbox(mail_objects_at(text, signer))
+    return Mailbox(mail_objects_at(text, signer))
 
 
 def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
@@ -104,8 +103,6 @@ def _open(option: str, location: Location, connect: Callable[[str], HttpObjects]
             return connect(location.text)
         case LocationKind.REMOTE:
             return BucketObjects(location)
-        case LocationKind.CARRIED:
-            return CarriedObjects(folder_at(option, location))
         case LocationKind.FOLDER:
             return FolderObjects(folder_at(option, location))
 

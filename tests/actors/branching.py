@@ -12,9 +12,7 @@ from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.memory import MemoryLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
-from ledger.protocol.types import (
-    ClientId,
-)
+from ledger.protocol.types import ClientId
 from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
 from tests.support.keys import DOMAIN
 from tests.support.rounds import OpenRound

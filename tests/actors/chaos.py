@@ -25,10 +25,7 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    RoundDecided,
-)
+from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase
 from tests.actors.specification_chain import SendAbandonment
 from tests.actors.support import (
@@ -45,10 +42,7 @@ from tests.support.keys import DOMAIN
 if TYPE_CHECKING:
     from ledger.actors.view import RoundView
 
-VARIANTS = (
-    PARAMETERS,
-    replace(PARAMETERS, strategy=3),
-)
+VARIANTS = (PARAMETERS, replace(PARAMETERS, strategy=3))
 MOST_ADVERSARIES = 2
 """With one more seat than these, somebody honest is among those who replied to anything."""
 
@@ -268,11 +262,7 @@ class Chaos(RuleBasedStateMachine):
             if member is not None:
                 member.step()
 
-    @rule(
-        times=st.integers(1, 8),
-        absent=st.sets(st.integers(0, 9), max_size=2),
-        lost=losses,
-    )
+    @rule(times=st.integers(1, 8), absent=st.sets(st.integers(0, 9), max_size=2), lost=losses)
     def the_committee_works(self, times: int, absent: set[int], lost: int) -> None:
         """Let those who are there step, and time pass; each loses envelopes of its own.
 

@@ -22,14 +22,7 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.payload import Payload
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
-from tests.actors.support import (
-    LAYOUT,
-    PARAMETERS,
-    initial_model,
-    payload_of,
-    registry_of,
-    signers,
-)
+from tests.actors.support import LAYOUT, PARAMETERS, initial_model, payload_of, registry_of, signers
 from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:

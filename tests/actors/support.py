@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.faulty_members import member_with
-from ledger.actors.actions import (
-    PostEnvelope,
-    SendCommitment,
-    SendDecision,
-    SendReport,
-    StoreBlobs,
-)
+from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, SendReport, StoreBlobs
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
@@ -222,6 +216,18 @@ class Network:
             self._opened = None if view is None else (final, view)
         return None if self._opened is None else self._opened[1]
 
+    def closed_view(self) -> RoundView:
+        """Return the closed round, which there must be."""
+        view = self.opened()
+        assert view is not None
+        return view
+
+    def open_chain(self) -> ChainView:
+        """Return the open round as the chain has it, which there must be."""
+        chain = self.chain.view()
+        assert chain is not None
+        return chain
+
     def _opened_at(self, final: SpecificationBlock) -> RoundView | None:
         chain, model = self.chain.view(), self.model(final.state)
         inputs = None if chain is None else chain.inputs()
@@ -267,8 +273,7 @@ class Network:
 
     def commit(self, *clients: int) -> None:
         """Let these clients commit their updates, as honest ones do."""
-        chain = self.chain.view()
-        assert chain is not None
+        chain = self.open_chain()
         for client in clients:
             payload = Payload.of(self.payload(chain.round, client))
             for action in Trainer(ClientId(client), signers()[client]).commit(chain, payload):
@@ -276,8 +281,7 @@ class Network:
 
     def publish(self, *clients: int) -> None:
         """Let these clients publish what they have committed."""
-        view = self.opened()
-        assert view is not None
+        view = self.closed_view()
         for client in clients:
             payload = Payload.of(self.payload(view.inputs.round, client))
             for action in Trainer(ClientId(client), signers()[client], payload).publish(view):
@@ -285,8 +289,7 @@ class Network:
 
     def close(self, *absent: int) -> RoundView:
         """Let all active clients but these commit and publish; return the closed round."""
-        chain = self.chain.view()
-        assert chain is not None
+        chain = self.open_chain()
         able = [c for c in sorted(chain.participants().expected) if c not in absent]
         self.commit(*able)
         self.chain.mine(self.now)
@@ -294,9 +297,7 @@ class Network:
             self.chain.mine_to(chain.opened_block + chain.parameters.commit_blocks, self.now)
         self.chain.mine_to(self.chain.head.number + self.chain.depth, self.now)
         self.publish(*able)
-        view = self.opened()
-        assert view is not None
-        return view
+        return self.closed_view()
 
     def record_of(self, decided: RoundDecided) -> RoundRecord:
         return decode_record(self.blobs[decided.record])
@@ -485,12 +486,7 @@ def rests_on(view: RoundView, result: Digest) -> list[Digest]:
                 record = decode_record(proposal.record)
                 malformed = [dropout.payload for dropout in record.dropouts if dropout.payload]
                 vectors = [signed.scores.digest for signed in record.scores]
-                return [
-                    sha256(proposal.record),
-                    *record.payloads().values(),
-                    *malformed,
-                    *vectors,
-                ]
+                return [sha256(proposal.record), *record.payloads().values(), *malformed, *vectors]
     raise AssertionError("nobody has seen the record behind this result")
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ledger.protocol.fold import LedgerView
 
 
-AFRESH = ["deployment", "recorded_in"]
-
-
 class Reader:
     """Whoever reads on, and what a newcomer would read in its place."""
 
@@ -75,9 +72,7 @@ def test_the_same_final_block_is_not_asked_about_again(reader: Reader) -> None:
     assert reader.node.asked == []
 
 
-def test_a_block_without_events_costs_one_state_query(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
+def test_block_without_events_costs_one_query(ledger: BranchingLedger, reader: Reader) -> None:
     before = reader.read()
     ledger.mine(1)
     after = reader.read()
@@ -86,9 +81,7 @@ def test_a_block_without_events_costs_one_state_query(
     assert after.final_block == before.final_block + 1
 
 
-def test_of_several_blocks_only_their_own_logs_are_queried(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
+def test_only_logs_of_new_blocks_are_queried(ledger: BranchingLedger, reader: Reader) -> None:
     ledger.mine(1)
     ledger.commit(3, salt=1)
     ledger.ban(5)
@@ -100,24 +93,7 @@ def test_of_several_blocks_only_their_own_logs_are_queried(
     assert banned_in(found.open_round) == [5]
 
 
-def test_the_next_round_begins_without_commitments_and_with_all_bans(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
-    ledger.commit(3, salt=1)
-    ledger.ban(5)
-    ledger.end_round()
-    ledger.commit(4, salt=1)
-    found = reader.read()
-    assert found == reader.afresh()
-    assert found.open_round is not None
-    assert found.open_round.round == 2
-    assert [one.client for one in found.open_round.mined] == [4]
-    assert banned_in(found.open_round) == [5]
-
-
-def test_events_without_the_storage_are_verified_by_the_next_reading(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
+def test_next_reading_verifies_what_was_not(ledger: BranchingLedger, reader: Reader) -> None:
     ledger.commit(3, salt=1)
     head = ledger.newest_block()
     unverified = reader.following.read(head, head.number, verifies=False)
@@ -129,7 +105,7 @@ def test_events_without_the_storage_are_verified_by_the_next_reading(
 
 
 @pytest.mark.parametrize("moves_on", [False, True])
-def test_a_log_left_out_of_an_unverified_reading_is_noticed(
+def test_omitted_log_is_noticed_later(
     ledger: BranchingLedger, reader: Reader, moves_on: bool
 ) -> None:
     ledger.commit(3, salt=1)
@@ -145,7 +121,7 @@ def test_a_log_left_out_of_an_unverified_reading_is_noticed(
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
-def test_a_node_with_newer_state_than_logs_is_not_believed(
+def test_state_without_logs_is_not_believed(
     ledger: BranchingLedger, reader: Reader, what: str
 ) -> None:
     before = ledger.newest_block().number
@@ -159,25 +135,6 @@ def test_a_node_with_newer_state_than_logs_is_not_believed(
             reader.read()
     reader.node.last_log = None
     assert reader.read() == reader.afresh()
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2])
-def test_a_newcomer_misses_a_ban_that_the_logs_lack(
-    ledger: BranchingLedger, reader: Reader, rounds: int
-) -> None:
-    for _ in range(rounds):
-        ledger.end_round()
-    ledger.ban(3)
-    reader.node.last_log = ledger.newest_block().number
-    ledger.ban(5)
-    reader.restart()
-    with pytest.raises(IncompleteLogsError) as refused:
-        reader.read()
-    assert refused.value.node == "http://node"
-    reader.node.last_log = None
-    found = reader.read().open_round
-    assert found is not None
-    assert banned_in(found) == [3, 5]
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
@@ -201,7 +158,7 @@ def test_a_new_follower_rejects_a_log_that_lacks_an_event(
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban"])
-def test_one_answer_of_another_branch_does_not_stay_for_good(
+def test_answer_of_another_branch_is_forgotten(
     ledger: BranchingLedger, reader: Reader, what: str
 ) -> None:
     other = ledger.branch()
@@ -215,48 +172,6 @@ def test_one_answer_of_another_branch_does_not_stay_for_good(
     with contextlib.suppress(NotServedError):
         reader.read()
     assert reader.read() == reader.afresh()
-
-
-def test_a_head_on_another_block_triggers_a_full_reread(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
-    other = ledger.branch()
-    ledger.commit(3, salt=1)
-    reader.read()
-    other.commit(4, salt=1)
-    other.mine(1)
-    reader.node.ledger = other
-    reader.node.asked.clear()
-    found = reader.read()
-    assert reader.node.asked == ["block", "state", *AFRESH]
-    assert found == reader.afresh()
-    assert found.open_round is not None
-    assert [one.client for one in found.open_round.mined] == [4]
-
-
-def test_a_node_that_retracts_finality_triggers_a_full_reread(
-    ledger: BranchingLedger, reader: Reader
-) -> None:
-    ledger.commit(3, salt=1)
-    reader.read()
-    ledger.mine(1)
-    head = ledger.newest_block()
-    reader.node.asked.clear()
-    found = reader.following.read(head, head.number - 2)
-    assert reader.node.asked == ["state", *AFRESH]
-    assert found.open_round is not None
-    assert found.open_round.mined == ()
-
-
-def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Reader) -> None:
-    for client in range(10):
-        ledger.ban(client)
-    ledger.end_round()
-    found = reader.read()
-    assert found.view.stage is LedgerStage.FINISHED
-    assert found.open_round is None
-    ledger.mine(1)
-    assert reader.read().open_round is None
 
 
 _STEPS = st.one_of(

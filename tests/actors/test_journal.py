@@ -21,8 +21,11 @@ from ledger.actors.journal import (
     scores_key,
     vote_key,
 )
+from ledger.protocol.documents.envelope import Body, Envelope, Proposal, PublishedPayload, Reply
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import JournalError
-from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
+from ledger.protocol.types import Address, ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
+from tests.actors.support import published, signed_vote, signers
 from tests.audit.runs import SIGNERS, Run
 from tests.disks import FILLING, fill, small_disk
 from tests.patience import PATIENCE_SECONDS
@@ -107,14 +110,6 @@ def test_what_was_not_synced_has_not_been_said(tmp_path: Path) -> None:
         assert found.record(b"place", b"second") == b"second"
 
 
-def test_what_was_not_synced_is_not_said_by_closing_either(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    with opened(path) as found:
-        found.record(b"place", b"first")
-    with opened(path) as found:
-        assert found.record(b"place", b"second") == b"second"
-
-
 @pytest.mark.parametrize(("end", "stands"), [("sync", b"first"), ("kill", b"second")])
 def test_second_process_waits_and_finds_the_statement_of_the_first(
     tmp_path: Path, end: str, stands: bytes
@@ -140,7 +135,7 @@ def test_second_process_waits_and_finds_the_statement_of_the_first(
         assert found.record(b"place", b"third") == stands
 
 
-def test_journal_locked_by_another_process_for_too_long_is_error(
+def test_journal_locked_for_too_long_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "BUSY_SECONDS", 0.05)
@@ -187,17 +182,6 @@ def test_a_file_with_missing_statements_is_an_error(tmp_path: Path, left: int) -
             look(path)
 
 
-def test_what_was_taken_back_is_not_missed(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    with opened(path) as found:
-        found.record(b"place", b"first")
-    speak(path, "first", "kill")
-    with opened(path) as found:
-        found.record(b"place", b"first")
-        found.sync()
-    assert count_statements(path) == 1
-
-
 def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as one, opened(path) as other:
@@ -206,20 +190,6 @@ def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path)
                 journal.record(place, b"said")
             journal.sync()
     assert count_statements(path) == 5
-
-
-def test_a_folder_is_no_journal(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="unable to open"):
-        FileJournal(tmp_path)
-
-
-def test_another_database_is_no_journal(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    base = sqlite3.connect(path)
-    base.execute("CREATE TABLE statements (something INTEGER)")
-    base.close()
-    with opened(path) as found, pytest.raises(JournalError, match="no such column"):
-        found.record(b"place", b"first")
 
 
 def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
@@ -285,12 +255,6 @@ def test_every_part_of_a_slot_makes_another_place() -> None:
     assert len(places) == 17
 
 
-def test_vote_contents_and_vector_bytes_share_one_slot() -> None:
-    for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
-        assert vote_key(DOMAIN, ClientId(4), other) == vote_key(DOMAIN, ClientId(4), VOTE)
-    assert scores_key(DOMAIN, replace(SCORES, digest=OTHER)) == scores_key(DOMAIN, SCORES)
-
-
 @pytest.fixture
 def lives(tmp_path: Path) -> Iterator[tuple[Run, Run]]:
     """A run, and the same run on a chain that began again, with the same commitments."""
@@ -330,3 +294,80 @@ def test_one_journal_binds_a_key_though_the_chain_began_again(
     )
     wanted = [f"{client} reply in phase 1, view 0, {why}", f"{client} score vector {why}"]
     assert [record.getMessage() for record in caplog.records] == wanted
+
+
+# A client signs what its journal allows, and adopts what it can be shown to have signed.
+
+
+ME, ANOTHER = ClientId(4), ClientId(5)
+ONE, OTHER = Digest(b"1" * 32), Digest(b"2" * 32)
+VECTOR = b"a vector"
+CLAIM = Scores(3, ME, ONE, ONE, sha256(VECTOR))
+
+
+def voice() -> ProtectedSigner:
+    return ProtectedSigner(ME, signers()[ME], MemoryJournal())
+
+
+def envelope(body: Body, client: ClientId = ME, domain: Domain = DOMAIN) -> Envelope:
+    return Envelope(domain, 3, client, body)
+
+
+def test_signs_a_vote_again_but_no_other_in_its_slot() -> None:
+    speaker = voice()
+    signed = speaker.vote(DOMAIN, VOTE)
+    assert signed == signed_vote(ME, VOTE)
+    assert speaker.vote(DOMAIN, VOTE) == signed
+    assert speaker.vote(DOMAIN, replace(VOTE, result=OTHER)) is None
+    assert speaker.vote(DOMAIN, replace(VOTE, set_digest=OTHER)) is None
+    assert speaker.vote(DOMAIN, replace(VOTE, view=3, result=OTHER)) is not None
+
+
+def test_signs_a_vector_again_but_no_other_for_its_set() -> None:
+    speaker = voice()
+    signed = speaker.scores(DOMAIN, CLAIM)
+    assert signed == published(ME, CLAIM, VECTOR).signed
+    assert speaker.scores(DOMAIN, CLAIM) == signed
+    assert speaker.scores(DOMAIN, replace(CLAIM, digest=OTHER)) is None
+    assert speaker.scores(DOMAIN, replace(CLAIM, clients=OTHER, digest=OTHER)) is not None
+
+
+def test_adopts_what_it_has_said_before_its_journal_was_restored() -> None:
+    speaker = voice()
+    request = replace(VOTE, kind=VoteKind.REQUEST)
+    speaker.adopt(
+        DOMAIN,
+        [
+            envelope(Reply(signed_vote(ME, VOTE))),
+            envelope(Proposal(signed_vote(ME, request))),
+            envelope(published(ME, CLAIM, VECTOR)),
+            envelope(PublishedPayload(ONE)),
+        ],
+    )
+    assert speaker.vote(DOMAIN, replace(VOTE, result=OTHER)) is None
+    assert speaker.vote(DOMAIN, replace(request, result=OTHER)) is None
+    assert speaker.scores(DOMAIN, replace(CLAIM, digest=OTHER)) is None
+    assert speaker.vote(DOMAIN, VOTE) is not None
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        envelope(Reply(signed_vote(ME, VOTE)), client=ANOTHER),
+        envelope(Reply(signed_vote(ME, VOTE)), domain=replace(DOMAIN, chain_id=1)),
+        envelope(Reply(signed_vote(ME, VOTE, key=ANOTHER))),
+        envelope(Reply(signed_vote(ME, VOTE, domain=replace(DOMAIN, chain_id=1)))),
+        envelope(Proposal(signed_vote(ME, replace(VOTE, kind=VoteKind.REQUEST), key=ANOTHER))),
+        envelope(published(ME, CLAIM, VECTOR, key=ANOTHER)),
+        envelope(published(ME, replace(CLAIM, member=ANOTHER), VECTOR)),
+    ],
+    ids=[
+        "another's envelope", "another contract", "another's reply", "for another contract",
+        "another's request", "another's scores", "scores in another's name",
+    ],
+)  # fmt: skip
+def test_nobody_can_put_words_into_its_journal(foreign: Envelope) -> None:
+    # Else whoever can write to the mailbox could fill all slots of a member before it restarts.
+    journal = MemoryJournal()
+    ProtectedSigner(ME, signers()[ME], journal).adopt(DOMAIN, [foreign])
+    assert journal.statements == {}

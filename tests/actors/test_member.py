@@ -15,24 +15,13 @@ from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
     Proposal,
-    PublishedPayload,
     PublishedScores,
     Reply,
 )
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import sha256
-from ledger.protocol.ledger_state import ClientBanned
-from ledger.protocol.scores import parse_vector
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    DropoutReason,
-    IncidentKind,
-    Phase,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, IncidentKind, Phase
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -47,7 +36,6 @@ from tests.actors.support import (
     requested,
     scored,
     seen,
-    self_ban,
     signed_vote,
     signers,
     with_empty_seat,
@@ -90,12 +78,6 @@ def views_of_two(view: RoundView) -> tuple[int, int]:
 
 
 # Whose turn it never is.
-
-
-def test_who_is_no_member_does_nothing() -> None:
-    view = requested(Network())
-    trainer = view.inputs.participants.trainers[0]
-    assert member(trainer).step(view, begin_of(view)) == []
 
 
 def test_the_view_of_a_vacant_slot_is_skipped_at_once() -> None:
@@ -185,36 +167,6 @@ def test_waiting_primary_scores_at_a_quarter_and_proposes_at_half() -> None:
     assert leader.step(view, begin + SECONDS * 0.75) == []
 
 
-def test_a_primary_without_enough_vectors_lets_its_view_pass() -> None:
-    network = Network()
-    primary, others = places_of(network.close())
-    view = scored(network, primary, others[0])
-    assert member(primary).step(view, begin_of(view) + SECONDS * 0.9) != []  # its payloads, again
-    leader = member(primary)
-    actions = leader.step(view, begin_of(view) + SECONDS * 0.9)
-    assert EnvelopeKind.REQUEST not in {e.kind for e in envelopes_in(actions)}
-
-
-def test_a_primary_whose_vectors_do_not_count_proposes_nothing() -> None:
-    # Three vectors are a majority of five, and one of the three is false.
-    network = Network()
-    primary, (liar, *others) = places_of(network.close())
-    view = scored(network, primary, others[0])
-    (envelope,) = envelopes_in(acts_of(liar).publish_scores(view, view.usable))
-    assert isinstance(envelope.body, PublishedScores)
-    vector = parse_vector(envelope.body.vector)
-    assert vector is not None
-    false = encode_vector(replace(vector, distances=2 * vector.distances))
-    claim = replace(envelope.body.signed.scores, digest=sha256(false))
-    network.post(Envelope(DOMAIN, 1, liar, published(liar, claim, false)))
-    view = seen(network, ())
-    leader = member(primary)
-    assert EnvelopeKind.REQUEST not in kinds(leader.step(view, begin_of(view) + SECONDS / 2))
-    # As soon as a third true one is there, the view is still its own.
-    view = scored(network, others[1])
-    assert EnvelopeKind.REQUEST in kinds(leader.step(view, begin_of(view) + SECONDS * 0.9))
-
-
 # Who follows.
 
 
@@ -237,16 +189,6 @@ def test_signs_for_the_primarys_set_once_in_its_view() -> None:
     view = seen(network, acts_of(me).publish_scores(view, fewer))
     view = seen(network, acts_of(primary).publish_scores(view, view.usable))
     assert follower.step(view, begin_of(view) + 1) == []
-
-
-def test_does_not_sign_for_a_set_it_does_not_hold() -> None:
-    network = Network()
-    view, fewer = partly_scored(network)
-    me = places_of(view)[1][0]
-    opened = network.opened()
-    assert opened is not None
-    lacking = network.grown(opened, [e for e in network.board if e.client != fewer[0]])
-    assert envelopes_in(member(me).step(lacking, begin_of(view))) == []
 
 
 def test_follows_the_primarys_largest_set_in_any_order_of_arrival() -> None:
@@ -343,17 +285,6 @@ def kinds(actions: object) -> set[EnvelopeKind]:
     return {envelope.kind for envelope in envelopes_in(actions)}
 
 
-def test_does_not_answer_what_it_has_answered() -> None:
-    network = Network()
-    view = requested(network)
-    me = places_of(view)[1][0]
-    follower = member(me)
-    actions = follower.step(view, begin_of(view))
-    assert follower.step(view, begin_of(view)) == actions  # not seen to arrive: said again
-    view = seen(network, actions)
-    assert follower.step(view, begin_of(view)) == []
-
-
 def test_two_requests_in_one_view_get_no_reply() -> None:
     network = Network()
     view = requested(network)
@@ -393,8 +324,7 @@ def test_phase_2_begins_when_the_first_certificate_is_seen() -> None:
     primary = view.primary(ELECTION, 0)
     me = next(m for m in view.inputs.participants.members if m != primary)
     lone = [e for e in network.board if not is_reply_of_phase_2(e)]
-    opened = network.opened()
-    assert opened is not None
+    opened = network.closed_view()
     partial = network.grown(opened, lone)
     someone = member(me)
     assert EnvelopeKind.REPLY in kinds(someone.step(partial, 1000.0))
@@ -405,46 +335,6 @@ def test_phase_2_begins_when_the_first_certificate_is_seen() -> None:
 def is_reply_of_phase_2(envelope: Envelope) -> bool:
     body = envelope.body
     return isinstance(body, Reply) and body.reply.vote.phase is ELECTION
-
-
-def test_the_primary_of_phase_2_asks_once() -> None:
-    network = Network()
-    full = elected(network)
-    opened = network.opened()
-    assert opened is not None
-    primary = full.primary(ELECTION, 0)
-    before = [e for e in network.board if not is_of_phase_2(e)]
-    view = network.grown(opened, before)
-    actions = member(primary).step(view, 50.0)
-    assert kinds(actions) == {EnvelopeKind.REQUEST}
-    view = view.with_envelopes(envelopes_in(actions))
-    assert kinds(member(primary).step(view, 50.0)) == set()
-
-
-def test_a_phase_2_primary_without_a_judgement_proposes_nothing() -> None:
-    network = Network()
-    full, opened = elected(network), network.opened()
-    assert opened is not None
-    primary = full.primary(ELECTION, 0)
-    before = [e for e in network.board if not is_of_phase_2(e)]
-    without_payloads = opened.with_envelopes(before)
-    assert without_payloads.certificates(AGGREGATION) != []
-    assert member(primary).step(without_payloads, 50.0) == []
-
-
-def is_of_phase_2(envelope: Envelope) -> bool:
-    body = envelope.body
-    if isinstance(body, Proposal):
-        return body.request.vote.phase is ELECTION
-    return isinstance(body, Reply) and body.reply.vote.phase is ELECTION
-
-
-def test_nothing_is_asked_or_answered_after_the_last_view() -> None:
-    view = elected(Network())
-    someone = member(view.inputs.participants.members[0])
-    someone.step(view, 0.0)
-    for moment in (SECONDS * 2**MAX_VIEWS, 2 * SECONDS * 2**MAX_VIEWS):
-        assert kinds(someone.step(view, moment)) == set()
 
 
 def first_sender(view: RoundView) -> ClientId:
@@ -473,16 +363,6 @@ def test_where_no_block_comes_a_turn_is_a_quarter_of_view_0() -> None:
         assert someone.next_time(view, due - 0.1) is not None
         assert not sends_decision(someone.step(view, due - 0.1))
         assert sends_decision(someone.step(view, due))
-
-
-def test_the_order_of_senders_follows_from_the_seed_alone() -> None:
-    members = [ClientId(client) for client in (7, 2, 9, 4)]
-    orders = {sending_order(Digest(bytes([seed]) * 32), members) for seed in range(40)}
-    assert all(sorted(order) == sorted(members) for order in orders)
-    assert {order[0] for order in orders} == set(members)
-    assert sending_order(Digest(b"\x4d" * 32), members) == sending_order(
-        Digest(b"\x4d" * 32), members[::-1]
-    )
 
 
 def sends_decision(actions: object) -> bool:
@@ -571,56 +451,12 @@ def test_who_cannot_read_the_mailbox_sits_the_round_out() -> None:
     assert process.next_time() is None
 
 
-def test_a_member_starts_a_new_round_without_old_state() -> None:
-    network = Network()
-    network.close()
-    play(network, committee_of(network).values())
-    view = scored(network)
-    assert view.inputs.round == 2
-    for one in view.inputs.participants.members:
-        assert member(one).step(view, view.closed_at) == []
-
-
-def test_a_member_follows_anew_after_a_reorganisation() -> None:
-    # It has scored for the primary's set in view 0 of one base, and has to in view 0 of another.
-    network, followed = Network(), []
-    view, _ = partly_scored(network)
-    process = RunningMember(network, places_of(view)[1][0])
-    for _ in range(2):
-        view = seen(network, ())
-        primary = places_of(view)[0]
-        fewer = tuple(c for c in view.usable if c != view.inputs.participants.trainers[0])
-        seen(network, acts_of(primary).publish_scores(view, fewer))
-        network.now = begin_of(view)
-        process.deliver()
-        process.step()
-        claims = seen(network, ()).claims
-        followed.append({member for member, _ in claims} == {primary, process.client})
-        network.chain.reorganise(1)
-        network.chain.pool.reverse()
-        network.chain.mine(network.now)
-    assert followed == [True, True]
-
-
-def test_votes_of_a_member_banned_in_this_round_still_count() -> None:
-    network = Network()
-    network.close()
-    members = committee_of(network)
-    me = next(iter(members))
-    network.chain.send(self_ban(network, me))
-    network.chain.mine(0.0)
-    play(network, members.values())
-    assert network.chain.decided(1) is not None
-    assert any(isinstance(event, ClientBanned) for event in network.chain.events)
-
-
 @pytest.mark.parametrize("lost", [EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES])
 def test_mail_that_reaches_one_member_only_blocks_no_round(lost: EnvelopeKind) -> None:
     network = Network()
     network.close()
     members = list(committee_of(network).values())
-    chosen = network.opened()
-    assert chosen is not None
+    chosen = network.closed_view()
     trainer = chosen.inputs.participants.trainers[0]
     source = trainer if lost is EnvelopeKind.PAYLOAD else members[0].client
     for _ in range(60):
@@ -645,10 +481,10 @@ def test_mail_that_reaches_one_member_only_blocks_no_round(lost: EnvelopeKind) -
     assert network.chain.decided(1) is not None
 
 
-def test_an_announcement_of_nobodys_payload_holds_nothing_up() -> None:
+def test_does_not_sign_for_a_set_it_does_not_hold() -> None:
     network = Network()
-    view = network.close()
-    client = view.inputs.participants.trainers[0]
-    network.post(Envelope(DOMAIN, 1, client, PublishedPayload(sha256(b"not what it committed"))))
-    play(network, committee_of(network).values())
-    assert network.chain.decided(1) is not None
+    view, fewer = partly_scored(network)
+    me = places_of(view)[1][0]
+    opened = network.closed_view()
+    lacking = network.grown(opened, [e for e in network.board if e.client != fewer[0]])
+    assert envelopes_in(member(me).step(lacking, begin_of(view))) == []

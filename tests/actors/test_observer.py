@@ -3,56 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from ledger.actors import run_models
+from ledger.actors.actions import ActorContext
+from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.ports import IncompleteLogsError
-from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.run_models import RunModels, model_of_round
+from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
-from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
-from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.payload import Payload
+from ledger.protocol.rules import direction
 from ledger.protocol.types import ClientId, Digest
-from tests.actors.support import initial_model
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
+from tests.actors.deployed import Deployed
+from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.contract.event_logs import RecordedEvent
+    from numpy.typing import NDArray
+
+    from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import Domain
-    from tests.actors.deployed import Deployed
-
-
-def test_sees_the_open_round_as_the_contract_has_it(deployed: Deployed) -> None:
-    chain = deployed.chain_view()
-    state = deployed.context.ledger.state()
-    opening = deployed.context.ledger.opening(1)
-    assert opening is not None
-    assert (chain.round, chain.seed, chain.opened_block) == (1, state.seed, state.opened_block)
-    assert chain.committee == opening.committee
-    assert chain.registry == deployed.context.ledger.registry()
-    assert chain.commitments == ()
-    assert chain.inputs() is None
-
-
-def test_sees_commitments_and_bans_when_they_are_mined(deployed: Deployed) -> None:
-    (one, other, *_) = deployed.chain_view().participants().trainers
-    deployed.commit(one, other)
-    deployed.ban(other)
-    chain = deployed.chain_view()
-    assert [mined.client for mined in chain.commitments] == [one, other]
-    assert chain.final_block == deployed.context.ledger.newest_block().number
-    assert chain.registry[other].banned_in == 1
-    assert chain.registry[one].banned_in == 0
 
 
 def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:
@@ -66,67 +47,6 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     chain = Observer(context).chain()
     assert chain is not None
     assert chain.inputs() is not None
-
-
-def test_uses_the_chains_own_finality_where_no_depth_is_given(
-    deployed: Deployed,
-) -> None:
-    context = replace(deployed.context, finality_blocks=None)
-    chain = Observer(context).chain()
-    assert chain is not None
-    # The embedded chain calls its head final.
-    assert chain.final_block == deployed.context.ledger.newest_block().number
-
-
-def test_the_number_of_queries_per_poll_is_bounded(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    answer = RpcMethods.answer
-
-    def counted(self: RpcMethods, request: dict[str, Any]) -> dict[str, Any] | None:
-        asked.append(request["method"])
-        return answer(self, request)
-
-    monkeypatch.setattr(RpcMethods, "answer", counted)
-    ledger = deployed.context.ledger
-    assert isinstance(ledger, LedgerWriter)
-    assert isinstance(ledger.chain, EmbeddedChain)
-    with (
-        RpcServer(ledger.chain) as server,
-        RpcChain(server.url, TEST_KEYS[0], chain_id=ledger.chain.chain_id) as line,
-    ):
-        context = replace(
-            deployed.context, ledger=LedgerWriter(line, ledger.address, ledger.from_block)
-        )
-        observer = Observer(context)
-        observer.chain()
-        asked.clear()
-        observer.chain()
-        assert asked == [head := "eth_getBlockByNumber"]
-        asked.clear()
-        ledger.mine(1)
-        observer.chain()
-        assert asked == [head, "eth_call"]
-        (one, *_) = deployed.chain_view().participants().trainers
-        deployed.commit(one)
-        asked.clear()
-        found = observer.chain()
-        # One more look at the head vouches that the node has not fallen behind.
-        assert asked == [head, "eth_call", head, "eth_getLogs"]
-        assert found is not None
-        assert found == deployed.chain_view()
-        asked.clear()
-        observer.model(found.final_block)
-        assert asked == [], "which model it is, was read already"
-
-
-def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
-    view = deployed.closed()
-    block = deployed.context.ledger.block(view.inputs.closing.block)
-    assert view.closed_at == block.timestamp
-    assert view.evidence.model is not None
-    assert np.array_equal(view.evidence.model, initial_model())
 
 
 def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) -> None:
@@ -143,7 +63,7 @@ def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) 
     assert deployed.observer.look(announced).usable == (client,)
 
 
-def test_mail_read_before_the_mailbox_failed_is_not_lost(
+def test_mail_read_before_failure_stays(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -164,15 +84,6 @@ def test_mail_read_before_the_mailbox_failed_is_not_lost(
     assert len(deployed.observer.look(view).usable) == 12
 
 
-def test_a_view_that_is_opened_again_sees_everything_again(deployed: Deployed) -> None:
-    view = deployed.closed()
-    deployed.publish(*view.inputs.participants.active)
-    first = deployed.observer.look(view)
-    assert len(first.usable) == 12
-    again = deployed.observer.opened(view.inputs, initial_model())
-    assert deployed.observer.look(again).usable == first.usable
-
-
 def test_a_damaged_or_oversized_payload_is_not_held(deployed: Deployed) -> None:
     trainers = deployed.chain_view().participants().trainers
     deployed.payloads[trainers[0]] = bytes(OVERSIZED_BYTES + 1)
@@ -188,7 +99,7 @@ def test_a_damaged_or_oversized_payload_is_not_held(deployed: Deployed) -> None:
     assert set(trainers[3:]) <= set(seen.usable)
 
 
-def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
+def test_silent_store_blocks_no_other_blob(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -214,34 +125,7 @@ def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
     assert len(deployed.observer.look(view).usable) == 12
 
 
-def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
-    view = deployed.closed()
-    one, other = view.inputs.participants.trainers[:2]
-    deployed.publish(one, other)
-    assert [envelope.client for envelope in deployed.observer.envelopes_of(view, one)] == [one]
-    assert deployed.observer.envelopes_of(view, ClientId(99)) == []
-
-
-def test_the_envelopes_of_a_client_are_found_behind_other_mail(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = deployed.closed()
-    deployed.publish(*view.inputs.participants.active)
-    listed = deployed.context.mailbox.listed
-
-    def a_little(
-        domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
-    ) -> Sequence[Envelope]:
-        return listed(domain, number, kind, start)[:5]
-
-    monkeypatch.setattr(deployed.context.mailbox, "listed", a_little)
-    for client in view.inputs.participants.active:
-        assert len(deployed.observer.envelopes_of(view, client)) == 1
-
-
-def test_round_is_open_until_decided_and_none_after_the_last(
-    deployed: Deployed,
-) -> None:
+def test_round_is_open_until_decided_and_none_after_the_last(deployed: Deployed) -> None:
     for number in (1, 2, 3):
         assert deployed.observer.is_open(number)
         deployed.ban(ClientId(number))
@@ -263,25 +147,105 @@ def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> Non
         Observer(deployed.context).model()
 
 
-def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
-    parameters = replace(deployed.context.parameters, dimension=9)
-    with pytest.raises(EncodingError):
-        Observer(replace(deployed.context, parameters=parameters)).model()
+# The two models of a travel, as actors find them: on a chain, after a restart, and not at all.
 
 
-@pytest.mark.parametrize("kind", [ClientsRegistered, LedgerOpened])
-def test_a_log_without_a_registration_or_opening_is_not_believed(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
-    ledger = deployed.context.ledger
-    whole = ledger.registry()
+SHORT = 2
 
-    def lacking(first: int, last: int) -> list[RecordedEvent]:
-        recorded = type(ledger).recorded_in(ledger, first, last)
-        return [one for one in recorded if not isinstance(one.event, kind)]
 
-    with monkeypatch.context() as lagging:
-        lagging.setattr(ledger, "recorded_in", lacking)
-        with pytest.raises(IncompleteLogsError):
-            deployed.observer.chain()
-    assert deployed.chain_view().registry == whole
+@pytest.fixture
+def along(monkeypatch: pytest.MonkeyPatch) -> Deployed:
+    """A run of five rounds on the memory ledger whose distances follow the way of two."""
+    monkeypatch.setattr(direction, "WINDOW", SHORT)
+    monkeypatch.setattr(run_models, "WINDOW", SHORT)
+    return in_memory(replace(PARAMETERS, rounds=5, strategy=3))
+
+
+def in_memory(parameters: Parameters) -> Deployed:
+    blobs = MemoryBlobs()
+    model = blobs.put(vector_bytes(initial_model()))
+    ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
+    context = ActorContext(
+        parameters=parameters,
+        layout=LAYOUT,
+        domain=ledger.domain,
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=MemoryJournal(),
+    )
+    return Deployed(context, blobs)
+
+
+def model_after(deployed: Deployed, round_number: int) -> NDArray[np.float32]:
+    event = deployed.decided(round_number)
+    if event is None:
+        return model_after(deployed, round_number - 1) if round_number else initial_model()
+    return vector_from_bytes(deployed.blobs.get(event.model), 8)
+
+
+def abandoned(deployed: Deployed) -> None:
+    """Let the open round end without a decision."""
+    deployed.driver.abandon(deployed.chain_view())
+
+
+def test_members_follow_the_way_from_so_many_rounds_before(along: Deployed) -> None:
+    assert along.observer.travel(1) is None
+    for number in range(1, 5):
+        if number == 2:
+            abandoned(along)
+        else:
+            assert along.play() is not None
+        before = model_after(along, max(0, number - 2))
+        found = along.observer.travel(number + 1)
+        assert found is not None
+        assert np.array_equal(found, before - model_after(along, number))
+        view = along.closed()
+        assert view.evidence.displacement is found
+        again = Observer(along.context).travel(number + 1)
+        assert np.array_equal(found, again)  # type: ignore[arg-type]
+
+
+def test_the_model_of_round_is_the_last_decided_before_it(along: Deployed) -> None:
+    first = along.context.ledger.deployment().model
+    assert model_of_round(along.context.ledger, 1) == first
+    for _ in range(3):
+        abandoned(along)
+    assert model_of_round(along.context.ledger, 3) == first
+    assert along.play() is not None
+    event = along.decided(4)
+    assert event is not None
+    assert model_of_round(along.context.ledger, 4) == first
+    assert model_of_round(along.context.ledger, 5) == event.model
+
+
+def test_without_the_older_model_nobody_scores(along: Deployed) -> None:
+    along.play()
+    along.blobs.remove(along.context.ledger.deployment().model)
+    with pytest.raises(BlobError, match="missing"):
+        along.closed()
+
+
+def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> None:
+    context, published = along.context, PublishedBlobs()
+    held, forgetful = (RunModels(context, published, remembers=one) for one in (True, False))
+    for number in range(1, 5):
+        for models in (held, forgetful):
+            models.newest()
+        if number == 2:
+            abandoned(along)
+        else:
+            along.play()
+    held.newest()
+    forgetful.newest()
+    expected = along.observer.travel(5)
+    for model in {vector_bytes(model_after(along, number)) for number in range(4)}:
+        along.blobs.remove(sha256(model))
+    again = held.travel(5)
+    assert expected is not None
+    assert again is not None
+    assert np.array_equal(again, expected)
+    with pytest.raises(BlobError):
+        forgetful.travel(5)
+    assert len(held._held) == 3
+    assert len(forgetful._held) == 1

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.actors.actions import PostEnvelope, StoreBlobs
+from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
 from ledger.actors.protocol_steps import Holdings
+from ledger.actors.trainer import Trainer
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -18,15 +19,11 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.encoding import commitment_of, set_digest, sha256
+from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    DropoutReason,
-    Phase,
-    VoteKind,
-)
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, VoteKind
 from tests.actors.support import (
     Network,
     PowerCutJournal,
@@ -39,6 +36,7 @@ from tests.actors.support import (
     scored,
     seen,
     signed_vote,
+    signers,
 )
 from tests.support.keys import DOMAIN
 
@@ -78,14 +76,6 @@ def test_scores_a_set_once() -> None:
     assert vector is not None
     assert vector.clients == view.usable
     assert acts_of(me).publish_scores(view, view.usable[:-1]) != []
-
-
-def test_does_not_score_without_an_own_update() -> None:
-    network = Network()
-    me = network.chain.state.committee[0]
-    network.close(me)
-    view = seen(network, ())
-    assert acts_of(me).publish_scores(view, view.usable) == []
 
 
 def test_does_not_sign_a_vector_other_than_the_journalled_one() -> None:
@@ -147,8 +137,7 @@ def test_a_request_for_fewer_names_the_others_as_missing() -> None:
 
 def test_a_malformed_payload_is_named_and_stored() -> None:
     network = Network()
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     client = chain.participants().trainers[2]
     network.payloads[1, client] = b"malformed"
     view = requested(network)
@@ -208,8 +197,7 @@ def test_does_not_reply_to_what_does_not_follow() -> None:
 def test_does_not_reply_without_the_evidence_of_the_record() -> None:
     network = Network()
     full = requested(network)
-    me, opened = others_of(full)[0], network.opened()
-    assert opened is not None
+    me, opened = others_of(full)[0], network.closed_view()
     without_payloads = opened.with_envelopes(network.board)
     assert acts_of(me).answer(without_payloads, proposal_in(full), Holdings()) == []
     kinds = [e for e in network.board if e.kind is not EnvelopeKind.SCORES]
@@ -278,46 +266,10 @@ def test_requests_the_election_on_a_certificate_that_it_stands_behind() -> None:
     assert vote.base == certificate.vote.base
 
 
-def test_does_not_request_an_election_of_what_it_cannot_judge() -> None:
-    network = Network()
-    view = replied(network)
-    (certificate,) = view.certificates(AGGREGATION)
-    opened = network.opened()
-    assert opened is not None
-    without_payloads = opened.with_envelopes(network.board)
-    me = view.primary(ELECTION, 0)
-    assert acts_of(me).propose_election(without_payloads, 0, certificate) == []
-
-
-def test_second_phase_2_request_in_a_view_is_not_signed() -> None:
-    network, journal = Network(), PowerCutJournal()
-    view = replied(network)
-    me = view.primary(ELECTION, 0)
-    (certificate,) = view.certificates(AGGREGATION)
-    vote = replace(certificate.vote, phase=ELECTION, set_digest=NO_DIGEST)
-    acts = acts_of(me, journal)
-    acts._signer.adopt(DOMAIN, [Envelope(DOMAIN, 1, me, Proposal(signed_vote(me, vote)))])
-    assert acts.propose_election(view, 0, certificate) == []
-    assert acts.propose_election(view, 1, certificate) != []
-
-
-def test_who_replies_in_phase_2_has_stored_the_record_too() -> None:
-    # It may not have replied in phase 1, and so have nothing stored of the round yet.
-    network = Network()
-    view = elected(network)
-    me, proposal = others_of(view, ELECTION)[0], proposal_in(view, ELECTION)
-    stored, posted = acts_of(me).answer_election(view, proposal)
-    assert isinstance(stored, StoreBlobs)
-    assert set(stored.blobs) == set(rests_on(view, proposal.request.vote.result))
-    assert isinstance(posted, PostEnvelope)
-    assert isinstance(posted.envelope.body, Reply)
-
-
 @pytest.mark.parametrize("lack", ["the certificate", "the payloads", "the record"])
 def test_does_not_reply_in_phase_2_without(lack: str) -> None:
     network = Network()
-    full, opened = elected(network), network.opened()
-    assert opened is not None
+    full, opened = elected(network), network.closed_view()
     me, proposal = others_of(full, ELECTION)[0], proposal_in(full, ELECTION)
     board = {
         "the certificate": [e for e in network.board if e.kind is not EnvelopeKind.REPLY],
@@ -338,3 +290,70 @@ def test_does_not_reply_to_another_committee_or_result_than_follows() -> None:
     for wrong in (replace(vote, set_digest=NO_DIGEST), replace(vote, result=NO_DIGEST)):
         asked = replace(proposal, request=signed_vote(proposal.request.member, wrong))
         assert acts_of(me).answer_election(view, asked) == []
+
+
+# An honest client commits once and in time, and publishes nothing before all inputs are closed.
+
+
+ME = ClientId(3)
+PAYLOAD = Payload.of(b"an update")
+
+
+def trainer(client: int = ME, update: Payload | None = None) -> Trainer:
+    return Trainer(ClientId(client), signers()[client], update)
+
+
+def test_commits_its_payload_bound_to_itself() -> None:
+    chain = Network().open_chain()
+    (action,) = trainer().commit(chain, PAYLOAD)
+    assert isinstance(action, SendCommitment)
+    commitment = action.signed.commitment
+    assert commitment.commitment == commitment_of(ME, sha256(b"an update"))
+    assert (commitment.round, commitment.client) == (1, ME)
+    assert is_signed_by(signers()[ME].address, DOMAIN, commitment, action.signed.signature)
+
+
+def test_commits_again_until_the_commitment_is_recorded() -> None:
+    network = Network()
+    actions = trainer().commit(network.open_chain(), PAYLOAD)
+    assert trainer().commit(network.open_chain(), PAYLOAD) == actions
+    network.apply(actions[0])
+    network.chain.mine(0.0)
+    assert trainer().commit(network.open_chain(), PAYLOAD) == []
+    assert trainer(4).commit(network.open_chain(), PAYLOAD) != []
+
+
+def test_does_not_commit_when_the_window_is_over() -> None:
+    network = Network()
+    chain = network.open_chain()
+    network.chain.mine_to(chain.opened_block + chain.parameters.commit_blocks, 0.0)
+    assert trainer().commit(network.open_chain(), PAYLOAD) == []
+
+
+def test_does_not_commit_when_banned_before_the_round() -> None:
+    chain = Network().open_chain()
+    registry = list(chain.registry)
+    registry[ME] = replace(registry[ME], banned_in=1)
+    assert trainer().commit(replace(chain, registry=tuple(registry)), PAYLOAD) != []
+    assert trainer().commit(replace(chain, registry=tuple(registry), round=2), PAYLOAD) == []
+
+
+def test_publishes_what_counts_until_it_is_announced() -> None:
+    network = Network()
+    view = network.close()
+    (client, *_) = view.inputs.participants.active
+    payload = Payload.of(network.payload(1, client))
+    store, post = trainer(client, payload).publish(view)
+    assert store == StoreBlobs(payloads={client: payload})
+    assert isinstance(post, PostEnvelope)
+    assert post.envelope.body == PublishedPayload(sha256(network.payload(1, client)))
+    assert trainer(client, payload).publish(view.with_envelopes([post.envelope])) == []
+
+
+def test_publishes_nothing_that_does_not_count() -> None:
+    network = Network()
+    absent = network.open_chain().participants().trainers[0]
+    view = network.close(absent)
+    present = view.inputs.participants.trainers[1]
+    assert trainer(absent, Payload.of(network.payload(1, absent))).publish(view) == []
+    assert trainer(present, Payload.of(b"another update")).publish(view) == []

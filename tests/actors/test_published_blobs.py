@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from ledger.actors.driver import Driver
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
@@ -14,7 +13,6 @@ from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.trainer import Trainer
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
 from ledger.storage.blobs import MemoryBlobs
 from tests.actors.support import payload_of, signers
@@ -66,9 +64,7 @@ class LyingBlobs(MemoryBlobs):
         return b"other bytes"
 
 
-def test_blobs_stored_by_this_process_are_not_read_back(
-    deployed: Deployed,
-) -> None:
+def test_blobs_stored_by_this_process_are_not_read_back(deployed: Deployed) -> None:
     blobs = UnreadBlobs(deployed.blobs)
     process, view = Process(deployed, blobs), deployed.closed()
     one, other = view.inputs.participants.trainers[:2]
@@ -83,9 +79,7 @@ def test_blobs_stored_by_this_process_are_not_read_back(
     assert blobs.read == [seen.evidence.payloads[one].digest]
 
 
-def test_only_another_processs_model_is_read_back(
-    deployed: Deployed,
-) -> None:
+def test_only_another_processs_model_is_read_back(deployed: Deployed) -> None:
     blobs = UnreadBlobs(deployed.blobs)
     process, first = Process(deployed, blobs), deployed.context.ledger.state().model
     assert np.array_equal(process.observer.model(), process.observer.model())
@@ -119,9 +113,7 @@ def test_a_payload_that_another_announces_as_its_own_is_nobodys(deployed: Deploy
     assert seen.evidence.payloads.keys() == seen.announced.keys() == {honest}
 
 
-def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(
-    deployed: Deployed,
-) -> None:
+def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(deployed: Deployed) -> None:
     # Other bytes of the same process, published under their own digest, do not take its place.
     process, view = Process(deployed, deployed.blobs), deployed.closed()
     client = view.inputs.participants.trainers[0]
@@ -139,9 +131,7 @@ def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(
     assert process.observer.look(announced).usable == (client,)
 
 
-def test_an_oversized_payload_is_not_held_by_its_publisher_either(
-    deployed: Deployed,
-) -> None:
+def test_an_oversized_payload_is_not_held_by_its_publisher_either(deployed: Deployed) -> None:
     chain = deployed.chain_view()
     large, fitting = chain.participants().trainers[:2]
     deployed.payloads = {large: bytes(OVERSIZED_BYTES + 1), fitting: bytes(OVERSIZED_BYTES)}
@@ -150,9 +140,7 @@ def test_an_oversized_payload_is_not_held_by_its_publisher_either(
     assert process.observer.look(view).evidence.payloads.keys() == {fitting}
 
 
-def test_payloads_in_reused_memory_are_stored_as_they_were(
-    deployed: Deployed,
-) -> None:
+def test_payloads_in_reused_memory_are_stored_as_they_were(deployed: Deployed) -> None:
     process, view = Process(deployed, deployed.blobs), deployed.closed()
     client = view.inputs.participants.trainers[0]
     row = bytearray(payload_of(1, client))
@@ -164,18 +152,3 @@ def test_payloads_in_reused_memory_are_stored_as_they_were(
     again = process.observer.opened(view.inputs, deployed.observer.model())
     assert process.observer.look(again).usable == (client,)
     assert deployed.blobs.get(payload.digest) == payload_of(1, client)
-
-
-def test_nothing_is_found_of_what_was_not_published_here() -> None:
-    published = PublishedBlobs()
-    published.take([Payload.of(b"mine")])
-    assert published.find(sha256(b"mine")) == Payload.of(b"mine")
-    assert published.find(sha256(b"another's")) is None
-    published.forget()
-    assert published.find(sha256(b"mine")) is None
-
-
-def test_a_damaged_model_is_an_error_unless_computed_here(deployed: Deployed) -> None:
-    deployed.blobs.put_payload(Payload(b"damaged", deployed.context.ledger.state().model))
-    with pytest.raises(BlobError, match="damaged"):
-        Process(deployed, deployed.blobs).observer.model()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors import view as view_module
-from ledger.actors.view import MAX_SETS_PER_MEMBER, ChainView, RoundView
-from ledger.protocol.consensus import MAX_VIEWS
+from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView
+from ledger.actors.view_timing import ViewSpan, view_at
+from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -22,30 +23,22 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
-from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
+from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Digest,
-    Domain,
-    Phase,
-    SignedVote,
-    VoteKind,
-)
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, Phase, SignedVote, VoteKind
 from tests.actors.support import (
     PARAMETERS,
     Network,
+    RunningMember,
     answered,
     elected,
     published,
     requested,
-    scored,
-    signed_commitment,
+    seen,
     signed_vote,
 )
 from tests.support.keys import DOMAIN
@@ -53,6 +46,7 @@ from tests.support.keys import DOMAIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledger.protocol.inputs import Inputs
     from ledger.protocol.types import Address, Scores, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
@@ -68,16 +62,12 @@ def network() -> Network:
 
 @pytest.fixture(scope="module")
 def full(network: Network) -> RoundView:
-    view = network.union()
-    assert view is not None
-    return view
+    return seen(network, ())
 
 
 @pytest.fixture
 def empty(network: Network) -> RoundView:
-    view = network.opened()
-    assert view is not None
-    return view
+    return network.closed_view()
 
 
 def of_kind(network: Network, kind: EnvelopeKind, phase: Phase | None = None) -> Envelope:
@@ -96,41 +86,17 @@ def of_kind(network: Network, kind: EnvelopeKind, phase: Phase | None = None) ->
 
 def test_inputs_are_open_until_the_closing_block_is_final() -> None:
     network = Network(depth=2)
-    chain = network.chain.view()
-    assert chain is not None
+    chain = network.open_chain()
     network.commit(*chain.participants().expected)
     network.chain.mine(5.0)
     for _ in range(2):
-        chain = network.chain.view()
-        assert chain is not None
+        chain = network.open_chain()
         assert chain.inputs() is None
         assert network.opened() is None
         network.chain.mine(6.0)
-    view = network.opened()
-    assert view is not None
+    view = network.closed_view()
     assert view.closed_at == 5.0
     assert set(view.inputs.closing.commitments) == view.inputs.participants.expected
-
-
-def test_commitments_are_taken_up_to_the_end_of_the_window() -> None:
-    chain = Network().chain.view()
-    assert chain is not None
-    last = chain.opened_block + chain.parameters.commit_blocks
-    assert replace(chain, final_block=last - 1).takes_commitments
-    assert not replace(chain, final_block=last).takes_commitments
-
-
-def test_a_banned_member_is_no_participant_of_the_round_after(full: RoundView) -> None:
-    inputs, banned = full.inputs, full.inputs.participants.committee[1]
-    registry = list(inputs.registry)
-    registry[banned] = replace(registry[banned], banned_in=inputs.round)
-    chain = ChainView(
-        PARAMETERS, inputs.layout, DOMAIN, tuple(registry), inputs.round + 1, inputs.seed,
-        inputs.participants.committee, 1, 9, (),
-    )  # fmt: skip
-    assert banned not in chain.participants().members
-    assert banned not in chain.participants().expected
-    assert banned in replace(chain, round=inputs.round).participants().members
 
 
 # Payloads.
@@ -145,9 +111,7 @@ def test_a_payload_is_announced_by_anyone_who_holds_it(network: Network, empty: 
     assert view.with_payloads({envelope.client: payload}).usable == (envelope.client,)
 
 
-def test_a_payload_that_opens_no_commitment_is_passed_over(
-    network: Network, empty: RoundView
-) -> None:
+def test_payload_without_commitment_is_passed_over(network: Network, empty: RoundView) -> None:
     one, other = empty.inputs.participants.trainers[:2]
     digest = sha256(network.payload(1, one))
     for client in (other, ClientId(99)):  # another's; nobody's
@@ -155,23 +119,6 @@ def test_a_payload_that_opens_no_commitment_is_passed_over(
         assert empty.with_envelopes([copied]).announced == {}
         assert empty.with_payloads({client: Payload.of(network.payload(1, one))}) is empty
     assert empty.with_payloads({one: Payload.of(network.payload(1, other))}) is empty
-
-
-def test_a_payload_that_is_held_already_changes_nothing(full: RoundView) -> None:
-    assert full.with_payloads(full.evidence.payloads) is full
-
-
-def test_a_malformed_payload_is_held_and_not_usable() -> None:
-    network = Network()
-    chain = network.chain.view()
-    assert chain is not None
-    client = chain.participants().trainers[0]
-    network.payloads[1, client] = b"short"
-    network.close()
-    view = network.union()
-    assert view is not None
-    assert view.evidence.payloads[client].data == b"short"
-    assert client not in view.usable
 
 
 # Envelopes of elsewhere.
@@ -186,13 +133,6 @@ def test_an_envelope_of_another_contract_or_round_is_passed_over(
     assert added(empty.with_envelopes([envelope])) != added(empty)
     foreign = replace(envelope, domain=domain, round=number)
     assert_nothing(empty.with_envelopes([foreign]))
-
-
-def test_a_commitment_counts_on_the_chain_only(network: Network, empty: RoundView) -> None:
-    chain = network.chain.view()
-    assert chain is not None
-    signed = signed_commitment(chain, 3, sha256(b"late"))
-    assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, ClientId(3), signed)]))
 
 
 def added(view: RoundView) -> tuple[object, ...]:
@@ -260,9 +200,7 @@ def two_vectors(network: Network, count: int = 2) -> list[Envelope]:
     return envelopes
 
 
-def test_of_many_vectors_for_a_set_the_two_smallest_remain(
-    network: Network, empty: RoundView
-) -> None:
+def test_of_many_vectors_for_set_two_smallest_remain(network: Network, empty: RoundView) -> None:
     envelopes = two_vectors(network, 5)
     clients = scores_of(network).signed.scores.clients
     digests = [
@@ -277,13 +215,6 @@ def test_of_many_vectors_for_a_set_the_two_smallest_remain(
         assert set(view.evidence.vectors) == set(kept)
 
 
-def test_two_vectors_for_one_set_prove_an_equivocation(network: Network, empty: RoundView) -> None:
-    view = empty.with_envelopes(two_vectors(network))
-    (report,) = view.equivocations()
-    assert report.kind is StatementKind.SCORES
-    assert report.client == scores_of(network).signed.scores.member
-
-
 def test_a_vector_over_the_limit_is_passed_over(network: Network, empty: RoundView) -> None:
     scores = scores_of(network).signed.scores
     for size, is_taken in ((MAX_VECTOR_BYTES, True), (MAX_VECTOR_BYTES + 1, False)):
@@ -293,9 +224,7 @@ def test_a_vector_over_the_limit_is_passed_over(network: Network, empty: RoundVi
         assert bool(view.claims) == bool(view.evidence.vectors) == is_taken
 
 
-def test_one_vector_signed_for_two_sets_stays_while_either_counts(
-    network: Network, empty: RoundView
-) -> None:
+def test_vector_for_two_sets_stays_while_either_counts(network: Network, empty: RoundView) -> None:
     envelopes = two_vectors(network, 6)
     bodies = [e.body for e in envelopes if isinstance(e.body, PublishedScores)]
     *smaller, largest = sorted(bodies, key=lambda body: body.signed.scores.digest)
@@ -345,9 +274,7 @@ def test_a_request_is_seen_with_what_it_rests_on(network: Network, empty: RoundV
         assert view.requests(phase, 1) == ()
 
 
-def test_a_request_of_another_than_the_primary_is_passed_over(
-    network: Network, empty: RoundView
-) -> None:
+def test_request_of_another_than_primary_is_passed_over(network: Network, empty: RoundView) -> None:
     proposal = request_of(network)
     primary = proposal.request.member
     other = next(m for m in empty.inputs.participants.members if m != primary)
@@ -365,9 +292,7 @@ def test_a_request_of_another_than_the_primary_is_passed_over(
         assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, body)]))
 
 
-def test_a_request_with_another_preimage_or_record_is_no_proposal(
-    network: Network, empty: RoundView
-) -> None:
+def test_request_with_another_record_is_no_proposal(network: Network, empty: RoundView) -> None:
     proposal = request_of(network)
     opening = proposal.opening
     assert opening is not None
@@ -378,9 +303,7 @@ def test_a_request_with_another_preimage_or_record_is_no_proposal(
         replace(proposal, opening=replace(opening, model=NO_DIGEST)),
         replace(proposal, record=b"another record"),
         replace(
-            proposal,
-            request=signed_vote(member, vote),
-            opening=replace(opening, record=NO_DIGEST),
+            proposal, request=signed_vote(member, vote), opening=replace(opening, record=NO_DIGEST)
         ),
         replace(proposal, opening=None),
         replace(proposal, record=None),
@@ -392,14 +315,6 @@ def test_a_request_with_another_preimage_or_record_is_no_proposal(
         # The whole one is seen as soon as it comes.
         view = view.with_envelopes([of_kind(network, EnvelopeKind.REQUEST, AGGREGATION)])
         assert len(view.proposals[AGGREGATION, 0]) == 1
-
-
-def test_a_phase_2_request_without_a_certificate_is_no_proposal(
-    network: Network, empty: RoundView
-) -> None:
-    proposal = replace(request_of(network, ELECTION), certificate=None)
-    envelope = Envelope(DOMAIN, 1, proposal.request.member, proposal)
-    assert not empty.with_envelopes([envelope]).proposals
 
 
 def test_two_requests_of_a_view_are_retained_as_proof(network: Network, empty: RoundView) -> None:
@@ -440,25 +355,7 @@ def test_a_reply_of_another_kind_or_signer_is_passed_over(
         assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, Reply(forged))]))
 
 
-def test_two_replies_in_one_slot_are_retained_as_proof(network: Network, empty: RoundView) -> None:
-    envelope = of_kind(network, EnvelopeKind.REPLY)
-    assert isinstance(envelope.body, Reply)
-    reply = envelope.body.reply
-    votes = [replace(reply.vote, result=Digest(bytes([i]) * 32)) for i in range(4)]
-    bodies = [Reply(signed_vote(reply.member, vote)) for vote in votes]
-    view = empty.with_envelopes(Envelope(DOMAIN, 1, reply.member, body) for body in bodies)
-    assert len(view.votes[reply.member, reply.vote.slot]) == 2
-    (report,) = view.equivocations()
-    assert (report.client, report.kind) == (reply.member, StatementKind.REPLY)
-
-
-def test_nothing_honest_proves_an_equivocation(full: RoundView) -> None:
-    assert full.equivocations() == []
-
-
-def test_certificate_is_a_request_with_a_quorum_of_equal_replies(
-    full: RoundView,
-) -> None:
+def test_certificate_is_a_request_with_a_quorum_of_equal_replies(full: RoundView) -> None:
     for phase in Phase:
         (certificate,) = full.certificates(phase)
         assert certificate.request.member == full.primary(phase, 0)
@@ -491,17 +388,7 @@ def test_replies_of_primary_or_to_other_requests_do_not_count() -> None:
     assert view.certificates(AGGREGATION) == []
 
 
-def test_a_phase_2_request_carries_the_votes_of_its_certificate(
-    network: Network, empty: RoundView
-) -> None:
-    envelope = of_kind(network, EnvelopeKind.REQUEST, ELECTION)
-    view = empty.with_envelopes([envelope])
-    assert len(view.certificates(AGGREGATION)) == 1
-
-
-def test_a_certificate_with_forged_votes_brings_only_the_genuine_ones(
-    network: Network, empty: RoundView
-) -> None:
+def test_forged_certificate_brings_genuine_votes(network: Network, empty: RoundView) -> None:
     proposal = request_of(network, ELECTION)
     assert proposal.certificate is not None
     replies = proposal.certificate.replies
@@ -557,18 +444,57 @@ def test_a_banned_member_has_no_voice(network: Network, empty: RoundView) -> Non
     assert_nothing(replace(empty, inputs=inputs).with_envelopes([envelope]))
 
 
-def test_scores_name_their_set_by_its_clients_ascending(full: RoundView) -> None:
-    assert len(full.claims_for(set_digest(full.usable))) == 5
+# Views in time: each twice as long as the one before, and none for an empty seat.
 
 
-def test_what_a_client_committed_is_bound_to_it(network: Network, full: RoundView) -> None:
-    for client, commitment in full.inputs.closing.commitments.items():
-        assert commitment == commitment_of(client, sha256(network.payload(1, client)))
+SECONDS = float(PARAMETERS.view_seconds)
+BEGIN = 100.0
 
 
-def test_a_view_is_never_changed(network: Network) -> None:
-    other = Network()
-    view = scored(other)
-    before = (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))
-    view.with_envelopes(network.board)
-    assert before == (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))
+@pytest.fixture(scope="module")
+def inputs() -> Inputs:
+    return Network().close().inputs
+
+
+def test_each_view_lasts_twice_as_long_as_the_previous_one(inputs: Inputs) -> None:
+    begin, seconds = BEGIN, SECONDS
+    for number in range(5):
+        span = ViewSpan(number, begin, seconds)
+        assert view_at(inputs, Phase.ELECTION, BEGIN, begin) == span
+        assert view_at(inputs, Phase.ELECTION, BEGIN, span.end - 0.01) == span
+        begin, seconds = span.end, 2 * seconds
+
+
+def test_the_view_of_an_empty_seat_takes_no_time(inputs: Inputs) -> None:
+    committee = inputs.participants.committee
+    places = [primary_seat(inputs.seed, Phase.AGGREGATION, v, len(committee)) for v in range(8)]
+    banned = committee[places[0]]
+    empty = replace(inputs, participants=replace(inputs.participants, banned=frozenset({banned})))
+    taken = [number for number in range(8) if places[number] != places[0]]
+    found = view_at(empty, Phase.AGGREGATION, BEGIN, BEGIN)
+    assert found == ViewSpan(taken[0], BEGIN, SECONDS * 2 ** taken[0])
+    after = view_at(empty, Phase.AGGREGATION, BEGIN, found.end)
+    assert after == ViewSpan(taken[1], found.end, SECONDS * 2 ** taken[1])
+
+
+def test_restarted_member_is_in_the_same_view_of_both_phases() -> None:
+    network = Network()
+    view = network.close()
+    member = RunningMember(network, view.inputs.participants.members[0])
+    network.now = view.closed_at + 1.5 * SECONDS
+    assert_same_view_after_restart(member)
+    elected(network)
+    network.now = 30.0
+    member.deliver()
+    member.step()
+    network.now = 30.0 + 2.6 * SECONDS  # the first certificate was seen at 30
+    assert_same_view_after_restart(member)
+    assert member.next_time() == 30.0 + 3 * SECONDS
+
+
+def assert_same_view_after_restart(member: RunningMember) -> None:
+    before = member.next_time()
+    assert before is not None
+    member.restart()
+    member.deliver()
+    assert member.next_time() == before

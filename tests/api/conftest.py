@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
 from tests.api.served import in_a_thread
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
@@ -112,14 +111,8 @@ def address(home: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def kept_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the service keeps reports; nobody writes to the home."""
-    return tmp_path_factory.mktemp("reports")
-
-
-@pytest.fixture(scope="session")
-def client(home: Path, kept_reports: Path) -> Iterator[httpx.Client]:
-    settings = Settings(home=home, reports=kept_reports, mailbox=str(kept_reports / "no-mail"))
+def client(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    settings = Settings(home=home, mailbox=str(tmp_path_factory.mktemp("no") / "mail"))
     with serving(settings) as client:
         yield client
 
@@ -138,10 +131,8 @@ def verified(client: httpx.Client, root: str) -> dict[str, Any]:
     again = client.post(f"{root}/verifications", json={})
     refused(again, 409, "verification-running")
     assert again.headers["link"] == f'<{path}>; rel="related"'
-    with client.stream("GET", f"{path}/events", timeout=PATIENCE_SECONDS) as stream:
-        told = [line.removeprefix("data: ") for line in stream.iter_lines() if "data: " in line]
-    assert [json.loads(line)["state"] for line in told][-1] == "finished"
-    return dict(json.loads(told[-1]))
+    wait_until(lambda: client.get(path).json()["state"] != "running")
+    return dict(client.get(path).json())
 
 
 def deployments_path(http: httpx.Client) -> str:

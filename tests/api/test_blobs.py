@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from pydantic_core import to_json
 
 from api.http.encoded_answer import IMMUTABLE
 from api.settings import Settings
-from ledger.protocol.types import Digest
-from ledger.storage.blobs import ObjectBlobs
+from ledger.audit.bundles.bundle import read_manifest
+from ledger.audit.bundles.bundle_verification import verify_bundle
+from ledger.audit.bundles.container import open_bundle
+from ledger.audit.proofs.proof_document import read_proof
+from ledger.audit.proofs.proof_verification import verify_proof
+from ledger.audit.proofs.trust import TrustedHead
+from ledger.audit.report import AuditOutcome
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.history.serialise.parts import score_vector
+from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import MemoryBlobs, ObjectBlobs
 from ledger.storage.http import static_server
-from tests.api.conftest import read, refused, rounds_that_are, serving
+from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,23 +86,6 @@ def test_a_part_of_a_blob_is_sent(client: httpx.Client, model: str) -> None:
             assert "sandbox" in answer.headers["content-security-policy"]
 
 
-def test_whatever_is_no_single_range_of_this_version_gets_the_whole_blob(
-    client: httpx.Client, model: str
-) -> None:
-    path = f"/v1/blobs/{model}"
-    whole = client.get(path)
-    for asked in ("bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=x-", "lines=0-1", "bytes 0-1"):
-        answer = client.get(path, headers={"Range": asked})
-        assert (answer.status_code, answer.content) == (200, whole.content), asked
-    for other in ('"another"', f"W/{whole.headers['etag']}", "Wed, 21 Oct 2026 07:28:00 GMT"):
-        answer = client.get(path, headers={"Range": "bytes=0-1", "If-Range": other})
-        assert (answer.status_code, answer.content) == (200, whole.content), other
-    known = {"Range": "bytes=0-1", "If-None-Match": whole.headers["etag"]}
-    assert client.get(path, headers=known).status_code == 304
-    head = client.head(path, headers={"Range": "bytes=0-1"})
-    assert (head.status_code, head.headers["content-length"]) == (200, str(len(whole.content)))
-
-
 def test_a_range_behind_the_end_is_refused_with_the_size(client: httpx.Client, model: str) -> None:
     path = f"/v1/blobs/{model}"
     size = len(client.get(path).content)
@@ -97,17 +93,6 @@ def test_a_range_behind_the_end_is_refused_with_the_size(client: httpx.Client, m
         answer = client.get(path, headers={"Range": asked})
         refused(answer, 416, "range-unsatisfiable")
         assert answer.headers["content-range"] == f"bytes */{size}"
-
-
-def test_a_part_of_a_damaged_blob_is_not_sent(
-    copied: tuple[Path, httpx.Client], model: str
-) -> None:
-    home, client = copied
-    file = home / "blobs" / model[:2] / model
-    data = file.read_bytes()
-    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    refused(client.get(f"/v1/blobs/{model}", headers={"Range": "bytes=0-0"}), 503, "blob-damaged")
-    file.write_bytes(data)
 
 
 def test_an_auditor_reads_them_like_any_folder_of_blobs(client: httpx.Client, model: str) -> None:
@@ -138,9 +123,7 @@ def test_a_damaged_blob_is_never_sent(copied: tuple[Path, httpx.Client], model: 
     assert client.get(f"/v1/blobs/{model}").content == data
 
 
-def test_a_blob_over_the_limit_and_a_pipe_are_refused(
-    copied: tuple[Path, httpx.Client], tmp_path: Path
-) -> None:
+def test_blob_over_limit_is_refused(copied: tuple[Path, httpx.Client], tmp_path: Path) -> None:
     home, client = copied
     large = bytes(100_001)
     name = hashlib.sha256(large).hexdigest()
@@ -153,3 +136,105 @@ def test_a_blob_over_the_limit_and_a_pipe_are_refused(
     file.mkdir()
     told = refused(client.get(f"/v1/blobs/{name}"), 503, "blob-damaged")
     assert str(tmp_path) not in told["detail"]
+
+
+# Proofs and bundles from the service hold on the caller's side, which trusts a head alone.
+
+
+@pytest.fixture(scope="module")
+def kept(client: httpx.Client, root: str) -> TrustedHead:
+    """Return the run's head, which the caller has from elsewhere."""
+    return TrustedHead(Digest(bytes.fromhex(read(client, root)["state"]["head"][2:])))
+
+
+def test_head_proves_every_participation(
+    client: httpx.Client, root: str, kept: TrustedHead
+) -> None:
+    number = rounds_that_are(client, root, "decided")[0]
+    accepted = {
+        entry["client"] for entry in read(client, f"{root}/rounds/{number}/aggregation")["accepted"]
+    }
+    for who in range(CLIENTS):
+        path = f"{root}/rounds/{number}/proof/{who}"
+        answer = client.get(path, params={"whole": "true"})
+        assert answer.status_code == 200
+        proof = read_proof(answer.content)
+        result = verify_proof(proof, number, ClientId(who), kept)
+        assert result.outcome is AuditOutcome.PASSED, [s for s in result.steps if not s.is_ok]
+        told = json.loads(answer.content)["statement"]
+        assert (told["verdict"] == "used") == (who in accepted), told
+
+
+def test_bundle_holds_its_round(
+    client: httpx.Client, root: str, kept: TrustedHead, tmp_path: Path
+) -> None:
+    number = rounds_that_are(client, root, "decided")[1]
+    answer = client.get(f"{root}/rounds/{number}/bundle", params={"whole": "true"})
+    assert answer.headers["content-type"] == "application/x-tar"
+    assert f"round-{number}.bundle.tar" in answer.headers["content-disposition"]
+    file = tmp_path / "round.bundle"
+    file.write_bytes(answer.content)
+    with open_bundle(file) as parts:
+        result = verify_bundle(read_manifest(parts.manifest, parts), parts, kept)
+    assert result.outcome is AuditOutcome.PASSED
+
+
+def test_what_is_not_there_is_not_proven(client: httpx.Client, root: str) -> None:
+    refused(client.get(f"{root}/rounds/{ROUNDS + 1}/proof/0"), 404, "round-not-found")
+    refused(client.get(f"{root}/rounds/1/proof/{CLIENTS}"), 404, "client-not-found")
+    refused(client.get(f"{root}/rounds/{ROUNDS + 1}/bundle"), 404, "round-not-found")
+    refused(client.get(f"{root}/rounds/1/proof/x"), 422, "request-invalid")
+
+
+# What anybody may have signed and published is told as it is, and breaks nothing.
+
+
+STRANGE = [float("nan"), float("inf"), -float("inf"), -1.0, -0.0, 5e-324, 1.7e308]
+
+
+def clients(*numbers: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, numbers))
+
+
+def test_a_refused_vector_may_hold_what_is_no_distance() -> None:
+    distances = np.array(STRANGE, dtype=np.float64)
+    vector = ScoreVector(
+        round=2**64 - 1,
+        member=ClientId(2**32 - 1),
+        base=Digest(b"\xff" * 32),
+        trainers=clients(*range(len(STRANGE))),
+        distances=distances,
+        members=(),
+        member_distances=np.array([], dtype=np.float64),
+    )
+    blobs = MemoryBlobs()
+    told, found = score_vector(blobs, blobs.put(encode_vector(vector)))
+    assert found
+    assert told is not None
+    assert told["round"] == str(2**64 - 1)
+    assert [one["distance"] for one in told["trainers"]] == [
+        None,
+        None,
+        None,
+        -1.0,
+        0.0,
+        5e-324,
+        1.7e308,
+    ]
+    bits = [int(one["distance_bits"]) for one in told["trainers"]]
+    assert bits == distances.view("<u8").tolist(), "the bits are those that were published"
+    assert to_json(told) == json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
+
+
+def test_a_decision_through_a_contract_account_shows_no_votes(
+    client: httpx.Client, home: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = rounds_that_are(client, root, "decided")[0]
+    assert read(client, f"{root}/rounds/{number}/votes")["certificates"]
+    # The contract takes no such transaction (EIP-7702); a node can name one.
+    monkeypatch.setattr(CommitteeLedger, "call_of", lambda *_: None)
+    with serving(Settings(home=home)) as other:  # which keeps no answer from before
+        told = refused(other.get(f"{root}/rounds/{number}/votes"), 404, "votes-not-found")
+        assert "is not to the contract" in told["detail"]
+        whole = read(other, f"{root}/rounds/{number}", full="true")
+        assert (whole["status"], whole["parts"]["votes"]["certificates"]) == ("decided", None)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.http.caching import AnswerCache
-from api.http.encoded_answer import CHANGING, IMMUTABLE, EncodedAnswer, is_known
+from api.http.encoded_answer import CHANGING, IMMUTABLE
 from api.settings import Settings
+from clients.configuration.loading import load
+from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import (
     ROUNDS,
-    deployments,
     deployments_path,
     make_run,
     read,
@@ -23,9 +27,14 @@ from tests.api.conftest import (
     rounds_that_are,
     serving,
 )
+from tests.chain.rpc.forking_node import ForkingNode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx
+
+    from clients.runs.metrics import RoundMetrics
 
 PARTS = (
     *("", "/updates", "/scores", "/votes", "/committee", "/aggregation"),
@@ -63,9 +72,7 @@ def test_what_the_client_has_is_not_sent_again(client: httpx.Client, root: str) 
             assert answer.status_code == 200
 
 
-def test_a_changing_answer_has_a_weak_etag_and_is_revalidated(
-    client: httpx.Client, root: str
-) -> None:
+def test_changing_answer_has_weak_etag_and_is_revalidated(client: httpx.Client, root: str) -> None:
     for path in (
         "/v1/status",
         "/v1/chains",
@@ -107,21 +114,6 @@ def test_a_long_answer_is_compressed_for_who_asks(client: httpx.Client, root: st
         assert "content-encoding" not in answer.headers
 
 
-def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
-    kept = AnswerCache(max_bytes=1_000)
-    answers = {number: EncodedAnswer(bytes([number]) * 200, immutable=True) for number in range(4)}
-    for number, answer in answers.items():
-        kept.add((1, b"", str(number)), answer)
-    assert [kept.find((1, b"", str(n))) for n in range(4)] == [None, None, answers[2], answers[3]]
-    kept.find((1, b"", "2"))
-    kept.add((1, b"", "4"), answers[0])
-    assert kept.find((1, b"", "3")) is None
-    assert kept.find((1, b"", "2")) is answers[2]
-    kept.add((1, b"", "5"), EncodedAnswer(bytes(501), immutable=True))
-    assert kept.find((1, b"", "5")) is None
-    assert kept.find((2, b"", "2")) is None, "of another chain"
-
-
 def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
     """What a browser keeps of one home for a year is never shown for another."""
     one, other = tmp_path / "one", tmp_path / "other"
@@ -136,23 +128,6 @@ def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
         told = refused(client.get(path), 404, "chain-not-found")
         assert told["detail"].endswith(f"{deployments_path(client).split('/')[3]} is")
         assert client.get(f"{root_of(client, address)}/rounds/1").status_code == 200
-
-
-def test_immutable_bytes_stay_when_the_chain_goes_on(
-    home: Path, address: str, tmp_path: Path
-) -> None:
-    copy = Path(shutil.copytree(home, tmp_path / "home"))
-    with serving(Settings(home=copy)) as client:
-        root = root_of(client, address)
-        before = {path: client.get(path).content for path in paths(root)}
-        head = read(client, "/v1/status")["chain"]["number"]
-        make_run(copy, "second", ("protocol.rounds=1",))
-        assert read(client, "/v1/status")["chain"]["number"] > head
-        assert before == {path: client.get(path).content for path in paths(root)}
-        assert [d["run"] for d in deployments(client)] == [
-            "first",
-            "second",
-        ]
 
 
 def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> None:
@@ -183,56 +158,148 @@ def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> 
         assert client.get(f"{root}/rounds/1/scores").headers["cache-control"] == IMMUTABLE
 
 
-def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(home, tmp_path / "home"))
-    with serving(Settings(home=copy)) as client:
-        root = deployments(client)[0]["links"]["self"]
-        told = [
-            read(client, f"{root}/rounds/{t}") for t in rounds_that_are(client, root, "decided")
-        ]
-        one = next(entry for entry in told if entry["incidents"] is not None)
-        path, digest = f"{root}/rounds/{one['round']}", one["incidents"]["digest"][2:]
-        assert read(client, f"{path}/votes")["incidents"]
-        (copy / "blobs" / digest[:2] / digest).unlink()
-    with serving(Settings(home=copy)) as client:
-        for part, name in ("", "incidents"), ("/votes", "incidents_document"):
-            answer = client.get(f"{path}{part}")
-            assert answer.headers["cache-control"] == CHANGING
-            assert answer.json()[name] == {"digest": f"0x{digest}", "available": False}
-        assert read(client, f"{path}/votes")["incidents"] == []
-        # The record does not rest on them.
-        assert client.get(f"{path}/updates").headers["cache-control"] == IMMUTABLE
+# A chain that really forks below a service: what is final stays, and no audit is misled.
 
 
-def test_a_missing_score_vector_is_null_and_may_come_back(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    address = make_run(home, "first", ("protocol.rounds=1",))
-    with serving(Settings(home=home)) as client:
-        root = root_of(client, address)
-        claim = read(client, f"{root}/rounds/1/scores")["claims"][0]
-        digest = claim["digest"][2:]
-        (home / "blobs" / digest[:2] / digest).unlink()
-        answer = client.get(f"{root}/rounds/1/scores?include=vectors")
-        assert answer.headers["cache-control"] == CHANGING
-        assert answer.json()["claims"][0]["vector"] is None
-        assert answer.json()["claims"][1]["vector"] is not None
-
-
-@pytest.mark.parametrize(
-    ("header", "known"),
-    [
-        ('"a"', True),
-        ('W/"a"', True),
-        ('"b" , "a"', True),
-        ("*", True),
-        ('"b"', False),
-        ("a", False),
-        ("", False),
-        (None, False),
-        ('"a",' * 2_000, False),
-    ],
+PLAYED, SHARED_ROUNDS, DEADLINE = 4, 2, 3
+SETTINGS = (
+    f"protocol.rounds={PLAYED}",
+    "protocol.commit_blocks=1",
+    f"protocol.deadline_blocks={DEADLINE}",
 )
-def test_tags_are_compared_weakly_and_overlong_headers_ignored(
-    header: str | None, known: bool
+
+
+class LeftError(Exception):
+    """The run is left where it is."""
+
+
+def play(home: Path, rounds: int, empty_blocks: int = 0) -> None:
+    """Play so many rounds of a run, or all that are left."""
+
+    def stop(row: RoundMetrics) -> None:
+        if row.round == rounds < PLAYED:
+            raise LeftError
+
+    path = home / "chain.sqlite"
+    made = EmbeddedChain.open if path.exists() else EmbeddedChain.create
+    with made(path, synchronous="NORMAL") as chain:
+        chain.mine(empty_blocks)
+        blobs = FolderBlobs(home / "blobs")
+        configuration = load("smoke", settings=SETTINGS)
+        with suppress(LeftError), open_run(home, "first", configuration, chain, blobs) as run:
+            run.go_on(stop)
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
+    """Return a home, the home that it might have become, and the last block that both have."""
+    folder = tmp_path_factory.mktemp("forked")
+    one, other = folder / "one", folder / "other"
+    one.mkdir()
+    play(one, SHARED_ROUNDS)
+    with EmbeddedReader.open(one / "chain.sqlite") as chain:
+        final = chain.head().number
+    shutil.copytree(one, other)
+    play(one, PLAYED)
+    # Its third round misses its deadline; the blobs of both are in one folder, as on a network.
+    play(other, PLAYED, empty_blocks=DEADLINE + 1)
+    shutil.copytree(other / "blobs", one / "blobs", dirs_exist_ok=True)
+    return one, other, final
+
+
+@contextmanager
+def node_over(forked: tuple[Path, Path, int]) -> Iterator[ForkingNode]:
+    one, other, final = forked
+    with (
+        EmbeddedReader.open(one / "chain.sqlite") as first,
+        EmbeddedReader.open(other / "chain.sqlite") as second,
+        ForkingNode(first, second, final) as node,
+    ):
+        yield node
+
+
+@contextmanager
+def served_over(forked: tuple[Path, Path, int]) -> Iterator[tuple[ForkingNode, httpx.Client, str]]:
+    home, _, _ = forked
+    kept = home / "kept"  # a service that starts again finds the events of the one before
+    kept.mkdir(exist_ok=True)
+    with node_over(forked) as node:
+        settings = Settings(
+            home=kept,
+            rpc_url=node.url,
+            chain_id=node.chain_id,
+            manifests=(home / "runs" / "first" / "deployment.json",),
+            blobs=home / "blobs",
+        )
+        with serving(settings) as http:
+            yield node, http, root_of(http, manifest_of(home, "first").address)
+
+
+def test_answers_change_only_for_rounds_that_were_not_final(forked: tuple[Path, Path, int]) -> None:
+    with served_over(forked) as (node, http, root):
+        before, immutable = told(http, root)
+        node.reorganise()
+        after, _ = told(http, root)
+    for number in range(1, SHARED_ROUNDS + 1):
+        assert after[number] == before[number]
+        assert immutable[number], "it ended in a final block"
+    for number in range(SHARED_ROUNDS + 1, PLAYED + 1):
+        assert after[number] != before[number]
+        assert not immutable[number]
+    assert [before[3][0]["status"], after[3][0]["status"]] == ["decided", "abandoned"]
+
+
+def asked_of(node: ForkingNode, http: httpx.Client, path: str) -> tuple[httpx.Response, list[str]]:
+    """Return an answer, and the methods by which the service asked the node for it."""
+    before = len(node.asked)
+    answer = http.get(path)
+    return answer, [method for method, _ in node.asked[before:]]
+
+
+def test_an_ended_round_is_read_once_while_its_block_stands(forked: tuple[Path, Path, int]) -> None:
+    with served_over(forked) as (node, http, root):
+        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
+        first, needed = asked_of(node, http, path)
+        again, repeated = asked_of(node, http, path)
+        assert "eth_getLogs" in needed
+        assert set(repeated) == {"eth_getBlockByNumber"}, "no log is read again"
+        assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
+        assert (again.headers["cache-control"], again.json()["as_of"]["finalized"]) == (
+            CHANGING,
+            False,
+        )
+        tag = {"If-None-Match": again.headers["etag"]}
+        assert http.get(path, headers=tag).status_code == 304
+
+        node.reorganise()
+        other, needed = asked_of(node, http, path)
+        assert "eth_getLogs" in needed
+        assert other.json()["ended"]["hash"] != first.json()["ended"]["hash"]
+        assert asked_of(node, http, path)[0].content == other.content
+
+
+def test_node_that_fails_is_problem(
+    forked: tuple[Path, Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert is_known(header, '"a"') is known
+    with served_over(forked) as (node, http, root):
+        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
+        assert http.get(path).status_code == 200
+        monkeypatch.setattr(node, "answer", lambda _: (200, b"{"))
+        for _ in range(2):
+            refused(http.get(path), 502, "chain-not-served")
+        monkeypatch.undo()
+        assert http.get(path).status_code == 200
+
+
+def told(http: httpx.Client, root: str) -> tuple[dict[int, list[Any]], dict[int, bool]]:
+    """Return what is told of each round, but for the block it is told as of, and what is kept."""
+    found: dict[int, list[Any]] = {}
+    kept: dict[int, bool] = {}
+    for number in range(1, PLAYED + 1):
+        one = f"{root}/rounds/{number}"
+        facts = [read(http, f"{one}{part}") for part in ("", "/updates", "/explanation")]
+        for answer in facts:
+            del answer["as_of"]
+        found[number] = facts
+        kept[number] = "immutable" in http.get(one).headers["cache-control"]
+    return found, kept

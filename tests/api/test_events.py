@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.serve import server_for
 from api.settings import Settings
-from ledger.history.chain_history import ChainHistory
 from ledger.history.following import NewsKind, RoundFollower
+from ledger.history.history import FoldedHistory
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401 - a fixture
-from tests.patience import PATIENCE_SECONDS
+from tests.clients.played import PLAIN
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
+
+    from tests.processes import Forks
 
 
 def received(client: httpx.Client, path: str, count: int, **headers: str) -> list[dict[str, Any]]:
@@ -80,22 +82,13 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
     assert [event["data"]["round"] for event in ended] == [1, 2]
 
 
-def test_an_interrupted_service_ends_no_stream_of_the_next(home: Path) -> None:
-    server_for(Settings(home=home)).handle_exit(signal.SIGINT, None)
-    with serving(Settings(home=home)) as client:
-        path = deployments(client)[0]["links"]["events"]
-        assert received(client, path, 1, **{"Last-Event-ID": "0"})[0]["data"]["round"] == 1
-
-
 def test_head_of_a_stream_ends(client: httpx.Client, root: str) -> None:
     answer = client.head(f"{root}/events")
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-def test_invalid_positions_and_excess_streams_are_refused(
-    client: httpx.Client, root: str, home: Path
-) -> None:
+def test_excess_streams_are_refused(client: httpx.Client, root: str, home: Path) -> None:
     for text in ("x", "-1", "1e3", "9" * 11, "01"):
         told = refused(
             client.get(f"{root}/events", headers={"Last-Event-ID": text}), 422, "request-invalid"
@@ -165,15 +158,6 @@ def test_one_address_cannot_take_the_streams_of_others(home: Path) -> None:
             pass  # the service hears a moment later that a reader has gone
 
 
-def test_by_default_one_address_has_fewer_streams_than_there_are(home: Path) -> None:
-    settings = Settings(home=home)
-    assert (settings.most_streams_of_address, settings.most_streams) == (8, 64)
-    with serving(settings) as other:
-        path = f"{deployments(other)[0]['links']['self']}/events"
-        with asked_at_once(other, path, 12) as statuses:
-            assert sorted(statuses) == [200] * 8 + [429] * 4
-
-
 def test_a_refused_or_ended_stream_frees_its_slot(home: Path) -> None:
     with serving(Settings(home=home, most_streams=1)) as other:
         deployment = deployments(other)[0]["links"]["self"]
@@ -203,10 +187,10 @@ def test_a_reorganised_round_is_reported_and_sent_again(
     assert [event.kind for event in first] == [NewsKind.ROUND_ENDED, NewsKind.ROUND_ENDED]
     assert follower.poll(history, final_block=0) == [], "nothing is told twice"
 
-    def without_last(self: ChainHistory) -> int:
+    def without_last(self: FoldedHistory) -> int:
         return ROUNDS - 1
 
-    monkeypatch.setattr(ChainHistory, "newest", without_last)
+    monkeypatch.setattr(FoldedHistory, "newest", without_last)
     (back,) = follower.poll(history, final_block=0)
     assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
     assert back.response == {"from_round": ROUNDS}
@@ -214,3 +198,67 @@ def test_a_reorganised_round_is_reported_and_sent_again(
     (again,) = follower.poll(history, final_block=0)
     assert (again.kind, again.response) == (NewsKind.ROUND_ENDED, first[1].response)
     assert follower.poll(history, final_block=2**40) == []
+
+
+# The service reads while another process plays a run into the same home.
+
+
+RUN = ["run", "--preset", "smoke", "--set", "protocol.rounds=100000"]
+SEEN = 4
+"""How many rounds are seen while they are the newest, and then until one of them is seen open."""
+
+
+def wait_for_run(client: httpx.Client) -> str:
+    """Return the path of the run that the writer has just deployed."""
+
+    def found() -> str:
+        for entry in read(client, "/v1/status")["deployments"]:
+            if entry["run"] == "second" and entry["round"] >= 1:
+                return str(entry["links"]["self"])
+        return ""
+
+    return wait_until(found)
+
+
+def walked(client: httpx.Client, root: str, order: str) -> list[int]:
+    found: list[int] = []
+    parameters: dict[str, Any] = {"order": order, "limit": 2}
+    while True:
+        page = read(client, f"{root}/rounds", **parameters)
+        found += [entry["round"] for entry in page["rounds"]]
+        if page["next_cursor"] is None:
+            return found
+        parameters["cursor"] = page["next_cursor"]
+
+
+def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks: Forks) -> None:
+    home = tmp_path / "home"
+    make_run(home, "first", ("protocol.rounds=1",))
+    newest, heads, open_rounds = [0], [0], 0
+    with (
+        serving(Settings(home=home)) as client,
+        forks.start(*RUN, "--set", PLAIN, "--home", home, "--run", "second") as writer,
+    ):
+        root = wait_for_run(client)
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while len(set(newest)) < SEEN or not open_rounds:
+            assert writer.poll() is None
+            assert time.monotonic() < ends, newest
+            time.sleep(0.05)  # who writes is to have its share of the processor
+            told = read(client, root)
+            heads.append(told["as_of"]["number"])
+            newest.append(told["state"]["round"])
+            assert told["state"]["opened_block"] <= told["as_of"]["number"]
+            # What was open may have ended since; it never comes back.
+            answer = client.get(f"{root}/rounds/{newest[-1]}")
+            if answer.json()["status"] == "open":
+                open_rounds += 1
+                assert answer.headers["cache-control"] == "no-cache"
+                assert answer.json()["ended"] is None
+            for order in ("oldest", "newest"):
+                rounds = walked(client, root, order)
+                assert len(rounds) >= newest[-1]
+                ascending = rounds if order == "oldest" else rounds[::-1]
+                assert ascending == list(range(1, len(rounds) + 1)), "each round exactly once"
+        assert heads == sorted(heads)
+        assert newest == sorted(newest)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 
 from api.settings import Settings
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from tests.api.conftest import deployments, refused, rounds_that_are, serving
+from tests.api.conftest import deployments, refused, serving
 from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode, lies
 from tests.faults import times
 
@@ -54,7 +54,7 @@ def paths(root: str) -> list[str]:
 @example(told=[Lie("ClientBanned", "topic", value=2**200)])
 @example(told=[Lie("eth_getLogs", "hide")])
 @example(told=[Lie("eth_call", "word", place=6, value=77)])
-def test_no_answer_of_a_node_is_a_service_error(
+def test_no_answer_is_service_error(
     chosen: Settings, node: LyingNode, root: str, told: list[Lie]
 ) -> None:
     node.lies = told
@@ -70,9 +70,7 @@ ANSWERED = (
 )
 
 
-def test_a_truthful_node_is_answered_for_everywhere(
-    chosen: Settings, node: LyingNode, root: str
-) -> None:
+def test_truthful_node_is_answered_for(chosen: Settings, node: LyingNode, root: str) -> None:
     node.lies = []
     with serving(chosen) as client:
         deployments(client)
@@ -93,38 +91,3 @@ def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
         for path in ANSWERED:
             told = refused(client.get(f"{root}{path}"), 502, "chain-not-served")
             assert told["detail"] == "the node's logs do not add up to what the contract says"
-
-
-@pytest.fixture(scope="module")
-def decided(chosen: Settings, node: LyingNode, root: str) -> int:
-    """Return the newest round that was decided."""
-    node.lies = []
-    with serving(chosen) as client:
-        return rounds_that_are(client, root, "decided")[0]
-
-
-@pytest.mark.parametrize(
-    ("lie", "path"),
-    [
-        (Lie("ClientsRegistered", "hide"), "/clients"),
-        (Lie("ClientsRegistered", "hide"), "/rounds/1"),
-        (Lie("ClientsRegistered", "repeat"), "/clients"),
-        (Lie("LedgerOpened", "hide"), "/rounds?order=oldest"),
-        (Lie("LedgerOpened", "hide"), "/rounds/1"),
-        (Lie("LedgerOpened", "word", place=5, value=14), "/rounds/1/committee"),
-        (Lie("ClientBanned", "topic", value=77), "/clients"),
-        (Lie("eth_getTransactionByHash", "null"), "/rounds/DECIDED/votes"),
-        (Lie("eth_call", "word", place=0, value=9), ""),
-    ],
-    ids=str,
-)
-def test_what_the_contract_cannot_have_logged_is_the_nodes_fault(
-    chosen: Settings, node: LyingNode, root: str, decided: int, lie: Lie, path: str
-) -> None:
-    node.lies = []
-    with serving(chosen) as client:
-        deployments(client)
-        node.lies = [lie]
-        asked = f"{root}{path}".replace("DECIDED", str(decided))
-        told = refused(client.get(asked), 502, "chain-not-served")
-    assert told["detail"].startswith("the node")

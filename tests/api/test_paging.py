@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.settings import Settings
+from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history.pages import (
     MAX_CURSOR,
     MAX_SCANNED,
@@ -17,9 +26,12 @@ from ledger.history.pages import (
     page_width,
 )
 from ledger.history.queries import RoundQuery
+from ledger.history.serialise import csv_tables
+from ledger.history.serialise.serialise_series import MAX_POINTS, chart_points
 from ledger.history.status import AskedRole, RoundStatus
-from ledger.protocol.types import ClientId
-from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import FolderBlobs
+from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving
 
 if TYPE_CHECKING:
     import httpx
@@ -50,102 +62,10 @@ def test_both_walks_hold_every_round_once(client: httpx.Client, root: str, limit
     assert newest == oldest[::-1]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-def test_filters_part_the_rounds(client: httpx.Client, root: str, limit: int, order: str) -> None:
-    path = f"{root}/rounds"
-    parts = {
-        status: numbers(walk(client, path, "rounds", limit=limit, order=order, status=status))
-        for status in ("decided", "abandoned", "open")
-    }
-    assert parts["open"] == []
-    assert parts["decided"]
-    assert parts["abandoned"]
-    assert sorted(parts["decided"] + parts["abandoned"]) == list(range(1, ROUNDS + 1))
-
-
-def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
-    for number in range(0, CLIENTS, 2):
-        found = {
-            role: numbers(
-                walk(client, f"{root}/rounds", "rounds", limit=2, client=number, role=role)
-            )
-            for role in ("any", "trained", "served", "accepted")
-        }
-        assert not set(found["trained"]) & set(found["served"])
-        assert sorted(found["trained"] + found["served"], reverse=True) == found["any"]
-        assert set(found["accepted"]) <= set(found["trained"])
-        own = walk(client, f"{root}/clients/{number}/rounds", "rounds", limit=2)
-        assert numbers(own) == found["any"]
-        assert [e["round"] for e in own if e["role"] == "member"] == found["served"]
-
-
-def test_filters_agree_with_each_other(client: httpx.Client, root: str) -> None:
-    decided = rounds_that_are(client, root, "decided")
-    path = f"{root}/rounds"
-    for number in range(1, CLIENTS, 2):
-        both = walk(client, path, "rounds", limit=1, client=number, status="decided")
-        every = walk(client, path, "rounds", limit=1, client=number)
-        assert numbers(both) == [n for n in numbers(every) if n in decided]
-
-
-def test_clients_are_walked_by_index(client: httpx.Client, root: str) -> None:
-    for limit in (1, 5, CLIENTS, 100):
-        found = walk(client, f"{root}/clients", "clients", limit=limit)
-        assert [entry["client"] for entry in found] == list(range(CLIENTS))
-
-
 def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> None:
     assert MAX_SCANNED >= ROUNDS
     assert read(client, f"{root}/rounds", status="open")["scanned"] == ROUNDS
     assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
-
-
-def test_rounds_are_found_by_what_a_client_did_in_them(client: httpx.Client, root: str) -> None:
-    rounds = read(client, f"{root}/rounds", full="true", limit=100)["rounds"]
-    for number in (0, 3, 7):
-        found = {
-            role: [
-                entry["round"]
-                for entry in read(client, f"{root}/rounds", client=number, role=role)["rounds"]
-            ]
-            for role in AskedRole
-        }
-        for one in rounds:
-            updates = {entry["client"]: entry for entry in one["parts"]["updates"]}
-            members = {entry["client"]: entry for entry in one["parts"]["committee"]}
-            update, member = updates.get(number, {}), members.get(number, {})
-            expected = {
-                AskedRole.ANY: bool(update or member),
-                AskedRole.TRAINED: bool(update),
-                AskedRole.ACCEPTED: update.get("outcome") == "accepted",
-                AskedRole.NOT_ACCEPTED: update.get("outcome") == "not_accepted",
-                AskedRole.DROPPED_OUT: update.get("outcome") == "dropped_out",
-                AskedRole.MEMBER: bool(member),
-                AskedRole.SERVED: bool(member) and not member["empty_seat"],
-                AskedRole.REFUSED: member.get("scores") == "refused",
-                AskedRole.VOTED: bool(member.get("voted")),
-            }
-            for role, is_so in expected.items():
-                assert (one["round"] in found[role]) == is_so, (number, one["round"], role)
-
-
-def test_rounds_are_found_by_view_block_and_time(client: httpx.Client, root: str) -> None:
-    rounds = read(client, f"{root}/rounds", limit=100)["rounds"]
-    late = [one["round"] for one in rounds if one["views"] and max(one["views"]) >= 1]
-    assert late, "some round needed a second view"
-    assert [
-        one["round"] for one in read(client, f"{root}/rounds", view_min=1, limit=100)["rounds"]
-    ] == late
-    first, last = rounds[6]["ended"], rounds[2]["ended"]
-    for names, key in ((("since_block", "until_block"), "number"), (("since", "until"), "time")):
-        asked = dict(zip(names, (first[key], last[key]), strict=True))
-        within = [one for one in rounds if first[key] <= one["ended"][key] <= last[key]]
-        assert within == rounds[2:7] or key == "time", "rounds can share a second, not a block"
-        told = read(client, f"{root}/rounds", limit=100, **asked)
-        assert [one["round"] for one in told["rounds"]] == [one["round"] for one in within]
-    nothing = read(client, f"{root}/rounds", since_block=2**32 - 1)
-    assert (nothing["rounds"], nothing["next_cursor"]) == ([], None)
 
 
 def test_a_pages_work_is_bounded() -> None:
@@ -161,18 +81,12 @@ def test_a_pages_work_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
-def test_limits_out_of_range_are_refused_not_clamped(
-    client: httpx.Client, root: str, limit: str
-) -> None:
+def test_limits_out_of_range_are_refused(client: httpx.Client, root: str, limit: str) -> None:
     for path in ("rounds", "clients", "clients/0/rounds"):
         told = refused(
             client.get(f"{root}/{path}", params={"limit": limit}), 422, "request-invalid"
         )
         assert told["errors"][0]["name"] == "limit"
-
-
-def test_the_default_limit_is_twenty(client: httpx.Client, root: str) -> None:
-    assert read(client, f"{root}/rounds") == read(client, f"{root}/rounds", limit=20)
 
 
 @pytest.mark.parametrize(
@@ -182,11 +96,6 @@ def test_what_is_no_cursor_is_refused(client: httpx.Client, root: str, cursor: s
     for path in ("rounds", "clients", "clients/0/rounds"):
         answer = client.get(f"{root}/{path}", params={"cursor": cursor})
         refused(answer, 400, "cursor-invalid")
-
-
-def test_an_overlong_cursor_is_refused(client: httpx.Client, root: str) -> None:
-    answer = client.get(f"{root}/rounds", params={"cursor": "A" * (MAX_CURSOR + 1)})
-    refused(answer, 422, "request-invalid")
 
 
 def test_a_cursor_is_bound_to_its_query(client: httpx.Client, root: str) -> None:
@@ -225,3 +134,193 @@ def test_a_cursor_beyond_the_end_is_refused() -> None:
         decode_cursor(encode_cursor(8, "rounds"), "rounds", last=7)
     with pytest.raises(CursorError, match="nothing that is there"):
         decode_cursor(encode_cursor(0, "rounds"), "rounds", last=7, first=1)
+
+
+# Whatever digest somebody holds, one request says as what, where and whose it stands.
+
+
+NOWHERE = "5c" * 32
+
+
+def places(client: httpx.Client, root: str, digest: str) -> list[tuple[Any, ...]]:
+    told = read(client, f"{root}/digests/{digest}")
+    assert told["digest"] == f"0x{digest.lower().removeprefix('0x')}"
+    return [(one["kind"], one["round"], one["client"]) for one in told["items"]]
+
+
+def test_sha256sum_of_file_leads_to_its_round(client: httpx.Client, root: str, home: Path) -> None:
+    (decided, *_) = read(client, f"{root}/rounds", status="decided", limit=1)["rounds"]
+    number = decided["round"]
+    told = read(client, f"{root}/rounds/{number}", full="true")
+    for one in told["parts"]["updates"]:
+        if one["payload"] is not None:
+            data = FolderBlobs(home / "blobs").get(Digest(bytes.fromhex(one["payload"][2:])))
+            own = {"payload": hashlib.sha256(data).hexdigest(), "commitment": one["commitment"]}
+            for kind, digest in own.items():
+                place, found = (kind, number, one["client"]), places(client, root, digest)
+                # Numbers that are not finite are the same bytes in each round.
+                assert place in found if one["outcome"] == "dropped_out" else found == [place]
+    for kind in ("reveal", "head"):
+        assert places(client, root, told[kind]) == [(kind, number, None)]
+    assert ("model", number, None) in places(client, root, told["model"])
+    assert places(client, root, told["record"]["digest"]) == [("record", number, None)]
+    assert ("block", number, None) in places(client, root, told["ended"]["hash"])
+    assert places(client, root, told["ended"]["transaction"]) == [("transaction", number, None)]
+
+
+def test_what_belongs_to_the_deployment_has_no_round(client: httpx.Client, root: str) -> None:
+    told = read(client, root)
+    assert places(client, root, told["config"]) == [("configuration", None, None)]
+    found = read(client, f"{root}/digests/{told['contract']['initial_model']}")
+    first = found["items"][0]
+    assert (first["kind"], first["round"]) == ("initial_model", None)
+    assert client.get(first["links"]["blob"]).status_code == 200, "it is a file"
+    assert first["links"]["deployment"] == root
+
+
+def test_a_digest_is_written_as_people_write_it(client: httpx.Client, root: str) -> None:
+    config = read(client, root)["config"]
+    for written in (config, config[2:], config[2:].upper(), f"0x{config[2:].upper()}"):
+        assert places(client, root, written) == [("configuration", None, None)]
+    assert places(client, root, NOWHERE) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["5c", "5c" * 33, "zz" * 32, f"0X{NOWHERE}", f"{NOWHERE[:-1]}%0a", "%00" * 64, "é" * 64],
+)
+def test_what_is_no_digest_is_refused(client: httpx.Client, root: str, wrong: str) -> None:
+    refused(client.get(f"{root}/digests/{wrong}"), 422, "request-invalid")
+
+
+# Whole lists as files: the same entries as page by page, in flat rows with fixed columns.
+
+
+LISTS = [
+    ("rounds", csv_tables.ROUNDS),
+    ("rounds?status=decided&order=oldest", csv_tables.ROUNDS),
+    ("clients", csv_tables.CLIENTS),
+    ("clients/3/rounds", csv_tables.CLIENT_ROUNDS),
+]
+
+
+def all_entries(
+    client: httpx.Client, path: str, table: csv_tables.CsvTable[Any]
+) -> list[dict[str, Any]]:
+    """Return the rows of every page, two entries at a time."""
+    rows: list[dict[str, Any]] = []
+    cursor: dict[str, Any] = {}
+    asked = dict(part.split("=") for part in path.partition("?")[2].split("&") if part)
+    while True:
+        page = read(client, path.partition("?")[0], limit=2, **asked, **cursor)
+        rows += table.rows(page)
+        if page["next_cursor"] is None:
+            return rows
+        cursor = {"cursor": page["next_cursor"]}
+
+
+def export(client: httpx.Client, root: str, path: str) -> httpx.Response:
+    answer = client.get(f"{root}/{path}{'&' if '?' in path else '?'}format=csv")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    number, hashed = answer.headers["x-as-of-block"].split()
+    as_of = read(client, "/v1/status")["as_of"]
+    assert (int(number), hashed) == (as_of["number"], as_of["hash"])
+    return answer
+
+
+@pytest.mark.parametrize(("path", "table"), LISTS)
+def test_a_csv_file_has_all_entries_of_all_pages(
+    client: httpx.Client, root: str, path: str, table: csv_tables.CsvTable[Any]
+) -> None:
+    rows = all_entries(client, f"{root}/{path}", table)
+    assert rows
+    assert all(list(row) == list(table.columns) for row in rows)
+    text = list(csv.DictReader(io.StringIO(export(client, root, path).text)))
+    assert len(text) == len(rows)
+    for told, row in zip(text, rows, strict=True):
+        for name, value in row.items():
+            plain = "" if value is None else str(value)
+            assert told[name] == (plain.lower() if isinstance(value, bool) else plain)
+
+
+def test_an_empty_list_has_its_columns(client: httpx.Client, root: str) -> None:
+    path = "rounds?since_block=4294967295"
+    assert export(client, root, path).text.splitlines() == [",".join(csv_tables.ROUNDS.columns)]
+
+
+def test_other_formats_and_unknown_clients_are_refused(client: httpx.Client, root: str) -> None:
+    for kind in ("xml", "jsonl", "parquet"):
+        refused(client.get(f"{root}/rounds?format={kind}"), 422, "request-invalid")
+    refused(client.get(f"{root}/rounds?format=csv&client={CLIENTS}"), 404, "client-not-found")
+
+
+# Curves: what rounds record beside what the run's files claim, and never one for the other.
+
+
+def test_columns_are_those_of_the_rounds(client: httpx.Client, root: str) -> None:
+    told = read(client, f"{root}/series")
+    rounds = read(client, f"{root}/rounds", order="oldest", full="true")["rounds"]
+    assert told["round"] == list(range(1, ROUNDS + 1))
+    assert told["status"] == [one["status"] for one in rounds]
+    assert told["views"] == [one["views"] for one in rounds]
+    decided = [one["status"] == "decided" for one in rounds]
+    accepted = [one["accepted"] if d else None for one, d in zip(rounds, decided, strict=True)]
+    assert told["accepted"] == accepted
+    assert told["committee"] == [
+        [member["client"] for member in one["parts"]["committee"]] for one in rounds
+    ]
+
+
+def test_accuracy_is_a_claim_of_the_runs_own_files(home: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(home, tmp_path / "home"))
+    metrics = copy / "runs" / "first" / "metrics.jsonl"
+    rows = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+    with serving(Settings(home=copy)) as client:
+        path = f"{deployments(client)[0]['links']['self']}/series"
+        told = read(client, path)
+        claimed = told["claimed"]
+        assert told["claims"] == "read"
+        assert claimed["accuracy"] == [row["accuracy"] for row in rows]
+        assert claimed["floor"] == [row["floor"] for row in rows]
+        for damage in (no_row, endless_line, too_large, a_pipe, a_device):
+            metrics.unlink()
+            damage(metrics)
+            told = read(client, path)
+            assert (told["claims"], told["claimed"]) == ("unreadable", None), damage.__name__
+            assert told["round"] == list(range(1, ROUNDS + 1)), "the chain's own columns stay"
+        metrics.unlink()
+        metrics.with_name("elsewhere").write_text(f"{json.dumps(rows[0])}\n", "utf-8")
+        metrics.symlink_to("elsewhere")
+        assert read(client, path)["claimed"]["accuracy"][0] == rows[0]["accuracy"]
+        metrics.unlink()
+        claimed = read(client, path)["claimed"]
+        assert claimed["accuracy"] == [None] * ROUNDS
+
+
+def no_row(metrics: Path) -> None:
+    metrics.write_text("{}\n", "utf-8")
+
+
+def endless_line(metrics: Path) -> None:
+    metrics.write_bytes(b" " * (MAX_ROW_BYTES + 1))
+
+
+def too_large(metrics: Path) -> None:
+    metrics.touch()
+    os.truncate(metrics, MAX_ANSWERED_BYTES + 1)
+
+
+def a_pipe(metrics: Path) -> None:
+    os.mkfifo(metrics)
+
+
+def a_device(metrics: Path) -> None:
+    metrics.symlink_to("/dev/zero")
+
+
+def test_long_run_is_sampled_and_ends_with_the_last_round() -> None:
+    assert chart_points(0) == []
+    assert chart_points(MAX_POINTS) == list(range(1, MAX_POINTS + 1))
+    assert chart_points(2 * MAX_POINTS + 1)[-3:] == [3_997, 4_000, 4_001]
+    assert len(chart_points(10**6)) <= MAX_POINTS + 1

@@ -13,7 +13,6 @@ from api.client.service import Service
 from api.settings import Settings
 from tests.api.conftest import read, refused, serving
 from tests.api.proxying import proxied
-from tests.api.test_events import received
 from tests.cmfl.commands.conftest import succeeds
 
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ ROOT = "/audit/of-the.ledger"
 @pytest.fixture(scope="module")
 def outside(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Return a client of the proxy, at the proxy's root."""
-    settings = Settings(
-        home=home,
-        root_path=ROOT,
-        mailbox=str(tmp_path_factory.mktemp("mail")),
-        reports=tmp_path_factory.mktemp("reports"),
-    )
+    settings = Settings(home=home, root_path=ROOT, mailbox=str(tmp_path_factory.mktemp("mail")))
     with serving(settings) as service, proxied(service, ROOT) as url:
         origin = url.removesuffix(ROOT)
         with httpx.Client(base_url=origin, trust_env=False, verify=False, timeout=60) as client:
@@ -67,20 +61,6 @@ def test_every_link_of_every_answer_is_reached_through_the_proxy(outside: httpx.
     }
 
 
-def test_events_have_links_below_the_path(outside: httpx.Client) -> None:
-    chain = read(outside, f"{ROOT}/v1/chains")["chains"][0]
-    deployment = read(outside, chain["links"]["deployments"])["deployments"][0]["links"]
-    headers = {"Last-Event-ID": "0"}
-    (event,) = received(outside, deployment["events"], 1, **headers)
-    assert links_in(event["data"])
-    (standing,) = received(outside, f"{deployment['self']}/federation/events", 1)
-    for link in links_in([event["data"], standing["data"]]):
-        assert link.startswith(f"{ROOT}/v1/")
-    digest = read(outside, f"{deployment['self']}/rounds/1")["head"]
-    found = read(outside, f"{deployment['self']}/digests/{digest}")
-    assert all(link.startswith(f"{ROOT}/v1/") for link in links_in(found))
-
-
 def test_redirects_and_servers_have_the_path(outside: httpx.Client) -> None:
     assert outside.get(f"{ROOT}/").headers["location"] == f"{ROOT}/dashboard/"
     assert outside.get(f"{ROOT}/docs").headers["location"] == f"{ROOT}/dashboard/docs.html"
@@ -102,28 +82,6 @@ def test_the_client_and_the_command_line_read_through_the_proxy(outside: httpx.C
         rounds = service.deployment(chain["name"], run["address"]).rounds(limit=50)["rounds"]
     listed = succeeds("rounds", "list", "--api", url, "--json").json
     assert json.dumps(rounds[0]["links"]) in json.dumps(listed)
-
-
-def test_a_verification_is_begun_and_named_below_the_path(home: Path, tmp_path: Path) -> None:
-    token = {"Authorization": "Bearer a token that this test made up"}
-    settings = Settings(
-        home=home, root_path=ROOT, reports=tmp_path, tokens=("a token that this test made up",)
-    )
-    with serving(settings) as service:
-        service.headers.update(token)
-        chain = read(service, "/v1/chains")["chains"][0]
-        below = chain["links"]["deployments"].removeprefix(ROOT)
-        one = read(service, below)["deployments"][0]["links"]
-        path = one["verifications"].removeprefix(ROOT)
-        begun = service.post(path, json={})
-        assert begun.status_code == 202
-        name = begun.headers["location"]
-        assert name == begun.json()["links"]["self"]
-        assert name.startswith(f"{one['verifications']}/")
-        again = service.post(path, json={})
-        if again.status_code == 409:  # it may be over by now
-            assert again.headers["link"] == f'<{name}>; rel="related"'
-        service.delete(name.removeprefix(ROOT))
 
 
 @pytest.mark.parametrize("path", ["ledger", "/ledger/", "//ledger", "/a/../b", "/a b", "/é", "/."])

@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
 import shutil
 import signal
-import socket
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import httpx
 import pytest
-from pydantic import ValidationError
+from fastapi.routing import APIRoute
 
+from api.app import create_app
 from api.serve import serve
 from api.settings import Settings
 from api.sockets import listening_socket
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.protocol.errors import ConfigurationError
+from ledger.history.documents import read_run
+from ledger.history.pinned_chain import HistoryService, PinnedChain
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION
-from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
+from ledger.storage.blobs import FolderBlobs
+from tests.api.conftest import (
+    CLIENTS,
+    MEMBERS,
+    ROUNDS,
+    TRAINERS,
+    deployments,
+    make_run,
+    read,
+    refused,
+    root_of,
+    serving,
+)
 from tests.chain.embedded.test_read_only import obedient
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from fastapi.dependencies.models import Dependant
+
+    from ledger.protocol.ledger_state import Deployment
     from tests.processes import Forks
 
 SHORT = ("protocol.rounds=1",)
@@ -69,9 +91,7 @@ def test_it_is_up_and_ready(client: httpx.Client) -> None:
     assert client.get("/ready").headers["cache-control"] == "no-store"
 
 
-def test_status_tells_chain_deployments_and_versions(
-    client: httpx.Client, address: str, home: Path
-) -> None:
+def test_status_tells_chain_and_versions(client: httpx.Client, address: str, home: Path) -> None:
     told = read(client, "/v1/status")
     with EmbeddedReader.open(home / "chain.sqlite") as chain:
         assert told["chain"]["chain_id"] == str(chain.chain_id)
@@ -80,14 +100,7 @@ def test_status_tells_chain_deployments_and_versions(
         assert told["chain"]["time"] == chain.head().timestamp
     (one,) = told["deployments"]
     assert one.pop("links")["self"] == root_of(client, address)
-    assert one == {
-        "address": address,
-        "run": "first",
-        "stage": "finished",
-        "round": 9,
-        "rounds": 9,
-        "index": None,
-    }
+    assert one == {"address": address, "run": "first", "stage": "finished", "round": 9, "rounds": 9}
     assert told["refused"] == []
     assert told["versions"]["compiler"].startswith("vyper 0.4.3")
 
@@ -118,9 +131,7 @@ def test_it_is_not_ready_until_there_is_a_chain(tmp_path: Path) -> None:
         lambda path: os.truncate(path, 8_192),
     ],
 )
-def test_a_damaged_chain_is_a_503_and_not_the_end(
-    copy: Path, damage: Callable[[Path], None]
-) -> None:
+def test_damaged_chain_is_a_503_and_not_the_end(copy: Path, damage: Callable[[Path], None]) -> None:
     for extra in ("chain.sqlite-wal", "chain.sqlite-shm"):
         (copy / extra).unlink(missing_ok=True)
     damage(copy / "chain.sqlite")
@@ -161,9 +172,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"configuration": "0x" + "00" * 32}, "config.toml is of another configuration"),
     ],
 )
-def test_a_manifest_that_disagrees_is_refused_with_the_reason(
-    copy: Path, fields: dict[str, Any], reason: str
-) -> None:
+def test_false_manifest_is_refused(copy: Path, fields: dict[str, Any], reason: str) -> None:
     change_manifest(copy, **fields)
     with serving(Settings(home=copy)) as client:
         assert deployments(client) == []
@@ -193,15 +202,6 @@ def test_what_is_no_manifest_disturbs_no_other(copy: Path) -> None:
             "large/deployment.json",
             "\\udcff/deployment.json",
         }
-
-
-def test_settings_of_another_run_are_noticed_while_it_serves(copy: Path) -> None:
-    settings = copy / "runs" / "first" / "config.toml"
-    with serving(Settings(home=copy)) as client:
-        assert len(deployments(client)) == 1
-        settings.write_text(settings.read_text().replace("seed = ", "seed = 1"))
-        assert deployments(client) == []
-        assert "config.toml is of another" in reasons(client)["first/deployment.json"]
 
 
 def test_a_deployment_is_served_once(copy: Path, tmp_path: Path) -> None:
@@ -260,17 +260,6 @@ def test_an_unreachable_node_is_a_503_without_its_address(tmp_path: Path) -> Non
         assert str(port) not in answer.text
 
 
-def test_settings_name_the_nodes_chain(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="go together"):
-        Settings(home=tmp_path, rpc_url="http://127.0.0.1:1")
-    with pytest.raises(ValidationError, match="go together"):
-        Settings(home=tmp_path, chain_id=1)
-    settings = Settings(home=tmp_path)
-    assert settings.blob_folder == tmp_path / "blobs"
-    with pytest.raises(ValidationError, match="frozen"):
-        settings.home = tmp_path  # type: ignore[misc]
-
-
 def test_refuses_to_start_without_home_or_on_a_used_port(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no home at"):
         serve(Settings(home=tmp_path / "none"), "127.0.0.1", 0)
@@ -297,21 +286,6 @@ def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path, forks: 
         assert server.wait(PATIENCE_SECONDS) == 0
 
 
-def test_answers_are_not_held_back_for_an_acknowledgement() -> None:
-    with listening_socket("127.0.0.1", 0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP, "else asyncio leaves Nagle's algorithm on"
-
-
-def test_nothing_is_written_and_no_lock_is_taken(copy: Path) -> None:
-    with serving(Settings(home=copy)) as client:
-        root = deployments(client)[0]["links"]["self"]
-        read(client, f"{root}/rounds/1")
-        data = (copy / "chain.sqlite").read_bytes()
-        make_run(copy, "while-it-serves", SHORT)  # takes the writer's lock
-        read(client, f"{root}/rounds/1")
-    assert (copy / "chain.sqlite").read_bytes()[:16] == data[:16]
-
-
 def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
     paths = [copy, *copy.rglob("*")]
     for path in paths:
@@ -326,30 +300,121 @@ def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
             path.chmod(0o755)
 
 
-def test_an_interrupt_while_the_address_is_told_ends_in_order(tmp_path: Path) -> None:
-    told = []
-
-    def interrupted(url: str) -> None:
-        told.append(url)
-        raise KeyboardInterrupt
-
-    serve(Settings(home=tmp_path), "127.0.0.1", 0, interrupted)
-    assert len(told) == 1
+# What a deployment has fixed is told as contract and run document have it.
 
 
-def test_an_interrupt_while_it_serves_goes_no_further(tmp_path: Path) -> None:
-    answers = []
+@pytest.fixture(scope="module")
+def fixed(home: Path) -> Iterator[Deployment]:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        manifest = read_manifest(home / "runs" / "first" / "deployment.json")
+        yield connect(chain, manifest).deployment()
 
-    def ask_and_interrupt(url: str) -> None:
-        try:
-            answers.append(
-                httpx.get(f"{url}/health", trust_env=False, timeout=PATIENCE_SECONDS).status_code
-            )
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
 
-    def listening(url: str) -> None:
-        threading.Thread(target=ask_and_interrupt, args=(url,)).start()
+def test_contracts_own_facts_are_told(client: httpx.Client, root: str, fixed: Deployment) -> None:
+    told = read(client, root)
+    assert told["sizes"]["clients"] == CLIENTS
+    assert (told["sizes"]["trainers"], told["sizes"]["members"]) == (TRAINERS, MEMBERS)
+    contract = told["contract"]
+    assert contract == {
+        "aggregation_ppm": fixed.aggregation_ppm,
+        "form": {"code": int(fixed.form), "name": "below_two"},
+        "rounds": ROUNDS,
+        "commit_blocks": 1,
+        "deadline_blocks": 3,
+        "replies": fixed.replies,
+        "beacon": "none",
+        "registry": f"0x{fixed.registry.hex()}",
+        "initial_model": f"0x{fixed.model.hex()}",
+    }
+    assert told["sizes"]["replies"] == fixed.replies == 3
 
-    serve(Settings(home=tmp_path), "127.0.0.1", 0, listening)
-    assert answers == [200]
+
+def test_rules_have_their_names(
+    home: Path, client: httpx.Client, root: str, fixed: Deployment
+) -> None:
+    document = read_run(FolderBlobs(home / "blobs"), fixed.config)
+    assert document is not None
+    p, told = document.parameters, read(client, root)["parameters"]
+    assert told == {
+        "active_ppm": p.active_ppm,
+        "committee_ppm": p.committee_ppm,
+        "aggregation_ppm": p.aggregation_ppm,
+        "dimension": p.dimension,
+        "strategy": {"number": 3, "name": "III"},
+        "distance": "direction",
+        "quorum": "paper",
+        "server_rate": 1.0,
+        "view_seconds": 10,
+    }
+
+
+def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    address = make_run(home, "first", ("protocol.rounds=1",))
+    with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
+        before = read(client, root)
+        assert before["parameters"]["strategy"] == {"number": 1, "name": "I"}
+        digest = before["config"][2:]
+        (home / "blobs" / digest[:2] / digest).unlink()
+        after = read(client, root)
+    assert after == before | {"parameters": None}
+
+
+# A request takes one thread, its endpoint's: what an endpoint depends on waits for nothing.
+
+
+def depended_on(dependant: Dependant) -> Iterator[Dependant]:
+    for inner in dependant.dependencies:
+        yield inner
+        yield from depended_on(inner)
+
+
+def test_no_dependency_takes_a_thread_of_its_own(tmp_path: Path) -> None:
+    routes = [
+        one for one in create_app(Settings(home=tmp_path)).routes if isinstance(one, APIRoute)
+    ]
+    reading = [one for one in routes if one.methods == {"GET"}]
+    found = [inner.call for route in reading for inner in depended_on(route.dependant)]
+    assert found
+    assert [call for call in found if not inspect.iscoroutinefunction(call)] == []
+
+
+THREADS = 2
+
+
+class SlowHistories(HistoryService):
+    """A chain that answers nobody before it is released."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.released = threading.Event()
+        self.waiting: list[int] = []
+
+    def now(self) -> PinnedChain:
+        self.waiting.append(threading.get_ident())
+        self.released.wait(PATIENCE_SECONDS)
+        raise ChainError("released")
+
+
+def test_health_needs_no_thread(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    histories = SlowHistories(settings)
+    app = create_app(settings, lambda *_: histories)
+
+    async def asked() -> tuple[int, list[int]]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            waiting = [asyncio.create_task(client.get("/ready")) for _ in range(THREADS + 1)]
+            try:
+                while len(histories.waiting) < THREADS:
+                    await asyncio.sleep(0.01)
+                quick = await asyncio.wait_for(client.get("/health"), PATIENCE_SECONDS)
+                assert not any(task.done() for task in waiting)
+            finally:
+                histories.released.set()
+            slow = await asyncio.gather(*waiting)
+        return quick.status_code, [one.status_code for one in slow]
+
+    assert asyncio.run(asked()) == (200, [503] * (THREADS + 1))

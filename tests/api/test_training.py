@@ -109,9 +109,7 @@ def test_rounds_that_have_not_ended_are_refused(attested: Attested) -> None:
     refused(attested.client.get(elsewhere), 404, "deployment-not-found")
 
 
-def test_long_answers_go_on_where_they_ended(
-    attested: Attested, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_answers_go_on(attested: Attested, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attested.coverage()
     monkeypatch.setattr("api.federation.coverage.MAX_UPDATES", 1)
     part = attested.coverage(**{"from": 2})
@@ -126,11 +124,3 @@ def test_long_answers_go_on_where_they_ended(
         monkeypatch.setattr("api.client.deployment.MAX_COVERAGE_PAGES", 3)
         with pytest.raises(ServiceError, match="without end"):
             deployment.training()
-
-
-def test_a_mailbox_that_cannot_be_read_is_a_problem(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", "http://127.0.0.1:1"):
-        with serving(Settings(home=home, mailbox=str(place))) as client:
-            root = deployments(client)[0]["links"]["self"]
-            refused(client.get(f"{root}/training?to=1"), 503, "mailbox-unreadable")

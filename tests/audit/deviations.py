@@ -74,13 +74,6 @@ def wrong_model(judged: Judgement, _run: Run) -> Judgement:
     return replace(judged, model=model, opening=opening)
 
 
-def infinite_model(judged: Judgement, _run: Run) -> Judgement:
-    model = np.full(DIMENSION, np.inf, dtype=np.float32)
-    return replace(
-        judged, model=model, opening=replace(judged.opening, model=sha256(vector_bytes(model)))
-    )
-
-
 def one_more_ulp(judged: Judgement, run: Run) -> Judgement:
     """Move the first trainer's mean by one unit in its last place."""
     first = run.trainers[0]
@@ -122,10 +115,6 @@ def copied_payload(payloads: Payloads, run: Run) -> Payloads:
 
 def malformed_payload(payloads: Payloads, run: Run) -> Payloads:
     return payloads | {run.trainers[-1]: np.full(DIMENSION, np.inf, dtype="<f4").tobytes()}
-
-
-def two_malformed_payloads(payloads: Payloads, run: Run) -> Payloads:
-    return payloads | dict.fromkeys((run.trainers[0], run.trainers[-1]), bytes([2]))
 
 
 def silent_trainer(payloads: Payloads, run: Run) -> Payloads:

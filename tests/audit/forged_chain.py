@@ -16,11 +16,14 @@ from ledger.chain.ports import ChainUnreachableError
 from tests.audit.passed_on import PassedOn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from ledger.chain.ports import Block, ChainReader, Log, TopicFilter, Transaction
+    from ledger.chain.ports import Block, ChainReader, Log, Transaction
 
 T = TypeVar("T")
+
+
+CHANGED = {"block", "code", "logs", "transaction"}
 
 
 def unchanged(value: Any) -> Any:
@@ -65,38 +68,18 @@ class ForgedChain(PassedOn):
     def chain_id(self) -> int:
         return self.id_of(self.chain.chain_id)
 
-    def block(self, number: int) -> Block:
-        return self.block_of(super().block(number))
-
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         names = {abi.selector(name): name for name in ("deployment", "state")}
         return self.answer_of(names[data[:4]], super().call(to, data, block_number))
 
-    def code(self, address: str) -> bytes:
-        return self.code_of(super().code(address))
-
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        asked = (address, topics, from_block, to_block, limit)
-        return self.logs_of(super().logs(*asked, descending=descending))
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        return self.transaction_of(super().transaction(transaction_hash))
-
-    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+    def passed(self, name: str, ask: Callable[[ChainReader], T], *_asked: object) -> T:
         if name not in {"finalized", "receipt"}:
             self.most_calls -= 1
         if self.most_calls < 0:
             raise ChainUnreachableError("the node went away")
-        return ask(self.chain)
+        change = getattr(self, f"{name}_of") if name in CHANGED else unchanged
+        answer: T = change(ask(self.chain))
+        return answer
 
 
 def forged(ledger: CommitteeLedger, **changes: Any) -> CommitteeLedger:

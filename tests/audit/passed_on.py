@@ -27,8 +27,8 @@ class PassedOn(OfflineChain, ABC):
         """The chain that gives it its name."""
 
     @abstractmethod
-    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
-        """Return an answer to a call of this name."""
+    def passed(self, name: str, ask: Callable[[ChainReader], T], *asked: object) -> T:
+        """Return an answer to a call of this name with these arguments."""
 
     @property
     def chain_id(self) -> int:
@@ -42,16 +42,17 @@ class PassedOn(OfflineChain, ABC):
         return self.passed("head", lambda chain: chain.head())
 
     def block(self, number: int) -> Block:
-        return self.passed("block", lambda chain: chain.block(number))
+        return self.passed("block", lambda chain: chain.block(number), number)
 
     def finalized(self) -> int:
         return self.passed("finalized", lambda chain: chain.finalized())
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        return self.passed("call", lambda chain: chain.call(to, data, block_number))
+        asked = (to, data, block_number)
+        return self.passed("call", lambda chain: chain.call(*asked), *asked)
 
     def code(self, address: str) -> bytes:
-        return self.passed("code", lambda chain: chain.code(address))
+        return self.passed("code", lambda chain: chain.code(address), address)
 
     def logs(
         self,
@@ -63,13 +64,17 @@ class PassedOn(OfflineChain, ABC):
         *,
         descending: bool = False,
     ) -> list[Log]:
-        bounds = (from_block, to_block, limit)
+        asked = (address, topics, from_block, to_block, limit)
         return self.passed(
-            "logs", lambda chain: chain.logs(address, topics, *bounds, descending=descending)
+            "logs", lambda chain: chain.logs(*asked, descending=descending), *asked, descending
         )
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        return self.passed("transaction", lambda chain: chain.transaction(transaction_hash))
+        return self.passed(
+            "transaction", lambda chain: chain.transaction(transaction_hash), transaction_hash
+        )
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        return self.passed("receipt", lambda chain: chain.receipt(transaction_hash))
+        return self.passed(
+            "receipt", lambda chain: chain.receipt(transaction_hash), transaction_hash
+        )

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
+from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome
+from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -74,10 +77,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ledger.audit.report import AuditReport, AuditStep, Contradiction
     from ledger.chain.contract.manifest import Manifest
     from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.vector import ScoreVector
+    from ledger.storage.blobs import BlobReader
 
 T = TypeVar("T")
 Payloads = dict[ClientId, bytes]
@@ -326,9 +331,19 @@ class OpenRun:
 class Run(OpenRun):
     """A run that is played, round by round."""
 
-    def play(self, deviation: Deviation = HONEST) -> None:
+    def play(self, deviation: Deviation = HONEST) -> Self:
         """Play one round to its decision."""
         self.conclude(self.prepare(deviation), deviation)
+        return self
+
+    def audited(self, blobs: BlobReader | None = None) -> AuditReport:
+        return audit(self.ledger, blobs or self.blobs)
+
+    def passed(self) -> AuditReport:
+        """Return the report of an audit that must pass."""
+        report = self.audited()
+        assert report.outcome is AuditOutcome.PASSED, readable(report)
+        return report
 
     def prepare(self, deviation: Deviation = HONEST) -> RoundRecord:
         """Play the open round up to its record."""
@@ -451,6 +466,13 @@ class Run(OpenRun):
             return NO_DIGEST
         document = Incidents(self.round, base, tuple(sorted(incidents, key=lambda i: i.key)))
         return self.blobs.put(deviation.incidents_blob(encode_incidents(document), self))
+
+
+def contradiction_in(report: AuditReport, step: AuditStep) -> Contradiction:
+    """Return what contradicts in a step, which must have failed."""
+    found = report.step(step).contradiction
+    assert found is not None, readable(report)
+    return found
 
 
 def document_of(parameters: Parameters, initial: Digest) -> RunDocument:

@@ -12,14 +12,11 @@ from ledger.audit.evidence.archive import Archive, BlobFailure, UnavailableBlob
 from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
-from ledger.storage.blobs import MAX_BLOB_BYTES, FolderBlobs, MemoryBlobs
+from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobStore
     from tests.audit.runs import Run
 
 
@@ -62,17 +59,3 @@ def test_digests_reported_by_a_store_are_checked_anyway(*, is_hashing: bool) -> 
     found = Archive(store).read(BlobKind.PAYLOAD, digest, 1)
     assert isinstance(found, UnavailableBlob)
     assert found.loss is BlobFailure.DAMAGED
-
-
-@pytest.mark.parametrize("kind", ["memory", "folder"])
-def test_a_blob_comes_with_the_digest_that_was_found(kind: str, tmp_path: Path) -> None:
-    store: BlobStore = MemoryBlobs() if kind == "memory" else FolderBlobs(tmp_path)
-    digest = store.put(b"bytes")
-    archive = Archive(store)
-    assert archive.read(BlobKind.PAYLOAD, digest, 1) == b"bytes"
-    assert (archive.blobs_read, archive.bytes_read, archive.named) == (1, 5, {digest})
-    gone = archive.read(BlobKind.PAYLOAD, sha256(b"others"), 1)
-    assert isinstance(gone, UnavailableBlob)
-    assert gone.loss is BlobFailure.MISSING
-    assert archive.read_again(BlobKind.PAYLOAD, digest, 1) == b"bytes"
-    assert archive.blobs_read == 1

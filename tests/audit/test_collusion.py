@@ -52,7 +52,7 @@ from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import REFUSALS, ClientId, DropoutReason, RefusalReason
 from tests.audit import deviations as dev
-from tests.audit.runs import PARAMETERS, Deviation, Run
+from tests.audit.runs import PARAMETERS, Deviation, Run, contradiction_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +113,8 @@ def of_round_1(_data: bytes, _run: Run) -> bytes:
 
 
 COMPLETE, DISTANCES, RANKING = AuditStep.COMPLETENESS, AuditStep.DISTANCES, AuditStep.RANKING
+BLOBS, SIGNED = AuditStep.BLOBS, AuditStep.CERTIFICATES
+first, last, stranger = dev.first_member, dev.last_trainer, dev.bystander
 CASES = {
     "a model that does not follow": Case(
         Deviation(judgement=dev.wrong_model), AuditStep.MODEL, MODEL_DIFFERS
@@ -134,23 +136,19 @@ CASES = {
         RefusalReason.NOT_A_VECTOR, bound(dev.garbage_scores)
     ),
     "a vector over the limit counted": Case(
-        bound(dev.too_long_counted),
-        DISTANCES,
-        VECTOR_TOO_LONG,
-        dev.first_member,
-        "over 100000 bytes",
+        bound(dev.too_long_counted), DISTANCES, VECTOR_TOO_LONG, first, "over 100000 bytes"
     ),
     "a vector over the limit refused as no vector": Case(
         Deviation(record=dev.too_long_refused),
         DISTANCES,
         VECTOR_TOO_LONG,
-        dev.first_member,
+        first,
         "over 100000 bytes",
     ),
     "scores that are not signed": Case(
-        Deviation(record=dev.unsigned_scores), DISTANCES, CLAIM_NOT_SIGNED, dev.first_member
+        Deviation(record=dev.unsigned_scores), DISTANCES, CLAIM_NOT_SIGNED, first
     ),
-    "scores of a stranger": Case(bound(dev.with_a_stranger), DISTANCES, NO_MEMBER, dev.bystander),
+    "scores of a stranger": Case(bound(dev.with_a_stranger), DISTANCES, NO_MEMBER, stranger),
     "too few scores": Case(
         Deviation(record=dev.too_few_scores), DISTANCES, TOO_FEW_SCORES, says="needs 3"
     ),
@@ -162,7 +160,7 @@ CASES = {
     "true scores refused as false": refused(RefusalReason.FALSE_DISTANCE),
     "true scores refused as one of two": refused(RefusalReason.TWO_VECTORS),
     "a trainer that the seed did not sample": Case(
-        Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, dev.bystander
+        Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, stranger
     ),
     "another updates root": Case(
         Deviation(judgement=dev.other("updates_root")), RANKING, UPDATES_ROOT_DIFFERS
@@ -174,70 +172,56 @@ CASES = {
         Deviation(judgement=dev.other("reveal")), RANKING, REVEAL_DIFFERS
     ),
     "a trainer missing from the ranking": Case(
-        Deviation(judgement=dev.without_last_trainer), RANKING, RANKED_DIFFER, dev.last_trainer
+        Deviation(judgement=dev.without_last_trainer), RANKING, RANKED_DIFFER, last
     ),
     "a payload that opens nobody's commitment": Case(
-        Deviation(words=dev.foreign_commitment),
-        AuditStep.BLOBS,
-        OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        Deviation(words=dev.foreign_commitment), BLOBS, OPENS_NO_COMMITMENT, last
     ),
     "a commitment repeated and counted": Case(
         Deviation(words=dev.copied_commitment, payloads=dev.copied_payload),
-        AuditStep.BLOBS,
+        BLOBS,
         OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        last,
     ),
     "another base": Case(
-        Deviation(base=lambda _base, _run: sha256(b"another base")),
-        AuditStep.CERTIFICATES,
-        BASE_DIFFERS,
+        Deviation(base=lambda _base, _run: sha256(b"another base")), SIGNED, BASE_DIFFERS
     ),
     "a record of another base": Case(
-        bound(dev.of_base(sha256(b"another base"))), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
+        bound(dev.of_base(sha256(b"another base"))), SIGNED, RECORD_OF_ANOTHER
     ),
     "the record of another round": Case(
-        Deviation(record_blob=of_round_1), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
+        Deviation(record_blob=of_round_1), SIGNED, RECORD_OF_ANOTHER
     ),
     "a record that is none": Case(
         Deviation(record_blob=lambda _data, _run: b"nothing"), COMPLETE, RECORD_MALFORMED
     ),
     "an empty record": Case(bound(empty), DISTANCES, TOO_FEW_SCORES, says="0 score vectors"),
     "a trainer left out: no commitment": Case(
-        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, dev.last_trainer
+        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, last
     ),
     "a trainer left out: malformed": Case(
-        dev.left_out(DropoutReason.PAYLOAD_MALFORMED),
-        COMPLETE,
-        UPDATE_USABLE,
-        dev.last_trainer,
+        dev.left_out(DropoutReason.PAYLOAD_MALFORMED), COMPLETE, UPDATE_USABLE, last
     ),
     "a dropout that the record keeps silent about": Case(
-        bound(dev.unnamed_dropout, payloads=dev.malformed_payload),
-        COMPLETE,
-        RECORD_CLIENTS,
-        dev.last_trainer,
+        bound(dev.unnamed_dropout, payloads=dev.malformed_payload), COMPLETE, RECORD_CLIENTS, last
     ),
     "a dropout that was not active": Case(
-        bound(dev.invented_dropout), COMPLETE, RECORD_CLIENTS, dev.bystander
+        bound(dev.invented_dropout), COMPLETE, RECORD_CLIENTS, stranger
     ),
     "a trainer without commitment called missing": Case(
-        bound(dev.missing_instead, payloads=dev.silent_trainer),
-        COMPLETE,
-        HAS_NOT_COMMITTED,
-        dev.last_trainer,
+        bound(dev.missing_instead, payloads=dev.silent_trainer), COMPLETE, HAS_NOT_COMMITTED, last
     ),
     "a trainer's malformed payload that opens nothing": Case(
         bound(dev.malformed_instead, payloads=dev.malformed_payload),
-        AuditStep.BLOBS,
+        BLOBS,
         OPENS_NO_COMMITMENT,
-        dev.last_trainer,
+        last,
     ),
     "a malformed update counted": Case(
         bound(dev.counts_the_malformed, payloads=dev.malformed_payload),
         COMPLETE,
         UPDATE_MALFORMED,
-        dev.last_trainer,
+        last,
     ),
 }
 
@@ -245,24 +229,19 @@ CASES = {
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run after its first round, of which every case takes a branch."""
-    run = Run.on_revm(tmp_path_factory.mktemp("begun"))
-    run.play()
-    return run
+    return Run.on_revm(tmp_path_factory.mktemp("begun")).play()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_colluding_committee_is_found_and_named(begun: Run, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     if case.settings:
-        run = Run.on_revm(tmp_path, replace(PARAMETERS, **case.settings))
-        run.play()
+        run = Run.on_revm(tmp_path, replace(PARAMETERS, **case.settings)).play()
     else:
         run = begun.branched()
-    with run.chain:
-        participants = run.participants
-        run.play(case.deviation)
-        run.play()
-        report = audit(run.ledger, run.blobs)
+    participants = run.participants
+    run.play(case.deviation).play()
+    report = audit(run.ledger, run.blobs)
     step = report.step(case.step)
     assert report.outcome is AuditOutcome.FAILED, readable(report)
     assert step.outcome is StepOutcome.FAILED, readable(report)
@@ -286,41 +265,29 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
     def without_a_member(participants: Participants, _run: Run) -> Participants:
         return replace(participants, banned=frozenset(participants.committee[-1:]))
 
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(participants=without_a_member))
-        report = audit(run.ledger, run.blobs)
-    contradiction = report.step(AuditStep.CERTIFICATES).contradiction
-    assert contradiction is not None, readable(report)
+    report = Run.on_revm(tmp_path).play(Deviation(participants=without_a_member)).audited()
+    contradiction = contradiction_in(report, AuditStep.CERTIFICATES)
     assert contradiction.fact == INPUTS_OPEN
 
 
 def test_a_decision_in_a_very_late_view_is_valid(tmp_path: Path) -> None:
     """Members stop at view 31; the contract takes any, and so does an audit."""
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(views=(MAX_VIEWS, 2**32 - 1)))
-        report = audit(run.ledger, run.blobs)
+    report = Run.on_revm(tmp_path).play(Deviation(views=(MAX_VIEWS, 2**32 - 1))).audited()
     assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        member = dev.first_member(run)
-        run.play(Deviation(record=dev.garbage_refused))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    member = dev.first_member(run)
+    run.play(Deviation(record=dev.garbage_refused))
+    report = run.passed()
     finding = one(report, REFUSED_SCORES)
     assert (finding.clients, finding.reason) == ((member,), RefusalReason.NOT_A_VECTOR)
     assert (finding.proven, len(finding.evidence)) == (True, 2)
 
 
 def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(record=dev.too_long_refused))
-        report = audit(run.ledger, run.blobs)
+    report = Run.on_revm(tmp_path).play(Deviation(record=dev.too_long_refused)).audited()
     unsound = {s.number: s.outcome for s in report.steps if s.outcome is not StepOutcome.PASSED}
     assert unsound == {AuditStep.DISTANCES: StepOutcome.FAILED}, readable(report)
     assert not report.findings, "whoever was left out is the contradiction's"
@@ -329,73 +296,48 @@ def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> 
 def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
     """Members reply to such a record: they need not have the vectors, so no audit may fail it."""
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        member = dev.first_member(run)
-        run.play(Deviation(record=dev.two_of_which_one_is_too_long))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    member = dev.first_member(run)
+    run.play(Deviation(record=dev.two_of_which_one_is_too_long))
+    report = run.passed()
     finding = one(report, TWO_VECTORS)
     assert (finding.clients, finding.proven) == ((member,), True)
 
 
 def test_a_refusal_in_the_tolerance_zone_proves_nobody_guilty(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(vectors=dev.scaled(1 + 1.7e-9)))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    report = Run.on_revm(tmp_path).play(Deviation(vectors=dev.scaled(1 + 1.7e-9))).passed()
     assert not one(report, FALSE_SCORES).proven
 
 
 def test_distances_in_the_zone_of_doubt_may_count(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(vectors=dev.scaled(1 + 1.2e-9)))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    report = Run.on_revm(tmp_path).play(Deviation(vectors=dev.scaled(1 + 1.2e-9))).passed()
     assert not report.findings
 
 
 def test_a_silent_member_is_a_finding_that_nobody_can_prove(tmp_path: Path) -> None:
     """Whitewashing by the whole committee: what nobody recorded leaves a silence."""
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        liar = dev.first_member(run)
-        run.play(Deviation(vectors=dev.scaled(2.0), record=dev.whitewashed))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    liar = dev.first_member(run)
+    run.play(Deviation(vectors=dev.scaled(2.0), record=dev.whitewashed))
+    report = run.passed()
     finding = one(report, SILENT_MEMBER)
     assert (finding.clients, finding.proven) == ((liar,), False)
 
 
 def test_equal_payloads_are_noted(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        pair = (run.trainers[0], run.trainers[-1])
-        run.play(Deviation(payloads=dev.copied_payload))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    pair = (run.trainers[0], run.trainers[-1])
+    run.play(Deviation(payloads=dev.copied_payload))
+    report = run.passed()
     finding = one(report, EQUAL_PAYLOADS)
     assert (finding.clients, len(finding.evidence)) == (pair, 1)
-
-
-def test_equal_malformed_payloads_show_no_copying(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.play(Deviation(payloads=dev.two_malformed_payloads))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert EQUAL_PAYLOADS not in {finding.kind for finding in report.findings}
 
 
 def test_a_repeated_commitment_is_worth_nothing(tmp_path: Path) -> None:
     """The copier cannot open the word it repeats; an honest committee finds its payload missing."""
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        copier = dev.last_trainer(run)
-        run.play(Deviation(words=dev.copied_commitment, withheld=lambda run: run.trainers[-1:]))
-        report = audit(run.ledger, run.blobs)
-    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    copier = dev.last_trainer(run)
+    run.play(Deviation(words=dev.copied_commitment, withheld=lambda run: run.trainers[-1:]))
+    report = run.passed()
     finding = one(report, DROPOUT)
     assert (finding.clients, finding.reason) == ((copier,), DropoutReason.PAYLOAD_MISSING)
 
@@ -404,10 +346,9 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
     def large(payloads: dict[ClientId, bytes], run: Run) -> dict[ClientId, bytes]:
         return dict.fromkeys(payloads, b"\xff\xff\x7f\x7f" * 8)
 
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, server_rate=1e300))
-    with run.chain:
-        run.play(Deviation(payloads=large))
-        report = audit(run.ledger, run.blobs)
-    contradiction = report.step(AuditStep.MODEL).contradiction
-    assert contradiction is not None, readable(report)
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, server_rate=1e300)).play(
+        Deviation(payloads=large)
+    )
+    report = audit(run.ledger, run.blobs)
+    contradiction = contradiction_in(report, AuditStep.MODEL)
     assert contradiction.fact == MODEL_NOT_FINITE

@@ -26,12 +26,7 @@ from ledger.chain.contract.deployment import (
     deployment_for,
     runtime_violation,
 )
-from ledger.chain.ports import (
-    ChainUnreachableError,
-    ForeignCodeError,
-    NotServedError,
-    UncheckableCreationError,
-)
+from ledger.chain.ports import ForeignCodeError, NotServedError, UncheckableCreationError
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError
@@ -39,7 +34,7 @@ from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.revm_history import RevmHistory
-from tests.audit.runs import INITIAL, PARAMETERS, Run, document_of
+from tests.audit.runs import INITIAL, PARAMETERS, Run, contradiction_in, document_of
 from tests.support.creations import FLAGS, created_by_factory, planted
 
 if TYPE_CHECKING:
@@ -90,8 +85,7 @@ def test_planted_storage_leaves_the_runtime_code_as_it_is() -> None:
 def test_another_creation_with_the_same_runtime_code_fails_the_audit() -> None:
     report = audited(planted_ledger())
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.fact == CODE_DIFFERS
 
 
@@ -156,21 +150,11 @@ def test_a_creation_that_the_node_does_not_serve_is_not_checkable(run: Run) -> N
     assert CODE_UNAVAILABLE in needs(report)
 
 
-def test_a_node_that_goes_away_is_no_verdict_on_the_creation(run: Run) -> None:
-    def away(_: Transaction) -> Transaction:
-        raise ChainUnreachableError("the node is away")
-
-    ledger = forged(run.ledger, transaction_of=away)
-    with pytest.raises(ChainUnreachableError):
-        code_violation(ledger, run.ledger.deployment(), run.manifest.domain())
-
-
 def test_other_code_fails_step_one_of_an_audit() -> None:
     chain = cast("ChainWriter", RevmHistory())
     receipt = chain.send(None, OTHER_CODE, 100_000)
     assert receipt.contract_address is not None
     report = audit(CommitteeLedger(chain, receipt.contract_address), BLOBS)
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
-    assert contradiction is not None
+    contradiction = contradiction_in(report, AuditStep.DEPLOYMENT)
     assert contradiction.fact == DEPLOYMENT_UNREADABLE

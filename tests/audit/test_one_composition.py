@@ -20,7 +20,7 @@ from ledger.audit.proofs.statement import ClientStatement, ClientVerdict
 from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.history.participation import ScoresOutcome, UpdateOutcome, participation_of
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
@@ -31,8 +31,6 @@ from ledger.protocol.types import Beacon, ClientId
 from tests.audit.runs import CLIENTS, DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision
     from ledger.history.round import HistoryRound
     from tests.audit.runs import Payloads
@@ -72,7 +70,7 @@ class Played:
     """A run of one strategy, with the answers of its history."""
 
     run: Run
-    history: ChainHistory
+    history: FoldedHistory
     rounds: dict[int, HistoryRound]
 
 
@@ -85,20 +83,20 @@ class Played:
         pytest.param({**robust(), "beacon": Beacon.NONE}, id="3-without-a-beacon"),
     ],
 )
-def played(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Played]:
-    run = Run.on_revm(tmp_path_factory.mktemp("run"), replace(PARAMETERS, **request.param))
-    with run.chain:
-        run.play(Deviation(payloads=pointing))
-        run.play(Deviation(payloads=pointing))
-        run.ban(run.committee[0])
-        run.abandon()
-        run.play(Deviation(payloads=pointing, withheld=lambda run: run.trainers[:1]))
-        run.play(Deviation(payloads=pointing))
-        history = ChainHistory.of(run.ledger, run.blobs)
-        found = {number: history.round(number) for number in range(1, 6)}
-        yield Played(run, history, {n: one for n, one in found.items() if one is not None})
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    run = (
+        Run.on_revm(tmp_path_factory.mktemp("run"), replace(PARAMETERS, **request.param))
+        .play(Deviation(payloads=pointing))
+        .play(Deviation(payloads=pointing))
+    )
+    run.ban(run.committee[0])
+    run.abandon()
+    run.play(Deviation(payloads=pointing, withheld=lambda run: run.trainers[:1])).play(
+        Deviation(payloads=pointing)
+    )
+    history = FoldedHistory.of(run.ledger, run.blobs)
+    found = {number: history.round(number) for number in range(1, 6)}
+    return Played(run, history, {n: one for n, one in found.items() if one is not None})
 
 
 def test_the_audit_passes(played: Played) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from api.verifications.audit_worker import AuditTask, run_audit
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
@@ -19,7 +17,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
-from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,89 +114,3 @@ def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
         assert (without.code, "name your own copy with --rules FILE" in without.out) == (3, True)
         assert cmfl("verify", *check, "--rules", own.rule).code == 0
         assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")
-
-
-def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path: Path) -> None:
-    home = Home(own.home)
-    manifest = read_run_manifest(home.run("run"))
-    with EmbeddedReader.open(home.chain) as chain:
-        genesis = chain.genesis_hash
-    task = AuditTask(
-        chain_file=home.chain,
-        rpc_url=None,
-        rpc_timeout_seconds=1.0,
-        chain_id=manifest.chain_id,
-        genesis=genesis,
-        address=manifest.address,
-        from_block=manifest.block,
-        blob_folder=home.blobs,
-        strict=False,
-        head=None,
-        earlier=None,
-        memory_bytes=2**30,
-        cpu_seconds=60,
-    )
-    # A file of another run is no reason to refuse this one's audit.
-    plain = tmp_path / "plain.py"
-    plain.write_text("raise SystemExit('never run')\n", "utf-8")
-    trusting = replace(task, rules=(str(plain), str(own.rule)))
-    assert run_audit(trusting, lambda _: None).outcome is AuditOutcome.PASSED
-    report = run_audit(replace(task, rules=(str(plain),)), lambda _: None)
-    assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES}
-    missing = next(step.missing for step in report.steps if step.missing)
-    assert "name your own copy with --rules FILE" in missing[0].sentence
-
-
-def test_no_rule_is_taken_for_a_run_without_own_ones(tmp_path: Path) -> None:
-    plain = played(tmp_path)
-    sentence = "the run has no rule of its owner's own"
-    for check in (("audit",), ("verify", "round", 1)):
-        refused = refusal(*check, "--home", plain.home, "--rules", plain.rule)
-        assert sentence in " ".join(refused.split())
-
-
-@pytest.mark.usefixtures("forked_children")
-def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
-    spread = played(tmp_path, "protocol.distance={rule}:far", "machine.workers=2")
-    assert spread.audited(spread.rule).outcome is AuditOutcome.PASSED
-    assert chosen(spread) == chosen(own)
-
-
-def chosen(own: OwnRun) -> list[object]:
-    rows = (own.home / "runs" / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(row)["accepted"] for row in rows]
-
-
-def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:
-    explained = succeeds("rounds", "explain", 1, "--home", own.home).out
-    assert "by rule.py:far to the members" in " ".join(explained.split())
-
-
-def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
-    own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
-    try:
-        named = settings_of(f"protocol.distance={own.rule}:far")
-        refused = refusal("run", "--home", own.home, "--resume", *named)
-    finally:
-        own.rule.write_text(RULE, "utf-8")
-    assert "protocol.distance = 'rule.py:far': the run's code has sha256" in refused
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("return references[:, 0] - 9", "at least 0 and finite"),
-        ("return references", "must return float64 of shape (3,)"),
-        ("raise ValueError('no')", "it fails, or changes its input: ValueError: no (rule.py"),
-        ("update *= 2", "it fails, or changes its input: ValueError: output array is read-only"),
-    ],
-)
-def test_a_wrong_rule_ends_before_anything_is_written(
-    tmp_path: Path, body: str, message: str
-) -> None:
-    rule, home = tmp_path / "rule.py", tmp_path / "home"
-    rule.write_text(f"def far(update, references):\n    {body}\n", "utf-8")
-    setting = f"protocol.distance={rule}:far"
-    assert message in refusal("run", "--home", home, "--preset", "smoke", "--set", setting)
-    assert not home.exists()

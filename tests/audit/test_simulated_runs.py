@@ -43,10 +43,7 @@ FIVE_MEMBERS = (
             {FALSE_SCORES, DROPOUT},
         ),
         (("members.wrong-proposal=2",), {WRONG_PROPOSAL}),
-        (
-            ("members.equivocating=1", "trainers.self-ban=1", "trainers.copied=1"),
-            {BAN, DROPOUT},
-        ),
+        (("members.equivocating=1", "trainers.self-ban=1", "trainers.copied=1"), {BAN, DROPOUT}),
         (("members.whitewashing=1", "members.grinding=1", "members.view-jumper=1"), set()),
     ],
 )

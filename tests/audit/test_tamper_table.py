@@ -18,8 +18,9 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
+from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, BlobKind
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -31,7 +32,7 @@ from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
-from tests.audit.runs import Run
+from tests.audit.runs import Run, contradiction_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,17 +62,9 @@ class Verdict(Enum):
 NAMED, OPEN, REMARK, UNSEEN = Verdict
 
 KEPT_KINDS = (
-    "header",
-    "transactions",
-    "receipts",
-    "state of the head",
-    "code",
-    "block-number-to-hash",
-    "block-hash-to-score",
-    "transaction-hash-to-block",
-    "v1:canonical_head_hash",
-    "v1:header_chain_gaps",
-    "v1:chain_gaps",
+    *("header", "transactions", "receipts", "state of the head", "code"),
+    *("block-number-to-hash", "block-hash-to-score", "transaction-hash-to-block"),
+    *("v1:canonical_head_hash", "v1:header_chain_gaps", "v1:chain_gaps"),
 )
 CHANGES = ("first byte", "last byte", "removed", "another's")
 CHAIN_FILE = {(kind, change): NAMED for kind in KEPT_KINDS for change in CHANGES} | {
@@ -109,14 +102,8 @@ OTHER_ROWS = {
 }
 
 BLOB_KINDS = (
-    BlobKind.CONFIGURATION,
-    "first model",
-    BlobKind.MODEL,
-    BlobKind.RECORD,
-    BlobKind.PAYLOAD,
-    "malformed payload",
-    BlobKind.VECTOR,
-    "refused score vector",
+    *(BlobKind.CONFIGURATION, "first model", BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD),
+    *("malformed payload", BlobKind.VECTOR, "refused score vector"),
 )
 BLOB_CHANGES = ("flipped", "cut", "emptied", "another's")
 BLOBS = {(kind, change): NAMED for kind in BLOB_KINDS for change in BLOB_CHANGES} | {
@@ -168,11 +155,7 @@ class ClosedRun:
         return folder
 
     def verdict(
-        self,
-        folder: Path,
-        *,
-        manifest: Manifest | None = None,
-        head: Digest | None = None,
+        self, folder: Path, *, manifest: Manifest | None = None, head: Digest | None = None
     ) -> Verdict:
         """Return what opening and auditing a home come to."""
         try:
@@ -318,9 +301,7 @@ def test_a_changed_row_of_the_log_table(closed: ClosedRun, tmp_path: Path, state
 
 
 @pytest.mark.parametrize("statement", OTHER_ROWS)
-def test_a_changed_row_about_the_chain_file(
-    closed: ClosedRun, tmp_path: Path, statement: str
-) -> None:
+def test_changed_row_about_chain_file(closed: ClosedRun, tmp_path: Path, statement: str) -> None:
     home = closed.changed(tmp_path / "copy", (statement, ()))
     assert closed.verdict(home) is OTHER_ROWS[statement]
 
@@ -345,7 +326,13 @@ def test_a_changed_blob(closed: ClosedRun, ledger: CommitteeLedger, kind: str, c
             "another's": true.get(closed.blobs[other][-1]),
         }
         store = ChangedBlobs(true, {digest: wrong.get(change)})
-        assert _verdict(audit(ledger, store)) is BLOBS[kind, change], kind
+        report = audit(ledger, store)
+        assert _verdict(report) is BLOBS[kind, change], kind
+        if BLOBS[kind, change] is NAMED:
+            failed = [step.number for step in report.steps if step.contradiction is not None]
+            contradiction = contradiction_in(report, AuditStep.BLOBS)
+            assert (failed, contradiction.fact) == ([AuditStep.BLOBS], BLOB_DAMAGED)
+            assert digest.hex() in contradiction.sentence
 
 
 @pytest.mark.parametrize("name", MANIFEST)
@@ -393,8 +380,7 @@ def rewritten(closed: ClosedRun, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("rewritten")
     run = Run.opened(folder)
     with run.chain:
-        run.play()
-        run.play()
+        run.play().play()
     for digest in run.blobs.digests():
         closed.run.blobs.put(run.blobs.get(digest))
     assert replace(run.manifest, run=closed.run.manifest.run) == closed.run.manifest
@@ -410,9 +396,7 @@ def test_consistent_other_home_is_named_only_with_a_kept_head(
     assert closed.verdict(closed.folder, head=closed.head) is UNSEEN
 
 
-def test_another_chain_is_named_by_note_of_the_true_one(
-    closed: ClosedRun, rewritten: Path, tmp_path: Path
-) -> None:
+def test_another_chain_is_named_by_note(closed: ClosedRun, rewritten: Path, tmp_path: Path) -> None:
     home = closed.changed(tmp_path / "copy")
     shutil.copy(rewritten / "chain.sqlite", home / "chain.sqlite")
     assert closed.verdict(home) is NAMED

@@ -7,7 +7,6 @@ import os
 import signal
 from concurrent.futures import Future
 from contextlib import contextmanager
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.audit import worker_pool
-from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
+from ledger.audit.report import AuditOutcome, BlobKind
 from ledger.audit.report_text import readable
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
@@ -100,7 +97,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forked_children")
-def test_real_processes_come_to_the_report_of_one_process(
+def test_real_processes_report_alike(
     honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
@@ -132,40 +129,9 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_workers_get_further_rounds_while_they_check(
-    honest: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of two has one round waiting; only with a third under way is the first waited for."""
-    under_way: list[int] = []
-
-    @contextmanager
-    def counted(_processes: int, begin: Callable[..., None], arguments: Any) -> Iterator[PoolHere]:
-        begin(*arguments)
-        yield PoolHere(under_way)
-
-    monkeypatch.setattr(worker_pool, "worker_pool", counted)
-    monkeypatch.setattr(worker_pool, "MAX_WAITING_BATCHES", 1)
-    audit(
-        honest.ledger, honest.blobs, AuditOptions(workers=AuditWorkers(2, lambda: honest.blobs, 0))
-    )
-    assert under_way == [1, 2, 3, 3]
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("start_after_bytes", [0, 1, 3_000_001, 6_000_001, 10**9])
-def test_the_report_does_not_depend_on_when_processes_begin(
-    honest: Run, start_after_bytes: int
-) -> None:
-    one, several = in_two_ways(honest, honest.blobs, start_after_bytes)
-    assert text_of(one) == text_of(several)
-
-
-@pytest.mark.usefixtures("here")
 @settings(max_examples=times(8, 400))
 @given(st.data())
-def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
-    honest: Run, data: st.DataObject
-) -> None:
+def test_report_is_equal_whatever_blobs_change(honest: Run, data: st.DataObject) -> None:
     """Gone models above all: one process knows them from the rounds before."""
     events = [r.event for r in honest.ledger.events(0, honest.chain.head().number)]
     models = [e.model for e in events if isinstance(e, RoundDecided)]
@@ -180,29 +146,3 @@ def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
     one, several = in_two_ways(honest, ChangedBlobs(honest.blobs, wrong), start_after_bytes)
     assert text_of(one) == text_of(several)
     assert (one.outcome is AuditOutcome.PASSED) == (not wrong)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_model_reached_only_through_earlier_rounds_is_followed(honest: Run) -> None:
-    models = kinds(honest)[BlobKind.MODEL]
-    report = in_two_ways(honest, ChangedBlobs(honest.blobs, dict.fromkeys(models)))[1]
-    assert report.step(AuditStep.MODEL).outcome == "passed", readable(report)
-    assert report.step(AuditStep.BLOBS).missing_count == len(models)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_payload_that_reappears_is_found_by_several_workers(honest: Run) -> None:
-    [gone] = [
-        finding.clients[0]
-        for finding in audit(honest.ledger, honest.blobs).findings
-        if finding.reason is DropoutReason.PAYLOAD_MISSING
-    ]
-    then = copy(honest)
-    then.round = 4
-    appeared = honest.blobs.put(then.payload(gone))
-    try:
-        one, several = in_two_ways(honest, honest.blobs)
-    finally:
-        honest.blobs.remove(appeared)
-    assert text_of(one) == text_of(several)
-    assert one.finding_counts[PAYLOAD_APPEARED.code] == 1

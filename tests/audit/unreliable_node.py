@@ -66,7 +66,7 @@ class UnreliableNode(PassedOn):
             raise NotServedError("the node has no transaction of this hash")
         return super().transaction(transaction_hash)
 
-    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+    def passed(self, name: str, ask: Callable[[ChainReader], T], *_asked: object) -> T:
         self.is_gone = self.is_gone or self.chance.random() < self.leaving
         if self.is_gone:
             raise ChainUnreachableError("the node does not answer")

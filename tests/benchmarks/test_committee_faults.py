@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from benchmarks.committee_faults import (
-    COLUMNS,
-    MAJORITY,
-    MISDEEDS,
-    Misdeed,
-    Trials,
-    table,
-)
+from benchmarks.committee_faults import COLUMNS, MAJORITY, MISDEEDS, Misdeed, Trials, table
 from clients.adversaries.faults import MemberFault
 from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.report import AuditOutcome
@@ -68,9 +61,7 @@ def test_the_page_says_what_is_played(trials: Trials) -> None:
         assert float(cells[-1]) == pytest.approx(float(told[-1]), abs=0.11)
 
 
-def test_checked_scores_stop_favouring_and_abandoned_rounds_change_nothing(
-    trials: Trials,
-) -> None:
+def test_checked_scores_stop_favouring_and_abandoned_rounds_change_nothing(trials: Trials) -> None:
     one = trials.outcome(Misdeed(FAVOURING, 1))
     assert (one.counted, one.refused, one.report.outcome) == (4, 1, AuditOutcome.PASSED)
     assert one.named() == one.faulty

@@ -1,22 +1,33 @@
-"""Who takes part in a benchmark of rounds, and who is told that his work was another's."""
+"""Contenders of `benchmarks.rounds` do the same work, and other work is reported."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
+import torch
 
-from benchmarks.peers.contenders import PLAIN, TASKS, Contender, PeerTask
-from benchmarks.peers.measuring import sketch
-from benchmarks.rounds import Turns, compare, fault_of, take_turns
+from benchmarks.peers.our_rounds import data_of, jobs_of, training_of
+from benchmarks.rounds import PLAIN, SAME_WORK, TASKS, Contender, PeerTask, Turns, compare
+from benchmarks.workloads import (
+    WORKS,
+    flat,
+    load_flat,
+    make_workload,
+    module_of,
+    read_workload,
+    run_sgd,
+    trained_parameters,
+    write_workload,
+)
+from clients.devices import reproducible
+from clients.models.registry import model_named
+from clients.training.plain_trainer import PlainTrainer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-NOBODY = Contender("somebody else", "nobody", peer="nobody")
+NOBODY = Contender("another", "nobody", peer="nobody")
+DIMENSIONS = {"W1L": 6_603_710, "W1S": 1_690_046, "W2": 132_720, "W3": 785 * 62}
 
 
 def turns_of(contender: Contender, **facts: object) -> Turns:
@@ -25,46 +36,15 @@ def turns_of(contender: Contender, **facts: object) -> Turns:
     return turns
 
 
-def test_a_peer_without_an_environment_is_skipped_with_a_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    task = PeerTask("W3", "W3", (NOBODY,), 1)
-    assert take_turns(task, 1, tmp_path, Console(), quick=True) == []
-    assert "somebody else is left out: `make bench-peers`" in capsys.readouterr().out
-
-
-def test_equal_aggregates_are_equal_work_and_others_are_not(tmp_path: Path) -> None:
+def test_near_aggregates_are_equal_work_and_others_are_not(tmp_path: Path) -> None:
     task = PeerTask("W3", "W3", (PLAIN, NOBODY), 1)
-    for place, aggregate in enumerate(([3.0, 4.0], [3.0, 4.00004])):
-        (tmp_path / f"W3-{place}").mkdir()
-        np.save(tmp_path / f"W3-{place}" / "aggregate.npy", np.array(aggregate))
-    near = [turns_of(PLAIN, moved=[0.0]), turns_of(NOBODY)]
-    assert compare(task, near, tmp_path) == []
-    assert near[1].difference == pytest.approx(0.00004 / 5)
-    np.save(tmp_path / "W3-1" / "aggregate.npy", np.array([3.0, 4.001]))
-    (fault,) = compare(task, near, tmp_path)
-    assert fault == (
-        "W3, somebody else: its first aggregate differs from the plain loop's by 2.0e-04, over "
-        "1.0e-05"
-    )
-
-
-def test_who_sends_parameters_may_round_them() -> None:
-    turns = turns_of(NOBODY, rounding=1e-4)
-    turns.difference = 2e-4
-    assert fault_of(turns, norm=0.5, moved=0.0) is None
-    assert fault_of(turns, norm=5.0, moved=0.0) is not None
-
-
-def test_in_lockstep_few_updates_may_differ_and_only_slightly() -> None:
-    turns = turns_of(NOBODY, path="lockstep")
-    turns.updates_differ = [1e-6, 2e-6, 5e-2]
-    assert fault_of(turns, norm=1.0, moved=0.1) is None
-    turns.updates_differ = [1e-6, 2e-2, 5e-2]
-    fault = fault_of(turns, norm=1.0, moved=0.1)
-    assert "differ from the plain loop's by 2.0e-02, at worst 5.0e-02" in str(fault)
-    turns.updates_differ = [1e-6, 2e-6, 0.5]
-    assert fault_of(turns, norm=1.0, moved=0.1) is not None
+    turns = [turns_of(PLAIN), turns_of(NOBODY)]
+    for place in ("W3-0", "W3-1"):
+        (tmp_path / place).mkdir()
+    np.save(tmp_path / "W3-0" / "aggregate.npy", np.array([3.0, 4.0]))
+    for off, faults in ((0.9 * SAME_WORK, 0), (1.1 * SAME_WORK, 1), (np.nan, 1)):
+        np.save(tmp_path / "W3-1" / "aggregate.npy", np.array([3.0, 4.0 + 5 * off]))
+        assert len(compare(task, turns, tmp_path)) == faults
 
 
 def test_equal_runs_on_two_ledgers_must_have_equal_heads(tmp_path: Path) -> None:
@@ -75,11 +55,31 @@ def test_equal_runs_on_two_ledgers_must_have_equal_heads(tmp_path: Path) -> None
     assert compare(task, [memory, chain], tmp_path) == ["CMFL: equal runs have come to other heads"]
 
 
-def test_a_sketch_tells_how_far_two_updates_are_apart() -> None:
-    rng = np.random.default_rng(0)
-    one, other = rng.standard_normal((2, 10_000), dtype=np.float32)
-    apart = np.linalg.norm(sketch(one) - sketch(other))
-    # Of 64 numbers: a tenth of the length is one standard deviation of its chance.
-    assert apart == pytest.approx(np.linalg.norm(one - other), rel=0.3)
-    assert np.array_equal(sketch(one), sketch(one.copy()))
-    assert json.dumps(sketch(np.zeros(3, dtype=np.float32)).tolist()).count("0.0") == 64
+@pytest.mark.parametrize("name", WORKS)
+def test_the_plain_module_has_the_products_vector(name: str) -> None:
+    work = WORKS[name]
+    shapes = [tuple(parameter.shape) for parameter in trained_parameters(module_of(work))]
+    model = model_named(work.model, data_of(make_workload(work, 1)).form, dict(work.options))
+    assert [shape for _, shape in model.layout] == shapes
+    assert model.dimension == DIMENSIONS[name]
+
+
+@pytest.mark.parametrize(("name", "clients"), [("W2", 1), ("W3", 2)])
+def test_the_engine_takes_the_plain_loops_steps_in_order(
+    tmp_path: Path, name: str, clients: int
+) -> None:
+    work = replace(WORKS[name], steps=2)
+    write_workload(make_workload(work, clients), tmp_path)
+    workload = read_workload(tmp_path)
+    data, module, start = data_of(workload), module_of(work), torch.from_numpy(workload.start)
+    rows = np.empty((clients, len(start)), dtype=np.float32)
+    model = model_named(work.model, data.form, dict(work.options))
+    trainer = PlainTrainer(model, data.train, data.collate, training_of(work), "cpu")
+    trainer.train(workload.start, jobs_of(clients), list(rows))
+    for client, row in enumerate(rows):
+        load_flat(module, start)
+        with reproducible(torch.device("cpu")):
+            run_sgd(module, workload, client)
+        expected = workload.start - flat(module)
+        # Two orders of the same float32 steps: 1e-6 of the weights' size, of updates far smaller.
+        assert np.linalg.norm(row - expected) <= 1e-5 * np.linalg.norm(expected)

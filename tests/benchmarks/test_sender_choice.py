@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from math import comb
 
-import numpy as np
 import pytest
 
 from benchmarks.sender_choice import (
@@ -16,7 +15,6 @@ from benchmarks.sender_choice import (
     MEMBERS,
     ROUNDS,
     TRAINERS,
-    _leading,
     captured,
 )
 
@@ -31,14 +29,6 @@ def test_a_choice_of_seeds_captures_more_runs() -> None:
         for bad in range(active // 2, COLLUDERS + 1)
     ) / comb(CLIENTS, active)
     assert none == pytest.approx(1 - (1 - once) ** ROUNDS, abs=0.03)
-
-
-def test_leading_colluders_end_with_the_first_honest_member() -> None:
-    rng = np.random.default_rng(1)
-    assert _leading(rng, np.zeros(5, dtype=np.int64)).tolist() == [0] * 5
-    assert _leading(rng, np.full(5, MEMBERS)).tolist() == [MEMBERS] * 5
-    leading = _leading(rng, np.full(20_000, MEMBERS // 2))
-    assert (leading > 0).mean() == pytest.approx(0.5, abs=0.02)
 
 
 def test_the_published_table_is_of_these_choosers() -> None:

@@ -1,9 +1,4 @@
-"""A contract of some forty bytes, written by hand, that does each thing a chain test needs.
-
-Without call data it returns slot 0. With two words it stores the first in slot 0 and logs topics
-(42, first, second) with the first as data. If the first word is 0 it reverts with
-Error("probe: zero is refused").
-"""
+"""A contract of some forty bytes, written by hand, that does each thing a chain test needs."""
 
 from __future__ import annotations
 

@@ -1,66 +1,54 @@
-"""The memory ledger by itself: its blocks, what it refuses, and what nobody can read of it."""
+"""The memory ledger, alone and beside the embedded chain: all that can be read is equal."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.adversaries.faults import MemberFault
+from ledger.actors.actions import ActorContext
+from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.chain.addresses import contract_created_by, to_canonical
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
-from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.encoding import commitment_of, set_digest, sha256
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import (
     ChainError,
     CommitmentNotSignedError,
+    CommitmentsClosedError,
     ConfigurationError,
     DeadlineNotReachedError,
-    RegistryMismatchError,
+    ProtocolRefusal,
     SignatureError,
+    WrongRoundError,
 )
-from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Beacon,
-    ClientId,
-    SignedCommitment,
-)
-from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
+from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, SignedCommitment
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
+from tests.actors.deployed import Deployed, deployed_on
+from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of, signers
 from tests.support.rounds import OpenRound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.round_ledger import RoundLedger
+    from ledger.protocol.parameters import Parameters
+
 
 DOCUMENT = RunDocument(PARAMETERS, registry_of(), sha256(b"first model"), LAYOUT, {})
 
 
 def commitment(ledger: MemoryLedger, client: int, key: int | None = None) -> SignedCommitment:
-    """Return a commitment with a signature, of its own client if no other key is named."""
     word = commitment_of(ClientId(client), sha256(b"an update"))
     return OpenRound(ledger.domain, signers()).commitment(client, word, key=key)
-
-
-def test_a_run_is_deployed_in_block_1_and_registered_next() -> None:
-    ledger = memory_ledger(DOCUMENT)
-    assert ledger.from_block == 1
-    assert ledger.newest_block().number == 2
-    deployed, opened = ledger.state(1), ledger.state()
-    assert (deployed.stage, deployed.round, deployed.registered) == (LedgerStage.REGISTERING, 0, 0)
-    assert deployed.committee == NO_DIGEST
-    assert deployed.head == sha256(encode_run(DOCUMENT))
-    assert (opened.stage, opened.round, opened.registered) == (LedgerStage.OPEN, 1, 14)
-    opening = ledger.opening(1)
-    assert opening is not None
-    assert (opening.opened_block, opening.seed) == (2, opened.seed)
-    assert opened.committee == set_digest(opening.committee)
-    assert ledger.registry() == DOCUMENT.registry
-
-
-def test_more_than_256_clients_are_registered_in_several_blocks() -> None:
-    parameters = replace(PARAMETERS, clients=300, active_ppm=40_000)
-    registry = registry_of(parameters)
-    ledger = memory_ledger(replace(DOCUMENT, parameters=parameters, registry=registry))
-    assert ledger.newest_block().number == 3
-    assert (ledger.state(2).registered, ledger.state().registered) == (256, 300)
-    assert ledger.registry() == registry
 
 
 def test_clients_sign_for_the_first_contract_of_a_fresh_chain() -> None:
@@ -69,10 +57,6 @@ def test_clients_sign_for_the_first_contract_of_a_fresh_chain() -> None:
     domain = memory_ledger(DOCUMENT).domain
     assert (domain.chain_id, domain.contract) == (DEFAULT_CHAIN_ID, first)
     assert memory_ledger(DOCUMENT, chain_id=7).domain.chain_id == 7
-
-
-def test_is_no_record_that_anybody_could_audit() -> None:
-    assert not memory_ledger(DOCUMENT).is_recorded
 
 
 def test_blocks_are_linked_and_reproducible() -> None:
@@ -91,11 +75,6 @@ def test_blocks_are_linked_and_reproducible() -> None:
 def test_a_block_that_there_is_not_is_refused(number: int) -> None:
     with pytest.raises(ChainError, match=f"there is no block {number}: the newest is 2"):
         memory_ledger(DOCUMENT).block(number)
-
-
-def test_before_its_deployment_there_is_no_state() -> None:
-    with pytest.raises(ChainError, match="no committee ledger in block 0"):
-        memory_ledger(DOCUMENT).state(0)
 
 
 def test_a_refused_transaction_takes_a_block_and_changes_nothing() -> None:
@@ -131,25 +110,134 @@ def test_asking_what_would_be_accepted_costs_no_block_or_commitment() -> None:
     assert ledger.commitments(1) == ()
 
 
-def test_a_round_is_abandoned_at_its_deadline_and_no_earlier() -> None:
-    ledger = memory_ledger(DOCUMENT)
-    ledger.mine(PARAMETERS.deadline_blocks - 2)
-    with pytest.raises(DeadlineNotReachedError):  # in block 61, of a round that opened in block 2
-        ledger.abandon_round(1)
-    ledger.abandon_round(1)
-    assert ledger.newest_block().number == 2 + PARAMETERS.deadline_blocks
-    assert ledger.state().round == 2
-    assert [recorded.block_number for recorded in ledger.outcomes(5)] == [62]
-
-
-def test_clients_that_the_document_does_not_name_are_refused() -> None:
-    ledger = MemoryLedger(memory_ledger(DOCUMENT).deployment(), memory_ledger(DOCUMENT).domain)
-    with pytest.raises(RegistryMismatchError):
-        ledger.register_clients([1], NO_DIGEST)
-    assert ledger.newest_block().number == 2
-
-
 def test_seeds_from_block_hashes_are_refused() -> None:
     parameters = replace(PARAMETERS, beacon=Beacon.BLOCK)
     with pytest.raises(ConfigurationError, match='beacon = "block": the memory ledger has no'):
         memory_ledger(replace(DOCUMENT, parameters=parameters))
+
+
+SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=6)
+
+
+def in_memory(parameters: Parameters) -> Deployed:
+    """Deploy a run of the tests' clients on a memory ledger."""
+    blobs = MemoryBlobs()
+    model = blobs.put(vector_bytes(initial_model()))
+    ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
+    context = ActorContext(
+        parameters=parameters,
+        layout=LAYOUT,
+        domain=ledger.domain,
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=MemoryJournal(),
+    )
+    return Deployed(context, blobs)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployed, Deployed]]:
+    """Return one run on a chain and the same in memory, both played to the end with faults."""
+    folder: Path = tmp_path_factory.mktemp("pair")
+    with EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
+        both = deployed_on(chain, folder, SHORT), in_memory(SHORT)
+        for one in both:
+            play_with_faults(one)
+        yield both
+        assert isinstance(both[0].context.journal, FileJournal)
+        both[0].context.journal.close()
+
+
+def play_with_faults(run: Deployed) -> None:
+    """Play a round of each kind: honest, late, banned, refused, abandoned, and the last."""
+    assert run.play() is not None
+    run.play(absent=run.chain_view().participants().trainers[:1])
+    run.play({0: MemberFault.EQUIVOCATING, 1: MemberFault.SILENT})
+    refusals = [refused(run.context.ledger, act) for act in refused_acts(run)]
+    assert refusals == [
+        WrongRoundError,
+        DeadlineNotReachedError,
+        CommitmentNotSignedError,
+        CommitmentsClosedError,
+    ]
+    run.driver.abandon(run.chain_view())
+    run.play({2: MemberFault.FALSE_SCORES})
+    assert run.play({0: MemberFault.WRONG_PROPOSAL}) is not None
+    run.ban(run.context.ledger.outcomes(1)[0].event.next_committee[0])  # type: ignore[union-attr]
+
+
+def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
+    """Return what the open round refuses, in this order; the last after its window."""
+    number = run.context.ledger.state().round
+    signed = [action.signed for action in run.commitments(*run.chain_view().participants().active)]  # type: ignore[union-attr]
+    swapped = [replace(signed[0], signature=signed[1].signature), *signed[1:]]
+
+    def too_late(ledger: RoundLedger) -> object:
+        ledger.mine(SHORT.commit_blocks)
+        return ledger.commit_updates(number, signed)
+
+    return [
+        lambda ledger: ledger.commit_updates(number + 1, signed),
+        lambda ledger: ledger.abandon_round(number),
+        lambda ledger: ledger.commit_updates(number, swapped),
+        too_late,
+    ]
+
+
+def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[ProtocolRefusal]:
+    with pytest.raises(ProtocolRefusal) as caught:
+        act(ledger)
+    return type(caught.value)
+
+
+def told(found: list[RecordedEvent]) -> list[tuple[object, int, int]]:
+    """Return events and where they stand; hashes are the chain's own."""
+    return [(recorded.event, recorded.block_number, recorded.log_index) for recorded in found]
+
+
+def test_the_run_had_a_round_of_each_kind(pair: tuple[Deployed, Deployed]) -> None:
+    ledger = pair[1].context.ledger
+    ends = [type(recorded.event) for recorded in ledger.outcomes(10, descending=False)]
+    assert len(ends) == 6
+    assert {*ends} == {RoundDecided, RoundAbandoned}
+    assert len(ledger.bans()) >= 2
+    assert ledger.state().stage is LedgerStage.FINISHED
+
+
+def test_contract_and_deployment_are_the_same(pair: tuple[Deployed, Deployed]) -> None:
+    chain, memory = (one.context for one in pair)
+    assert chain.domain == memory.domain
+    assert chain.ledger.deployment() == memory.ledger.deployment()
+    assert chain.ledger.registry() == memory.ledger.registry()
+    assert chain.ledger.from_block == memory.ledger.from_block
+    assert chain.ledger.is_recorded
+    assert not memory.ledger.is_recorded
+
+
+def test_every_block_ends_with_the_same_head(pair: tuple[Deployed, Deployed]) -> None:
+    chain, memory = (one.context.ledger for one in pair)
+    newest = chain.newest_block().number
+    assert memory.newest_block().number == newest
+    for number in range(1, newest + 1):
+        assert chain.state(number) == memory.state(number)
+    assert chain.state() == memory.state()
+
+
+def test_every_question_about_every_round_has_the_same_answer(
+    pair: tuple[Deployed, Deployed],
+) -> None:
+    chain, memory = (one.context.ledger for one in pair)
+    for last in (None, *range(2, chain.newest_block().number + 1, 3)):
+        assert chain.bans(last) == memory.bans(last)
+        for number in range(1, 9):
+            assert chain.opening(number, last) == memory.opening(number, last)
+            assert chain.commitments(number, last) == memory.commitments(number, last)
+            events = (told(one.round_events(number, last)) for one in (chain, memory))
+            assert next(events) == next(events)
+        for limit, descending in ((2, True), (2, False), (10, True)):
+            ends = (
+                told(one.outcomes(limit, descending=descending, to_block=last))
+                for one in (chain, memory)
+            )
+            assert next(ends) == next(ends)

@@ -14,11 +14,7 @@ from web3 import Web3
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
-from ledger.chain.ports import (
-    ChainWriter,
-    TransactionRefusedError,
-    TransactionRevertedError,
-)
+from ledger.chain.ports import ChainWriter, TransactionRefusedError, TransactionRevertedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -96,12 +92,6 @@ def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChainWrite
 
 
 class TestAnyChain:
-    def test_begins_with_a_genesis_that_names_it(self, chain: ChainWriter) -> None:
-        genesis = chain.block(0)
-        assert genesis.number == 0
-        assert genesis.hash == chain.genesis_hash
-        assert chain.head() == genesis
-
     def test_deploys_a_contract_whose_code_can_be_compared(self, chain: ChainWriter) -> None:
         receipt = chain.send(None, creation_code(), 300_000)
         assert receipt.status == 1
@@ -122,21 +112,10 @@ class TestAnyChain:
         assert log.block_hash == chain.block(2).hash
         assert log.transaction_hash == receipt.transaction_hash
 
-    def test_a_transaction_is_found_by_its_hash(self, chain: ChainWriter) -> None:
-        probe = deploy(chain)
-        receipt = chain.send(probe, words(7, 9), GAS)
-        found = chain.transaction(receipt.transaction_hash)
-        assert (found.sender, found.to) == (chain.sender, probe)
-        assert (found.input, found.block_number) == (words(7, 9), 2)
-
     def test_an_unknown_transaction_has_no_receipt(self, chain: ChainWriter) -> None:
         assert chain.receipt(b"\x01" * 32) is None
         with pytest.raises(ChainError, match="no mined transaction 0x0101"):
             chain.transaction(b"\x01" * 32)
-
-    def test_a_creation_has_no_recipient(self, chain: ChainWriter) -> None:
-        receipt = chain.send(None, creation_code(), 300_000)
-        assert chain.transaction(receipt.transaction_hash).to is None
 
     def test_a_call_sees_the_state_of_any_block(self, chain: ChainWriter) -> None:
         probe = deploy(chain)
@@ -178,10 +157,6 @@ class TestAnyChain:
             assert chain.block(number).parent_hash == chain.block(number - 1).hash
             assert chain.block(number).timestamp >= chain.block(number - 1).timestamp
 
-    def test_mining_nothing_changes_nothing(self, chain: ChainWriter) -> None:
-        chain.mine(0)
-        assert chain.head().number == 0
-
     @pytest.mark.parametrize("number", [-1, 1, 10**30])
     def test_a_block_that_is_not_there_is_refused(self, chain: ChainWriter, number: int) -> None:
         with pytest.raises(ChainError):
@@ -209,11 +184,6 @@ class TestAnyChain:
         assert chain.logs(probe, topics, 0, 100) == []
         assert chain.logs(probe, [], 5, 3) == []
         assert chain.logs(chain.sender, [], 0, 100) == []
-
-    def test_trailing_blanks_in_a_filter_mean_nothing(self, chain: ChainWriter) -> None:
-        probe = deploy(chain)
-        chain.send(probe, words(1, 1), GAS)
-        assert len(chain.logs(probe, [TOPIC, None, None, None], 0, 100)) == 1
 
     def test_a_snapshot_shows_the_chain_as_it_is(self, chain: ChainWriter) -> None:
         probe = deploy(chain)

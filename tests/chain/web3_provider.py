@@ -1,8 +1,4 @@
-"""The embedded chain as a web3 provider in this process, with the same answers as over HTTP.
-
-eth-tester's own provider returns a constant chain id, loses revert data, and searches receipts and
-logs block by block.
-"""
+"""The embedded chain as a web3 provider in this process, with the same answers as over HTTP."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ class EmbeddedProvider(JSONBaseProvider):
 
 
 def web3_over(chain: EmbeddedReader) -> Web3:
-    """Return a web3 object over an embedded chain."""
     return Web3(EmbeddedProvider(chain))
 
 

@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from clients.configuration.loading import load
-from clients.runs.open_run import open_run
+from clients.runs.open_run import open_memory_run, open_run
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
@@ -47,8 +50,16 @@ PLAIN = "training.path=plain"
 
 
 def configured(*settings: str) -> Configuration:
-    """Return the smallest preset with settings."""
     return load("smoke", settings=(PLAIN, *settings))
+
+
+def require_refused(home: Path, configuration: Configuration, sentence: str) -> None:
+    """Look that no run of a configuration begins, and that the refusal says why."""
+    with (
+        pytest.raises(ConfigurationError, match=sentence),
+        open_memory_run(home, "run", configuration),
+    ):
+        pass
 
 
 class Cut(BaseException):
@@ -90,17 +101,6 @@ class CuttingFile(_Cuts, EmbeddedChain):
 
 @dataclass
 class Played:
-    """A run that has ended.
-
-    Attributes:
-        run: as `opened` gave it.
-        ledger: its contract; the chain is still open.
-        population: its clients.
-        blobs: what they published.
-        rows: of all its rounds.
-        configuration: of the run.
-    """
-
     run: OpenedRun
     ledger: LedgerWriter
     population: Population
@@ -168,27 +168,17 @@ class Played:
 
 @dataclass
 class Player:
-    """Plays runs into one home, one chain and one store.
-
-    Attributes:
-        home: of the runs.
-        chain: of all their contracts.
-        blobs: what everybody published.
-    """
-
     home: Path
     chain: ChainWriter
     blobs: MemoryBlobs
 
     def play(self, *settings: str, name: str = "run") -> Played:
-        """Return a run of the smallest preset that was played to its end."""
         configuration = configured(*settings)
         with open_run(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
         return Played(run, self.ledger(name), run.population, self.blobs, rows, configuration)
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
-        """Play on until the cut; say whether the run came to it before its end."""
         assert isinstance(self.chain, _Cuts)
         self.chain.left, self.chain.after = left, after
         try:
@@ -200,25 +190,21 @@ class Player:
         return False
 
     def ledger(self, name: str = "run") -> LedgerWriter:
-        """Return the contract of a run."""
         manifest = manifest_of(self.home, name)
         return LedgerWriter(self.chain, manifest.address, manifest.block)
 
     def metrics(self, name: str = "run") -> bytes:
-        """Return the rows of a run as they are on disk."""
         return (self.home / "runs" / name / "metrics.jsonl").read_bytes()
 
 
 @contextmanager
 def playing(folder: Path) -> Iterator[Player]:
-    """Play runs into a folder, on a chain in memory."""
     with CuttingChain() as chain:
         yield Player(folder, cast("ChainWriter", chain), MemoryBlobs())
 
 
 @contextmanager
 def playing_on_file(folder: Path) -> Iterator[Player]:
-    """Play runs into a folder, on a chain in a file of it that has the id of every other."""
     # Nothing here loses what the system holds, so no block has to wait for the disk.
     with CuttingFile.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
         yield Player(folder, chain, MemoryBlobs())

@@ -1,4 +1,4 @@
-"""Runs whose updates are published in one byte a number: the update is what the payload says."""
+"""Runs whose updates are rounded, whose distances follow the travel, and what attacks fall to."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.adversaries.faults import TrainerFault
-from clients.early_distances import _EarlyMatrix
-from clients.runs.open_run import open_memory_run
+from clients.configuration.loading import load
+from clients.runs.open_run import open_memory_run, open_run
+from ledger.actors import run_models
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
+from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import Q8
 from ledger.protocol.payload_q8 import NOT_ENCODABLE
+from ledger.protocol.rules import direction
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs
 from tests.clients.played import configured
@@ -22,6 +25,7 @@ from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clients.runs.metrics import RoundMetrics
     from tests.clients.played import Played, Player
 
 ROUNDED = ("protocol.payload=q8", "protocol.rounds=2")
@@ -39,7 +43,6 @@ ATTACKED = (
 
 
 def payloads_of(played: Played) -> dict[tuple[int, int], bytes]:
-    """Return the payload behind each usable update, by round and client."""
     return {
         (row.round, update.client): played.blobs.get(update.payload)
         for row in played.rows
@@ -97,33 +100,48 @@ def test_updates_that_diverge_are_malformed_and_decide_nothing(player: Player) -
     assert played.blobs.get(sha256(NOT_ENCODABLE)) == NOT_ENCODABLE
 
 
-def test_a_resumed_run_has_the_memory_head_and_passes_audit(
-    player_on_file: Player, tmp_path: Path
+ALONG = ("protocol.strategy=3", "protocol.rounds=3")
+
+
+# A resumed run recomputes the way of the models, and has the bytes of a form that rounds.
+@pytest.mark.parametrize(("settings", "left"), [(ALONG, 7), (ROUNDED, 6)])
+def test_a_resumed_run_has_the_head_of_one_in_memory(
+    player_on_file: Player,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    left: int,
 ) -> None:
+    for module in (direction, run_models):
+        monkeypatch.setattr(module, "WINDOW", 1)
     player = player_on_file
-    assert player.cut(*ROUNDED, left=6, after=True)
-    played = player.play(*ROUNDED)
-    assert audit(played.ledger, played.blobs).outcome is AuditOutcome.PASSED
-    with open_memory_run(tmp_path, "memory", configured(*ROUNDED)) as run:
+    # Cut in round 3, whose travel begins with a model that only the store has.
+    assert player.cut(*settings, left=left, after=True)
+    played = player.play(*settings)
+    report = audit(played.ledger, played.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    with open_memory_run(tmp_path, "memory", configured(*settings)) as run:
         run.go_on(lambda _: None)
         assert run.simulation.head == played.head
 
 
-@pytest.mark.usefixtures("forked_children")
-def test_early_distances_serve_rounded_updates(
-    player: Player, other: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The members' updates are the engine's memory, so that no distance is computed twice."""
-    asked: list[bool] = []
-    covers = _EarlyMatrix.covers
+ZEROS = ("malice.attack=same-value", "malice.malicious_rate=0.3", "protocol.rounds=6")
 
-    def watched(*arguments: Any) -> bool:
-        asked.append(covers(*arguments))
-        return asked[-1]
 
-    monkeypatch.setattr(_EarlyMatrix, "covers", watched)
-    attacked = ("malice.attack=gaussian", "malice.malicious_rate=0.2")
-    played = player.play(*ROUNDED, *attacked, "machine.workers=2")
-    assert asked
-    assert all(asked)
-    assert played.head == other.play(*ROUNDED, *attacked).head
+def rows_of(player: Player, preset: str) -> list[RoundMetrics]:
+    configuration = load(preset, settings=ZEROS)
+    with open_run(player.home, preset, configuration, player.chain, player.blobs) as run:
+        return run.go_on(lambda _: None)
+
+
+def test_zeros_enter_under_squared_distance_by_strategy_one(player: Player) -> None:
+    rows = rows_of(player, "digits")
+    sent = sum(row.malicious_trained for row in rows)
+    assert sent > 20
+    assert sum(row.malicious_accepted for row in rows) > 0.8 * sent
+
+
+def test_zeros_have_no_direction_and_never_enter_robustly(player: Player) -> None:
+    rows = rows_of(player, "robust")
+    assert sum(row.malicious_trained for row in rows) > 20
+    assert sum(row.malicious_accepted for row in rows) == 0

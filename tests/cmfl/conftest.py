@@ -9,7 +9,7 @@ import pytest
 
 import cmfl
 
-FACE = pytest.mark.group("face")
+FACE = pytest.mark.xdist_group("face")
 """One process plays the shared run; the others need not play it again."""
 
 
@@ -27,11 +27,5 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> cmfl.Run:
     """Return the run of the project's first example, as small as runs are."""
     home: Path = tmp_path_factory.mktemp("face") / "home"
     return cmfl.run(
-        "smoke",
-        home=home,
-        strategy=3,
-        malicious_rate=0.3,
-        attack="back-gradient",
-        seed=7,
-        rounds=3,
+        "smoke", home=home, strategy=3, malicious_rate=0.3, attack="back-gradient", seed=7, rounds=3
     )

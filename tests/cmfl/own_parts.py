@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Net(nn.Module):
-    """Two layers on four numbers."""
-
     def __init__(self, width: int = 6) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(4, width), nn.Linear(width, 3)
@@ -28,21 +26,17 @@ class Net(nn.Module):
 def reversed_mean(
     own: NDArray[np.float32], colluders: NDArray[np.float32], rng: np.random.Generator
 ) -> Any:
-    """Send the attackers' mean the other way."""
     return (-2 * colluders.mean(axis=0)).astype(own.dtype)
 
 
 def city_block(update: Any, references: Any) -> Any:
-    """Return the sum of absolute differences from each reference."""
     return abs(references - update).sum(axis=1)
 
 
 def plain_mean(updates: Any) -> Any:
-    """Return the unweighted mean."""
     return updates.mean(axis=0)
 
 
 def three_classes(samples: int = 120) -> cmfl.Data:
-    """Return samples of three classes, divided by nobody yet."""
     labels = np.arange(samples) % 3
     return cmfl.Data(np.eye(4, dtype=np.float32)[labels], labels)

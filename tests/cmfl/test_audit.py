@@ -29,7 +29,6 @@ def home(run: cmfl.Run) -> Path:
 
 @pytest.fixture(scope="module")
 def node(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of a node that serves the run's chain."""
     copy = tmp_path_factory.mktemp("node") / "chain.sqlite"
     shutil.copy(home / "chain.sqlite", copy)
     with EmbeddedChain.open(copy) as chain, RpcServer(chain) as server:
@@ -79,39 +78,58 @@ def test_a_service_gives_the_run_and_blobs_but_no_chain(
     assert cmfl.audit(remote, rpc_url=node, address=run.address).passed
 
 
-def test_a_service_without_the_run_names_those_it_has(service: httpx.Client) -> None:
-    with pytest.raises(cmfl.ConfigurationError, match="run at 0x"):
-        cmfl.connect(str(service.base_url), "other")
-
-
-def test_a_changed_blob_is_not_passed(run: cmfl.Run, home: Path, tmp_path: Path) -> None:
-    shutil.copytree(home, tmp_path / "home")
-    opened = cmfl.open(tmp_path / "home")
-    record = opened.rounds[2].full()["record"]
-    assert record is not None
-    digest = record["digest"].removeprefix("0x")
-    (tmp_path / "home" / "blobs" / digest[:2] / digest).write_bytes(b"changed")
-    audit = cmfl.audit(opened)
-    assert not audit.passed
-    assert audit.outcome in {"failed", "incomplete"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [
-        ({}, "name what to audit"),
-        ({"rpc_url": "http://127.0.0.1:1", "address": "0x" + "1" * 40}, "name what to audit"),
-        ({"run": "nowhere"}, "there is no run in nowhere"),
-        ({"jobs": 0}, "jobs = 0: must be at least 1"),
-    ],
+    [({}, "name what to audit"), ({"run": "nowhere"}, "there is no run in nowhere")],
 )
 def test_what_is_not_clear_is_refused(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(cmfl.ConfigurationError, match=sentence):
         cmfl.audit(**arguments)
 
 
-def test_a_wrong_head_is_refused(run: cmfl.Run, tmp_path: Path) -> None:
-    with pytest.raises(cmfl.ConfigurationError, match="head = '0x12'"):
-        cmfl.audit(run, head="0x12")
-    with pytest.raises(cmfl.ConfigurationError, match=r"since .*none\.json: No such file"):
-        cmfl.audit(run, since=tmp_path / "none.json")
+@pytest.fixture(scope="module")
+def proof(run: cmfl.Run) -> cmfl.Proof:
+    best = next(row["client"] for row in run.rounds[2].updates if row["rank"] == 0)
+    return run.rounds[2].prove(best)
+
+
+def test_a_proof_is_checked_from_a_kept_head_alone(
+    run: cmfl.Run, proof: cmfl.Proof, tmp_path: Path
+) -> None:
+    sent = proof.save(tmp_path / "proof.json")
+    verification = cmfl.verify(sent, round=2, client=proof.client, head=run.head)
+    assert (verification.passed, verification.outcome) == (True, "passed")
+    start = f"PROVEN: in round 2 the update of client {proof.client} was used"
+    assert verification.sentence.startswith(start)
+    assert all(row["ok"] for row in verification.steps)
+    assert verification.sentence in repr(verification)
+    assert "not checked" in repr(proof)
+
+
+def test_a_proof_is_checked_against_the_own_chain(run: cmfl.Run, proof: cmfl.Proof) -> None:
+    assert cmfl.verify(proof, run=run).passed
+    assert cmfl.verify(proof, run=run.home).passed
+    assert cmfl.verify(proof).outcome == "incomplete"  # nothing is trusted
+
+
+def test_a_proof_of_something_else_is_contradicted(run: cmfl.Run, proof: cmfl.Proof) -> None:
+    assert cmfl.verify(proof, round=3, head=run.head).outcome == "failed"
+    assert not cmfl.verify(proof, head="0x" + "1" * 64).passed
+
+
+def test_what_cannot_be_proven_or_checked_is_refused(
+    run: cmfl.Run, proof: cmfl.Proof, tmp_path: Path
+) -> None:
+    with pytest.raises(cmfl.CmflError, match="99"):
+        run.rounds[2].prove(99)
+    with pytest.raises(cmfl.ConfigurationError, match="counted from 0"):
+        run.rounds[2].prove(-1)
+    with pytest.raises(cmfl.ConfigurationError, match="trust one of"):
+        cmfl.verify(proof, head=run.head, run=run)
+    with pytest.raises(cmfl.ConfigurationError, match="go together"):
+        cmfl.verify(proof, rpc_url="http://127.0.0.1:1")
+    with pytest.raises(cmfl.ConfigurationError, match=r"none\.json: No such file"):
+        cmfl.verify(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(cmfl.CmflError):
+        cmfl.verify(tmp_path / "bad.json", head=run.head)

@@ -17,15 +17,14 @@ from tests.processes import Forks
 pytestmark = FACE
 
 INTERRUPTED = """
-import atexit, multiprocessing, os, signal, sys
+import atexit, importlib, multiprocessing, os, signal, sys
 import cmfl
-from cmfl.display import progress
 from ledger.io import processes
 
 def interrupted(done, total, note=""):
     os.kill(os.getpid(), signal.SIGINT)
 
-progress._ignore = interrupted
+importlib.import_module("cmfl.display.progress")._ignore = interrupted
 processes._SPAWN = multiprocessing.get_context("fork")  # no process imports torch again
 compared = {"preset": "smoke", "seeds": [1], "jobs": 2}
 for call, first, more in ((cmfl.run, "smoke", {}), (cmfl.compare, ["cmfl-1"], compared)):

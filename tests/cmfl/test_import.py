@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import cmfl
-from cmfl import charter
+from cmfl import import_guard
 
-HEAVY = ("torch", "numpy", "web3", "eth", "fastapi", "pydantic", "rich", "typer", "sqlalchemy")
+HEAVY = ("torch", "numpy", "web3", "eth", "fastapi", "pydantic", "rich", "typer")
 ROOT = Path(cmfl.__file__).parents[1]
 
 
@@ -36,9 +36,10 @@ def test_to_import_the_package_loads_nothing_heavy() -> None:
         )
     )
     loaded = set(json.loads(python("-c", code).stdout)) - before
-    assert {name for name in loaded if name.partition(".")[0] == "cmfl"} == {"cmfl", "cmfl.charter"}
+    own = {name for name in loaded if name.partition(".")[0] == "cmfl"}
+    assert own == {"cmfl", "cmfl.import_guard"}
     assert not {name.partition(".")[0] for name in loaded}.intersection(
-        (*HEAVY, *charter.MODULES, "typing", "importlib.metadata")
+        (*HEAVY, *import_guard.MODULES, "typing", "importlib.metadata")
     )
 
 
@@ -60,7 +61,7 @@ def test_the_package_is_typed() -> None:
     assert (ROOT / "cmfl" / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("name", charter.MODULES)
+@pytest.mark.parametrize("name", import_guard.MODULES)
 def test_a_module_that_hides_ours_is_named_with_its_path(tmp_path: Path, name: str) -> None:
     foreign = tmp_path / name / "__init__.py"
     foreign.parent.mkdir()
@@ -75,7 +76,7 @@ def test_a_module_that_hides_ours_is_named_with_its_path(tmp_path: Path, name: s
 def test_the_command_ends_with_one_line_and_code_2(tmp_path: Path) -> None:
     (tmp_path / "api.py").write_text("", encoding="utf-8")
     ended = python("-m", "cmfl", "--version", folder=tmp_path, path=str(tmp_path))
-    assert (ended.returncode, ended.stdout) == (charter.WRONG, "")
+    assert (ended.returncode, ended.stdout) == (import_guard.WRONG, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"cmfl: the module 'api' at {tmp_path / 'api.py'} is not that of")
     assert python("-m", "cmfl", "--version").returncode == 0
@@ -84,18 +85,18 @@ def test_the_command_ends_with_one_line_and_code_2(tmp_path: Path) -> None:
 def test_a_package_that_overwrote_ours_is_to_be_uninstalled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(charter, "__file__", str(tmp_path / "cmfl" / "charter.py"))
+    monkeypatch.setattr(import_guard, "__file__", str(tmp_path / "cmfl" / "import_guard.py"))
     overwritten = tmp_path / "clients" / "__init__.py"
     overwritten.parent.mkdir()
     overwritten.write_text("__version__ = '1.0'\n", encoding="utf-8")
-    monkeypatch.setattr(charter, "MODULES", ("clients",))
+    monkeypatch.setattr(import_guard, "MODULES", ("clients",))
     monkeypatch.setitem(sys.modules, "clients", type(sys)("clients"))
     monkeypatch.setattr(sys.modules["clients"], "__file__", str(overwritten), raising=False)
     with pytest.raises(ImportError, match="pip uninstall clients"):
-        charter.require_own_modules()
+        import_guard.require_own_modules()
 
 
 def test_a_missing_package_asks_for_a_new_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charter, "MODULES", ("surely_not_there",))
+    monkeypatch.setattr(import_guard, "MODULES", ("surely_not_there",))
     with pytest.raises(ImportError, match="'surely_not_there' of cmfl-ledger is missing: pip"):
-        charter.require_own_modules()
+        import_guard.require_own_modules()

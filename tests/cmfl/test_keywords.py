@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.configuration.schema import REMOVED
 from cmfl.inputs.keywords import apply_keywords, full_name
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
@@ -20,9 +19,7 @@ from ledger.protocol.types import Beacon
         ("malicious_rate", "malice.malicious_rate"),
         ("rounds", "protocol.rounds"),
         ("seed", "seed"),
-        ("data.path", "data.path"),
         ("data.options.test_share", "data.options.test_share"),
-        ("partition", "data.partition"),
     ],
 )
 def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> None:
@@ -30,12 +27,7 @@ def test_a_name_is_found_by_its_last_part_or_whole(name: str, meant: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("stratgy", "strategy"),
-        ("malicous_rate", "malicious_rate"),
-        ("protocol.stratgy", "protocol.strategy"),
-    ],
+    ("name", "near"), [("stratgy", "strategy"), ("protocol.stratgy", "protocol.strategy")]
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(
@@ -70,15 +62,6 @@ def test_values_become_those_of_toml_and_none_takes_back() -> None:
         "data": {"path": "x"},
     }
     assert type(values["seed"]) is int
-
-
-@pytest.mark.parametrize("removed", REMOVED)
-def test_a_removed_setting_names_its_successor(removed: str) -> None:
-    section, _, key = removed.partition(".")
-    ways: list[dict[str, object]] = [{key: "x"}, {removed: "x"}, {section: {key: "x"}}]
-    for keywords in ways:
-        with pytest.raises(ConfigurationError, match=f"^{removed}: removed in protocol 3; "):
-            apply_keywords({}, keywords)
 
 
 def test_a_section_takes_a_table_alone() -> None:

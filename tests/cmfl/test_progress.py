@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class Terminal(io.StringIO):
-    """A standard error that somebody looks at."""
-
     def isatty(self) -> bool:
         return True
 

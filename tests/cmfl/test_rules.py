@@ -19,7 +19,6 @@ UPDATES = np.vstack([HONEST, -HONEST[:2]])
 
 
 def city_block(update: Any, references: Any) -> Any:
-    """Return the sum of absolute differences from each reference."""
     return np.abs(references - update).sum(axis=1)
 
 
@@ -75,21 +74,11 @@ def test_the_steps_of_a_committee_are_there_one_by_one() -> None:
     ("call", "sentence"),
     [
         (lambda: cmfl.rules.squared([[1.0]], [[1.0, 2.0]]), "updates of 1 numbers and"),
-        (lambda: cmfl.rules.squared([1.0], [[1.0]]), "updates: must be a matrix"),
-        (lambda: cmfl.rules.squared([[1.0], [1.0, 2.0]], [[1.0]]), "updates: the vectors differ"),
         (lambda: cmfl.rules.squared([[np.nan]], [[1.0]]), "updates: a number is not finite"),
-        (lambda: cmfl.rules.direction([[1.0]], [[1.0]], [1.0, 2.0]), "travel: has 2 numbers"),
         (lambda: cmfl.rules.nearest([1.0], 2), "accepted = 2: must be 1 to 1"),
-        (lambda: cmfl.rules.nearest([-1.0], 1), "scores: each must be finite"),
-        (lambda: cmfl.rules.nearest([[1.0]], 1), "scores: must be one number"),
-        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=4), "strategy = 4: must be 1, 2"),
         (
             lambda: cmfl.rules.accept([[1.0]], [[1.0]], distance=city_block),
             "strategies 1 and 2 only",
-        ),
-        (
-            lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=1, distance="cosine"),
-            "distance = 'cosine': must be 'squared'",
         ),
         (
             lambda: cmfl.rules.accept(
@@ -128,23 +117,3 @@ def test_means_are_those_of_the_weights() -> None:
         "FedAvg", HONEST, pre=[("Bucketing", {"s": 2})], rng=chance
     )
     assert bucketed == pytest.approx(HONEST.mean(axis=0))
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: cmfl.aggregators.krum(HONEST, f=2), "n = 6 updates"),
-        (lambda: cmfl.aggregators.aggregate("Mean", HONEST), "unknown aggregator 'Mean'"),
-        (lambda: cmfl.aggregators.median(HONEST, pre=[("Bucketing", {"s": 2})]), "Bucketing shuf"),
-        (lambda: cmfl.aggregators.median([1.0]), "updates: must be a matrix"),
-        (lambda: cmfl.aggregators.median([[1.0], [1.0, 2.0]]), "updates: the vectors differ"),
-        (lambda: cmfl.aggregators.median([[np.inf]]), "updates: a number is not finite"),
-        (lambda: cmfl.aggregators.fedavg(HONEST, weights=[1.0]), "weights: must be 6 finite"),
-        (lambda: cmfl.aggregators.centered_clipping(HONEST, 1.0, last=[0.0]), "last: must have 8"),
-    ],
-)
-def test_an_aggregator_refuses_what_it_cannot_take(
-    call: Callable[[], object], sentence: str
-) -> None:
-    with pytest.raises((ValueError, cmfl.ConfigurationError), match=sentence):
-        call()

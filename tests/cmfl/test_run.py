@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,16 +104,9 @@ def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:
     ("keywords", "sentence"),
     [
         ({"stratgy": 3}, "stratgy: there is no such setting; near it: strategy"),
-        ({"strategy": 9}, "protocol.strategy = 9 is none of 1, 2, 3"),
         ({"malice": {"attack": "alie"}}, "malice.attack = alie needs malice.malicious_rate"),
-        ({"attack": "ali"}, "malice.attack: unknown attack 'ali'"),
-        ({"attack": 3, "malicious_rate": 0.1}, "malice.attack: must be a name, a class or a func"),
         ({"name": "a/b"}, "run name 'a/b'"),
-        ({"preset": "smok"}, "unknown preset 'smok'; known are digits"),
         ({"resume": True}, "there is no run 'run' in"),
-        ({"model": "soft"}, "model.name: unknown model 'soft'"),
-        ({"settings": [1]}, "settings = [1]: must be a dict"),
-        ({"settings": {5: 1}}, "5: the name of a setting must be a text"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_writes_nothing(
@@ -131,12 +125,6 @@ def test_a_file_is_no_home(tmp_path: Path) -> None:
         cmfl.run("smoke", home=tmp_path / "h")
 
 
-@pytest.mark.parametrize("name", ["h" * 300, "h\0"])
-def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(cmfl.ConfigurationError, match="--home"):
-        cmfl.run("smoke", home=tmp_path / name)
-
-
 def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:
     with pytest.raises(cmfl.ConfigurationError, match="there is a run 'run' in"):
         cmfl.run("smoke", home=run.home)
@@ -145,9 +133,7 @@ def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:
     assert cmfl.run(home=run.home, resume=True).head == run.head
 
 
-def test_progress_goes_to_standard_error_if_asked_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_goes_to_standard_error_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     cmfl.run("smoke", rounds=1, ledger="memory", progress=True)
     shown = capsys.readouterr()
     assert (shown.out, shown.err.startswith("run, rounds: 1 of 1, accuracy 0.")) == ("", True)
@@ -167,3 +153,36 @@ def test_a_plot_has_the_accuracy_of_each_round(run: cmfl.Run, tmp_path: Path) ->
     assert np.asarray(line.get_xdata()).tolist() == [1, 2, 3]
     assert np.asarray(line.get_ydata()).tolist() == [each.accuracy for each in run.rounds]
     plt.close("all")
+
+
+def test_rows_become_a_frame_of_the_same_columns(run: cmfl.Run) -> None:
+    pytest.importorskip("pandas")
+    frame = run.to_pandas()
+    rows = run.rounds.rows()
+    assert tuple(frame.columns) == rows.columns
+    assert frame["round"].tolist() == [1, 2, 3]
+    assert frame["accuracy"].tolist() == rows.column("accuracy")
+    assert frame["accuracy"].dtype.kind == "f"
+    assert frame["backdoor_success"].isna().all()
+    assert run.rounds[2:].to_pandas()["round"].tolist() == [2, 3]
+
+
+def test_a_comparison_becomes_a_frame_to_group(run: cmfl.Run) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = cmfl.Table(
+        {"method": method, "seed": seed, "final": final}
+        for method, seed, final in [("a", 1, 0.25), ("a", 2, 0.75), ("b", 1, 0.5)]
+    )
+    means = rows.to_pandas().groupby("method")["final"].mean()
+    assert means.to_dict() == {"a": 0.5, "b": 0.5}
+    assert cmfl.Table().to_pandas().empty
+    assert isinstance(cmfl.Comparison([]).to_pandas(), pandas.DataFrame)
+    assert len(run.rounds[1:1].to_pandas()) == 0
+
+
+def test_without_pandas_it_is_named(run: cmfl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(cmfl.ConfigurationError, match="needs pandas: pip install pandas"):
+        run.to_pandas()
+    with pytest.raises(cmfl.ConfigurationError, match="needs pandas"):
+        cmfl.Table().to_pandas()

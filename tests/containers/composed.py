@@ -55,22 +55,12 @@ exit "$code"
 
 
 def compose() -> dict[str, Any]:
-    """Return the compose file."""
     document: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
     return document
 
 
 @dataclass
 class Composed:
-    """Services that run, or have run.
-
-    Attributes:
-        folder: of volumes and services.
-        forks: begins their commands.
-        ports: of services that have printed theirs, by the port of the file.
-        processes: of services that go on, by name.
-    """
-
     folder: Path
     forks: Forks
     ports: dict[str, str] = field(default_factory=dict)
@@ -80,7 +70,6 @@ class Composed:
     _healthy: set[str] = field(default_factory=set)
 
     def volume(self, name: str) -> Path:
-        """Return the folder of a volume."""
         return self.folder / "volumes" / name
 
     def url(self, port: int) -> str:
@@ -126,7 +115,6 @@ class Composed:
         log.close()
 
     def log(self, name: str) -> str:
-        """Return what a service has printed."""
         printed = (self.folder / "services" / name / "log").read_text("utf-8")
         return printed + "".join(map(printed_by, [*self._calls.values()]))[-4000:]
 
@@ -175,7 +163,6 @@ class Composed:
                     self._answered.add(call)
 
     def stop(self) -> None:
-        """End everything that still runs."""
         for process in self._calls.values():
             process.terminate()
         for process in self._calls.values():
@@ -190,7 +177,6 @@ class Composed:
 
 
 def printed_by(process: Forked) -> str:
-    """Return what a command has printed so far."""
     files = (process._process.output, process._process.log)
     return "".join(path.read_text("utf-8") for path in files if path.exists())
 

@@ -19,8 +19,8 @@ from clients.configuration.loading import load
 from clients.datasets.registry import load_dataset
 from clients.random_streams import named_stream
 from tests.api.conftest import serving
-from tests.containers.composed import FOLDER, STATE, commands, compose, in_order
-from tests.docs.test_units import unknown_options
+from tests.containers.composed import FOLDER, STATE, commands, compose
+from tests.docs.test_code_blocks import faults_of_cmfl
 
 ROOT = FOLDER.parents[1]
 DOCKERFILE = FOLDER / "Dockerfile"
@@ -37,7 +37,6 @@ def instructions(name: str) -> list[str]:
 
 
 def expressions() -> list[str]:
-    """Return every expression of the dashboard."""
     board = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
     variables = [str(each["query"]) for each in board["templating"]["list"]]
     return variables + [t["expr"] for panel in board["panels"] for t in panel.get("targets", [])]
@@ -113,9 +112,9 @@ def test_no_file_holds_a_secret(file: Path) -> None:
 def test_commands_have_the_options_that_they_are_given() -> None:
     named = [*commands()]
     assert {words[0] for _, words in named} == {
-        *("keys", "register", "registry", "deploy", "chain", "blobs", "serve", "worker"),
+        *("keys", "register", "registry", "deploy", "chain", "blobs", "serve", "worker")
     }
-    assert {name: unknown_options(words) for name, words in named if unknown_options(words)} == {}
+    assert {name: faults_of_cmfl(words) for name, words in named if faults_of_cmfl(words)} == {}
 
 
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.sh")), ids=lambda script: script.name)
@@ -143,17 +142,6 @@ def test_no_service_loses_its_network_where_another_is_restarted() -> None:
     assert services["network"]["command"] == ["sleep", "infinity"]
 
 
-def test_services_wait_for_what_they_need() -> None:
-    order = in_order(compose()["services"])
-    for earlier, later in (
-        ("east-keys", "deploy"),
-        ("deploy", "chain"),
-        ("chain", "store"),
-        ("store", "north"),
-    ):
-        assert order.index(earlier) < order.index(later)
-
-
 def test_prometheus_scrapes_what_compose_starts() -> None:
     scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
     targets = {t for job in scraped for each in job["static_configs"] for t in each["targets"]}
@@ -173,21 +161,6 @@ def test_the_dashboard_shows_every_metric_of_the_service(tmp_path: Path) -> None
     shown = {name for name in shown_metrics() if not name.startswith("cmfl_worker_")}
     assert shown == series - LEFT_OUT
     assert series >= LEFT_OUT
-
-
-def test_dashboard_panels_have_places_of_their_own() -> None:
-    board = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
-    places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
-    cells = [
-        (column, line)
-        for x, y, width, height in places
-        for column in range(x, x + width)
-        for line in range(y, y + height)
-    ]
-    assert len(cells) == len(set(cells))
-    assert max(column for column, _ in cells) < 24
-    ids = [panel["id"] for panel in board["panels"]]
-    assert len(ids) == len(set(ids))
 
 
 def test_the_workflow_runs_the_script_that_the_repository_has() -> None:

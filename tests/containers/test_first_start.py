@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.containers.composed import Composed
     from tests.processes import Forks
 
-pytestmark = [pytest.mark.group("processes"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.slow]
 
 DECIDED = 2
 MOST_CHANGES = 60
@@ -37,7 +37,6 @@ NAMES = ("one.json", "two.json")
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[Composed]:
-    """Return the running services once two rounds are decided."""
     folder = tmp_path_factory.mktemp("composed")
     for number, owner in enumerate(BRING_KEYS):
         volume = folder / "volumes" / owner
@@ -72,7 +71,6 @@ def asking(running: Composed, port: int) -> httpx.Client:
 
 
 def rounds_of(client: httpx.Client) -> list[dict[str, object]]:
-    """Return the rounds, as the service has them."""
     (deployment,) = client.get("/v1/status").json()["deployments"]
     rounds = client.get(f"{deployment['links']['self']}/rounds").json()["rounds"]
     assert isinstance(rounds, list)
@@ -80,7 +78,6 @@ def rounds_of(client: httpx.Client) -> list[dict[str, object]]:
 
 
 def decided(client: httpx.Client) -> list[dict[str, object]]:
-    """Return the decided rounds, as the service has them."""
     return [each for each in rounds_of(client) if each["status"] == "decided"]
 
 
@@ -116,7 +113,6 @@ def test_doctor_and_runs_read_the_rounds_from_the_chain(federation: Composed) ->
 
 
 def worker(federation: Composed) -> Path:
-    """Return the folder of a worker."""
     return federation.volume(MAKES_KEYS) / "worker"
 
 

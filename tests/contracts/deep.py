@@ -1,12 +1,6 @@
 """Contract and specification side by side for a million steps: `python -m tests.contracts.deep`.
 
-A step is a transaction that both have taken, or both have refused for one reason, and after which
-both are in one state. The machine is that of `test_twins.py`; here it also registers wrongly, comes
-before the first round and after the last, and makes every mistake in a ledger of its own, so that
-every refusal is among its steps. It runs in chunks, each with a seed of its own and one line in a
-file: ended at any time, the next run goes on. What a chunk finds is found again by its seed.
-
-Every hundredth chunk runs on py-evm, the others on revm, where a step costs a twentieth.
+Every hundredth chunk runs on py-evm; ended at any time, the next run goes on.
 """
 
 # ruff: noqa: T201 - a program that prints

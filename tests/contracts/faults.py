@@ -1,8 +1,4 @@
-"""Wrong transactions, each a small change of an honest one, with the refusal that it meets.
-
-Here: commitments, reports, ends of rounds, and what comes after a ban. Wrong decisions are in
-`wrong_decisions.py`.
-"""
+"""Wrong transactions, each a small change of an honest one, with the refusal that it meets."""
 
 from __future__ import annotations
 
@@ -29,14 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A wrong transaction in a round in which all active clients have committed, not all.
-
-    Attributes:
-        sentence: what is wrong.
-        refusal: what it meets if nothing else is wrong.
-        act: sends it.
-        form: of the deployment.
-    """
+    """A wrong transaction in a round in which all active clients have committed, not all."""
 
     sentence: str
     refusal: type[ProtocolRefusal]
@@ -69,9 +58,7 @@ def primary(twins: Twins, view: int) -> int:
     return primary_seat(state.seed, Phase.AGGREGATION, view, len(state.committee))
 
 
-def _committing(
-    *changes: Callable[[Twins], SignedCommitment],
-) -> Callable[[Twins], Outcome]:
+def _committing(*changes: Callable[[Twins], SignedCommitment]) -> Callable[[Twins], Outcome]:
     return lambda twins: twins.commit(twins.state.round, [change(twins) for change in changes])
 
 
@@ -212,106 +199,52 @@ def second_ban(twins: Twins) -> Outcome:
 
 
 COMMITMENT_FAULTS = (
-    Fault(
-        "a commitment for another round",
-        errors.WrongRoundError,
-        lambda t: t.commit(t.state.round + 1, [_honest_commitment(t)]),
-    ),
-    Fault(
-        "a commitment for the round before",
-        errors.WrongRoundError,
-        lambda t: t.commit(t.state.round - 1, [_honest_commitment(t)]),
-    ),
+    Fault("a commitment for another round", errors.WrongRoundError,
+     lambda t: t.commit(t.state.round + 1, [_honest_commitment(t)])),
+    Fault("a commitment for the round before", errors.WrongRoundError,
+     lambda t: t.commit(t.state.round - 1, [_honest_commitment(t)])),
     Fault("a commitment after the window", errors.CommitmentsClosedError, _late_commitment),
     Fault("a late one of nobody", errors.CommitmentsClosedError, _late_and_of_unknown),
     Fault("no commitment", errors.NoCommitmentsError, _committing()),
     Fault("a commitment of nobody", errors.UnknownClientError, _committing(_commitment_of_unknown)),
     Fault("a second commitment", errors.NothingTakenError, _committing(_second_commitment)),
-    Fault(
-        "two second commitments",
-        errors.NothingTakenError,
-        _committing(_second_commitment, _second_commitment),
-    ),
-    Fault(
-        "nobody after a second commitment",
-        errors.UnknownClientError,
-        _committing(_second_commitment, _commitment_of_unknown),
-    ),
-    Fault(
-        "a commitment with high s",
-        errors.SignatureNotCanonicalError,
-        _committing(_signed_again(support.high_s)),
-    ),
-    Fault(
-        "a damaged commitment",
-        errors.CommitmentNotSignedError,
-        _committing(_signed_again(support.damaged)),
-    ),
-    Fault(
-        "a damaged commitment after a second one",
-        errors.CommitmentNotSignedError,
-        _committing(_second_commitment, _signed_again(support.damaged)),
-    ),
-    Fault(
-        "a commitment with no signature",
-        errors.CommitmentNotSignedError,
-        _committing(_signed_again(lambda _: bytes(64) + b"\x1b")),
-    ),
-    Fault(
-        "a commitment with the wrong parity",
-        errors.CommitmentNotSignedError,
-        _committing(_signed_again(lambda s: s[:64] + bytes([55 - s[64]]))),
-    ),
-    Fault(
-        "a commitment signed by another",
-        errors.CommitmentNotSignedError,
-        _committing(_commitment_by_another),
-    ),
-    Fault(
-        "another's commitment with its signature",
-        errors.CommitmentNotSignedError,
-        _committing(_copied_from_another),
-    ),
-    Fault(
-        "another word than the one signed",
-        errors.CommitmentNotSignedError,
-        _committing(_another_word),
-    ),
-    Fault(
-        "a commitment signed for another round",
-        errors.CommitmentNotSignedError,
-        _committing(_commitment_for_another_round),
-    ),
-)
+    Fault("two second commitments", errors.NothingTakenError,
+     _committing(_second_commitment, _second_commitment)),
+    Fault("nobody after a second commitment", errors.UnknownClientError,
+     _committing(_second_commitment, _commitment_of_unknown)),
+    Fault("a commitment with high s", errors.SignatureNotCanonicalError,
+     _committing(_signed_again(support.high_s))),
+    Fault("a damaged commitment", errors.CommitmentNotSignedError,
+     _committing(_signed_again(support.damaged))),
+    Fault("a damaged commitment after a second one", errors.CommitmentNotSignedError,
+     _committing(_second_commitment, _signed_again(support.damaged))),
+    Fault("a commitment with no signature", errors.CommitmentNotSignedError,
+     _committing(_signed_again(lambda _: bytes(64) + b"\x1b"))),
+    Fault("a commitment with the wrong parity", errors.CommitmentNotSignedError,
+     _committing(_signed_again(lambda s: s[:64] + bytes([55 - s[64]])))),
+    Fault("a commitment signed by another", errors.CommitmentNotSignedError,
+     _committing(_commitment_by_another)),
+    Fault("another's commitment with its signature", errors.CommitmentNotSignedError,
+     _committing(_copied_from_another)),
+    Fault("another word than the one signed", errors.CommitmentNotSignedError,
+     _committing(_another_word)),
+    Fault("a commitment signed for another round", errors.CommitmentNotSignedError,
+     _committing(_commitment_for_another_round)),
+)  # fmt: skip
 
 REPORT_FAULTS = (
     Fault("a report of nobody", errors.UnknownClientError, _report_of_unknown),
     Fault("one vote as two", errors.StatementsEqualError, _reporting(_one_statement_twice)),
-    Fault(
-        "one vote with two signatures",
-        errors.StatementsEqualError,
-        _reporting(_one_statement_with_both_signatures),
-    ),
-    Fault(
-        "one score vector as two",
-        errors.StatementsEqualError,
-        _reporting(_one_statement_twice, StatementKind.SCORES),
-    ),
-    Fault(
-        "score vectors for other clients",
-        errors.ScoresDifferError,
-        _reporting(_scores_for_other_clients, StatementKind.SCORES),
-    ),
-    Fault(
-        "one score vector for other clients",
-        errors.ScoresDifferError,
-        _reporting(_one_vector_for_other_clients, StatementKind.SCORES),
-    ),
-    Fault(
-        "votes of another client",
-        errors.StatementNotSignedError,
-        _reporting(lambda t, r: replace(r, client=t.state.committee[1])),
-    ),
+    Fault("one vote with two signatures", errors.StatementsEqualError,
+     _reporting(_one_statement_with_both_signatures)),
+    Fault("one score vector as two", errors.StatementsEqualError,
+     _reporting(_one_statement_twice, StatementKind.SCORES)),
+    Fault("score vectors for other clients", errors.ScoresDifferError,
+     _reporting(_scores_for_other_clients, StatementKind.SCORES)),
+    Fault("one score vector for other clients", errors.ScoresDifferError,
+     _reporting(_one_vector_for_other_clients, StatementKind.SCORES)),
+    Fault("votes of another client", errors.StatementNotSignedError,
+     _reporting(lambda t, r: replace(r, client=t.state.committee[1]))),
     *(
         Fault(f"{name} {kind.name} {sentence}", refusal, _reporting(part(change), kind))
         for kind in StatementKind
@@ -324,7 +257,7 @@ REPORT_FAULTS = (
         )
     ),
     Fault("a second ban", errors.ClientBannedError, second_ban),
-)
+)  # fmt: skip
 
 OTHER_FAULTS = (
     Fault(
@@ -436,13 +369,10 @@ def _decide_in_view(twins: Twins, banned: int, *, is_primary: bool) -> Outcome:
 
 BAN_FAULTS = (
     Fault("a commitment of a banned client", errors.ClientBannedError, commit_of_banned),
-    Fault(
-        "a second commitment of one banned in this round",
-        errors.NothingTakenError,
-        commit_of_banned_that_committed,
-    ),
+    Fault("a second commitment of one banned in this round", errors.NothingTakenError,
+     commit_of_banned_that_committed),
     Fault("a banned client in the ranking", errors.NoCommitmentError, banned_in_ranking),
     Fault("a reply of a banned member", errors.MemberBannedError, banned_replies),
     Fault("a request of a banned primary", errors.MemberBannedError, banned_primary),
-)
+)  # fmt: skip
 """Wrong transactions that come after a ban, in its round or in the next."""

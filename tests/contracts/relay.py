@@ -44,11 +44,7 @@ class RelayedLedger(LedgerWriter):
 
 
 class DelegatedLedger(LedgerWriter):
-    """A ledger whose transactions come from an account that delegates to a relay.
-
-    The embedded chain accepts no such delegation from outside, but its EVM runs it. The other
-    machine of the tests, pyrevm, takes no transaction from an account with code.
-    """
+    """A ledger whose transactions come from an account that delegates to a relay."""
 
     def __init__(self, chain: EmbeddedChain, ledger: LedgerWriter) -> None:
         super().__init__(chain, ledger.address, ledger.from_block)

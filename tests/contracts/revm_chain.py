@@ -1,9 +1,4 @@
-"""The contract on another machine: revm, in this process, in the place of py-evm.
-
-Every transaction is a block of its own, as on the embedded chain, and so is one that reverts.
-Times and hashes of blocks follow from their numbers, so that a run can be repeated. It has as much
-of a chain as the twins ask for: it sends, calls, mines, and keeps no history.
-"""
+"""The contract on another machine: revm, in this process, in the place of py-evm."""
 
 from __future__ import annotations
 
@@ -34,12 +29,7 @@ _REVERTED = re.compile(r"Revert \{ gas_used: (\d+), output: 0x([0-9a-f]*) \}")
 
 
 class RevmChain:
-    """A chain in memory, which sends from one account.
-
-    Attributes:
-        chain_id: of EIP-155.
-        sender: the account.
-    """
+    """A chain in memory, which sends from one account."""
 
     chain_id = CHAIN_ID
     sender = checksum(encoding.keccak256(b"PUBLIC TEST ACCOUNT")[12:])
@@ -58,12 +48,7 @@ class RevmChain:
         self._number += blocks
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what a contract answers at the head.
-
-        Raises:
-            ChainError: a block is asked for.
-            TransactionRevertedError: the contract reverted.
-        """
+        """Return what a contract answers at the head."""
         if block_number is not None:
             raise ChainError("this chain keeps no history")
         self._set_block(self._number)
@@ -81,17 +66,7 @@ class RevmChain:
         return own
 
     def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
-        """Run a transaction in a block of its own.
-
-        Args:
-            to: the contract; None creates one.
-            data: call data, or the creation code.
-            gas: the limit of gas.
-            value: how many wei go with it.
-
-        Raises:
-            TransactionRevertedError: the block holds it, but it reverted.
-        """
+        """Run a transaction in a block of its own."""
         self._number += 1
         self._set_block(self._number)
         self._evm.set_balance(self.sender, value)

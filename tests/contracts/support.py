@@ -48,21 +48,13 @@ def active_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
 
 
 def payload_of(round_number: int, client: ClientId) -> Digest:
-    """Return the digest of a client's payload in a round."""
     return digest_of("payload", round_number, client)
 
 
 def commitment(
     twins: Twins, client: ClientId, *, round_number: int | None = None, key: int | None = None
 ) -> SignedCommitment:
-    """Return a client's signed commitment to its update of the open round.
-
-    Args:
-        twins: the contract it is for.
-        client: who commits.
-        round_number: another round to sign for.
-        key: another client's key to sign with.
-    """
+    """Return a client's signed commitment to its update of the open round."""
     number = twins.state.round if round_number is None else round_number
     word = encoding.commitment_of(client, payload_of(number, client))
     return signed_commitment(twins, Commitment(number, client, word), key)
@@ -90,7 +82,6 @@ def ranking_of(clients: Iterable[ClientId], distances: Iterable[float] = ()) -> 
 
 
 def decision_of(twins: Twins, ranking: tuple[int, ...]) -> ledger_state.SubmittedDecision:
-    """Return what a committee decides from a ranking."""
     state = twins.state
     return ledger_state.SubmittedDecision(
         committee=state.committee,
@@ -120,19 +111,9 @@ def request(
 
 
 def certificate(
-    twins: Twins,
-    vote: Vote,
-    *,
-    repliers: Sequence[int] | None = None,
+    twins: Twins, vote: Vote, *, repliers: Sequence[int] | None = None
 ) -> ledger_state.SubmittedCertificate:
-    """Return a certificate: the primary's request and the replies of members at these places.
-
-    Args:
-        twins: the contract it is for.
-        vote: the request.
-        repliers: places, ascending; by default the first that are enough, of members beside the
-            primary who are not banned (fewer if there are not as many).
-    """
+    """Return a certificate: the primary's request and the replies of members at these places."""
     committee = twins.state.committee
     chosen = None if repliers is None else [committee[seat] for seat in repliers]
     made = open_round(twins).certificate(vote, chosen)
@@ -164,19 +145,9 @@ def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposa
 
 
 def equivocation(
-    twins: Twins,
-    client: ClientId,
-    kind: StatementKind = StatementKind.REQUEST,
-    **fields: object,
+    twins: Twins, client: ClientId, kind: StatementKind = StatementKind.REQUEST, **fields: object
 ) -> EquivocationReport:
-    """Return the proof that a client signed two different statements for one place.
-
-    Args:
-        twins: the contract it is for.
-        client: the accused.
-        kind: what it signed.
-        fields: what else is different in both; without `round` they are of the open round.
-    """
+    """Return the proof that a client signed two different statements for one place."""
     first, second = (statement(twins, client, kind, number, **fields) for number in (1, 2))
     return EquivocationReport(client, first, second)
 
@@ -184,15 +155,7 @@ def equivocation(
 def statement(
     twins: Twins, client: ClientId, kind: StatementKind, number: int, **fields: object
 ) -> SignedStatement:
-    """Return one of a client's statements for a place, signed.
-
-    Args:
-        twins: the contract it is for.
-        client: who signs.
-        kind: what it is.
-        number: which of them; another number has another set, or vector.
-        fields: what else is different in it.
-    """
+    """Return one of a client's statements for a place, signed."""
     base, open_ = digest_of("base"), open_round(twins)
     if kind is StatementKind.SCORES:
         usual = {"base": base, "clients": digest_of("usable")}

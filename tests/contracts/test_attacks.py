@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.addresses import to_canonical
+from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
+from ledger.chain.contract.deployment import creation_data
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.ledger_state import LedgerStage, StatementKind, registry_batches
-from ledger.protocol.types import ClientId, Commitment
+from ledger.protocol.ledger_state import LedgerStage, StatementKind, domain_of, registry_batches
+from ledger.protocol.signing import domain_separator
+from ledger.protocol.types import Address, ClientId, Commitment, Digest
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.chain.web3_provider import transport_to
-from tests.contracts import faults, planting, support
+from tests.contracts import faults, support
 from tests.contracts.relay import DELEGATION, DelegatedLedger, RelayedLedger, delegation
-from tests.contracts.twins import Outcome, Shape, Twins, registry_of, signers
+from tests.contracts.twins import DEPLOYMENT_GAS, Outcome, Shape, Twins, registry_of, signers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
+    from ledger.protocol.ledger_state import Deployment
+
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 
@@ -65,26 +70,6 @@ def test_members_that_ban_themselves_do_not_void_their_votes(chain: ChainWriter)
     assert all(twins.state.registry[m].banned_in == 1 for m in found.decision.committee)
 
 
-def test_a_client_banned_in_the_round_still_commits_in_it(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    client = support.trainers_of(twins.state)[0]
-    twins.report(support.equivocation(twins, client))
-    assert taken(support.commit_all(twins, [client])) == (client,)
-
-
-def test_a_late_trainer_cannot_commit_once_a_decision_is_pending(
-    chain: ChainWriter,
-) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    late, *others = support.trainers_of(twins.state)
-    support.commit_all(twins, others)
-    twins.close_commitments()
-    before = twins.state.commitments
-    assert support.commit_all(twins, [late]) is errors.CommitmentsClosedError
-    assert twins.state.commitments == before
-    assert isinstance(twins.decide(faults.honest(twins)), tuple)
-
-
 def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: EmbeddedChain) -> None:
     twins = Twins.opened(embedded_chain, SHAPE)
     author, thief = support.trainers_of(twins.state)[:2]
@@ -101,9 +86,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: Embe
     assert mined[thief] != encoding.commitment_of(thief, payload)
 
 
-def test_a_commitment_sent_ahead_does_not_spoil_its_batch(
-    chain: ChainWriter,
-) -> None:
+def test_a_commitment_sent_ahead_does_not_spoil_its_batch(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     clients = support.active_of(twins.state)
     support.commit_all(twins, [clients[3]])
@@ -120,16 +103,6 @@ def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: ChainWriter
     spoilt = replace(again, signature=support.high_s(again.signature))
     fresh = support.commitment(twins, second)
     assert taken(twins.commit(1, [spoilt, fresh, spoilt, fresh])) == (second,)
-
-
-def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    client = support.trainers_of(twins.state)[0]
-    first = support.commitment(twins, client)
-    other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
-    word = first.commitment.commitment
-    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
-    assert twins.commit(1, [first, other]) == (event,)
 
 
 def test_the_largest_batch_may_start_with_one_sent_ahead(chain: ChainWriter) -> None:
@@ -206,17 +179,6 @@ def test_of_score_vectors_nobody_looks_at_phase_and_view(chain: ChainWriter, pha
     assert twins.ledger.client(ClientId(0)).banned_in == 1
 
 
-def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> None:
-    twins = playing(chain)
-    client = twins.state.committee[0]
-    first, second = (
-        support.statement(twins, client, StatementKind.REQUEST, 1, result=result)
-        for result in (support.payload_of(1, client), support.payload_of(2, client))
-    )
-    report = ledger_state.EquivocationReport(client, first, second)
-    assert isinstance(twins.report(report), tuple)
-
-
 @pytest.mark.parametrize("kind", StatementKind)
 @pytest.mark.parametrize("said_in", [0, 1, 2, 3, 4, 2**64 - 1])
 def test_a_ban_counts_from_its_report_not_from_the_statement(
@@ -255,9 +217,9 @@ def test_planted_flags_lock_no_client_out(embedded_chain: EmbeddedChain, clients
     words = [encoding.registry_word(client) for client in registry_of(clients)]
     registry, batches = registry_batches(words)
     deployment = shape.deployment(registry)
-    flags = range(planting.FLAG_WORDS, planting.FLAG_WORDS + -(-clients // 224))
+    flags = range(FLAG_WORDS, FLAG_WORDS + -(-clients // 224))
     planted = dict.fromkeys(flags, 1 << 224 | (1 << 224) - 1)
-    creation = planting.planting_creation(embedded_chain, deployment, planted)
+    creation = planting_creation(embedded_chain, deployment, planted)
     twins = Twins(embedded_chain, deployment, signers(clients), creation=creation)
     assert embedded_chain.code(twins.ledger.address).startswith(abi.artifact().runtime)
     for batch, rest in batches:
@@ -294,3 +256,51 @@ def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> N
         batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
         with pytest.raises(errors.DelegatedAccountError):
             twins.ledger.commit_updates(1, batch)
+
+
+def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    client = support.trainers_of(twins.state)[0]
+    first = support.commitment(twins, client)
+    other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
+    word = first.commitment.commitment
+    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
+    assert twins.commit(1, [first, other]) == (event,)
+
+
+MODEL, HEAD, REGISTRY_REST = 3, 4, 6
+FLAG_WORDS = 9 + 12_288
+"""Storage slots of the contract: the first word of flags follows the registry."""
+
+
+def planting_creation(
+    chain: EmbeddedChain, deployment: Deployment, planted: Mapping[int, int]
+) -> bytes:
+    """Return creation code that leaves the contract as its constructor does, and further words."""
+    honest = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+    assert honest.contract_address is not None
+    sender, nonce = to_canonical(chain.sender), chain.next_nonce()
+    own, theirs = (
+        domain_of(deployment, chain.chain_id, Address(address), Digest(bytes(32)))
+        for address in (contract_created_by(sender, nonce), to_canonical(honest.contract_address))
+    )
+    runtime = chain.code(honest.contract_address)
+    assert runtime.count(domain_separator(theirs)) == 1
+    runtime = runtime.replace(domain_separator(theirs), domain_separator(own))
+    words = {
+        MODEL: int.from_bytes(deployment.model),
+        HEAD: int.from_bytes(deployment.config),
+        REGISTRY_REST: int.from_bytes(deployment.registry),
+        **planted,
+    }
+    stores = b"".join(
+        b"\x7f" + word.to_bytes(32) + b"\x61" + slot.to_bytes(2) + b"\x55"
+        for slot, word in words.items()
+    )
+    logged = (
+        b"\x7f" + own.salt + b"\x5f\x52\x7f" + abi.topic("LedgerDeployed") + b"\x60\x20\x5f\xa1"
+    )
+    begin = stores + logged
+    size, offset = len(runtime).to_bytes(2), (len(begin) + 12).to_bytes(2)
+    returned = b"\x61" + size + b"\x80\x61" + offset + b"\x5f\x39\x5f\xf3"
+    return begin + returned.ljust(12, b"\x00") + runtime

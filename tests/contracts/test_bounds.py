@@ -14,31 +14,22 @@ from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_bat
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.protocol.types import (
-    NO_DIGEST,
-    AcceptanceForm,
-    ClientId,
-    Phase,
-    SignedCommitment,
-)
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment
 from tests.contracts import faults, support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
+    Keys = tuple[KeySigner, ...]
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.types import Digest
 
-    Keys = tuple[KeySigner, ...]
 
 FLAGS = 224
 LARGEST = 1.7976931348623157e308
 HALF = GROUP_ORDER // 2
-
-
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
 
 
 def test_the_last_clients_of_the_largest_registry_take_part(chain: ChainWriter) -> None:
@@ -183,3 +174,18 @@ def test_a_committee_may_be_complete_with_the_last_draw(
     assert twins.state.stage is (LedgerStage.OPEN if draws == MAX_DRAWS else LedgerStage.FINISHED)
     assert len(twins.state.committee) == shape.members - (draws > MAX_DRAWS)
     twins.compare_clients()
+
+
+@pytest.mark.parametrize(("ppm", "accepted"), [(785_714, 5), (785_715, 6)])
+def test_a_millionth_decides_whether_a_half_is_rounded_up(
+    chain: ChainWriter, ppm: int, accepted: int
+) -> None:
+    # 7 * 785,714 / 1,000,000 is 5.499998, and 7 * 785,715 / 1,000,000 is 5.500005.
+    twins = Twins.opened(chain, Shape(trainers=7, aggregation_ppm=ppm))
+    support.commit_all(twins, support.active_of(twins.state))
+    events = twins.decide(
+        support.proposal(twins, support.ranking_of(support.trainers_of(twins.state)))
+    )
+    assert isinstance(events, tuple)
+    (decided,) = (event for event in events if isinstance(event, RoundDecided))
+    assert len(decided.accepted) == accepted

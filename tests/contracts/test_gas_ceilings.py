@@ -1,7 +1,6 @@
-"""No call costs more gas than is said, at the largest sizes that are promised and at its dearest.
+"""No call costs more gas than is said, at the largest sizes that are promised.
 
-`python -m tests.contracts.test_gas_ceilings` plays the largest registry and prints what each call
-costs; the tests play few clients in every run, and as many as there can be with CMFL_FAULTS.
+`python -m tests.contracts.test_gas_ceilings` plays the largest registry and prints what calls cost.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -43,22 +42,13 @@ CEILINGS = {
 
 
 def if_all_were_cold(gas: int) -> int:
-    """Return the most that an end may cost, from one whose 4,096 draws read few clients.
-
-    Args:
-        gas: of an end with all draws, in which each client's word was read again and again.
-    """
+    """Return the most that an end may cost, from one whose 4,096 draws read few clients."""
     cold_read, warm_read, draws = 2_100, 100, 4_096
     return gas + draws * (cold_read - warm_read)
 
 
 def dearest_calls(chain: EmbeddedChain, clients: int) -> dict[str, int]:
-    """Return the gas of each call where it is dearest, with most trainers and members.
-
-    Args:
-        chain: where to play.
-        clients: K.
-    """
+    """Return the gas of each call where it is dearest, with most trainers and members."""
     shape = Shape(
         clients=clients,
         trainers=MAX_TRAINERS,
@@ -120,9 +110,7 @@ def certified_by_all(twins: Twins, trainers: Iterable[ClientId]) -> Proposal:
 
 
 @pytest.mark.slow
-def test_no_call_exceeds_its_ceiling_at_the_largest_sizes(
-    embedded_chain: EmbeddedChain,
-) -> None:
+def test_no_call_exceeds_its_ceiling_at_the_largest_sizes(embedded_chain: EmbeddedChain) -> None:
     found = dearest_calls(embedded_chain, times(MAX_MEMBERS + MAX_TRAINERS + 4, MAX_CLIENTS))
     assert set(found) == set(CEILINGS)
     assert {name: gas for name, gas in found.items() if gas > CEILINGS[name]} == {}

@@ -12,8 +12,8 @@ from contracts.build import HERE, SOURCES
 from ledger.chain.contract import abi, calls
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
-from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
-from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest, Phase
+from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 from tests.support.keys import mirrored
@@ -229,28 +229,6 @@ def test_a_kind_of_statement_that_there_is_not_is_refused(chain: ChainWriter, ki
     with pytest.raises(TransactionRevertedError) as caught:
         chain.send(twins.ledger.address, data, 300_000)
     assert abi.revert_reason(caught.value.data) == UNKNOWN_KIND
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        (StatementKind.REPLY, {}),
-        (StatementKind.SCORES, {}),
-        (StatementKind.REQUEST, {"round": 2}),
-        (StatementKind.REQUEST, {"phase": Phase.ELECTION}),
-        (StatementKind.REQUEST, {"view": 1}),
-        (StatementKind.REQUEST, {"base": digest_of("another base")}),
-    ],
-)
-def test_statements_that_are_not_for_one_place_are_no_report(
-    chain: ChainWriter, kind: StatementKind, fields: dict[str, object]
-) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    client = twins.state.committee[0]
-    first = support.statement(twins, client, StatementKind.REQUEST, 1)
-    other = support.statement(twins, client, kind, 2, **fields)
-    with pytest.raises(ValueError, match="one kind, round, phase, view and base"):
-        EquivocationReport(client, first, other)
 
 
 def test_the_mirrored_signature_cannot_even_be_sent(chain: ChainWriter) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from ledger.chain.contract import abi
 from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.ranking import elect, rank
 from ledger.protocol.sampling import drawn_committee
@@ -17,21 +16,16 @@ from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
     Beacon,
-    ClientId,
     Phase,
-    RegisteredClient,
 )
 from tests.contracts import faults, support
 from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
-from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, registry_of
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
-
-
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
 
 
 def decided(outcome: Outcome) -> ledger_state.RoundDecided:
@@ -103,97 +97,6 @@ def test_a_lot_among_the_accepted_elects(
         assert twins.state.committee == event.next_committee
 
 
-def test_a_lot_after_a_short_ranking_elects_all_of_it(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape(members=4, form=AcceptanceForm.BELOW_TWO))
-    late = support.trainers_of(twins.state)[-2:]
-    here = [client for client in support.trainers_of(twins.state) if client not in late]
-    support.commit_all(twins, here)
-    chain.mine(4)
-    event = decided(twins.decide(support.proposal(twins, support.ranking_of(here))))
-    assert set(event.next_committee) == set(here)
-
-
-def test_equal_distances_are_ranked_by_client(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape())
-    trainers = support.trainers_of(twins.state)
-    support.commit_all(twins, trainers)
-    ranking = rank((client, 0.0) for client in trainers)
-    event = decided(twins.decide(support.proposal(twins, ranking)))
-    assert event.accepted == trainers[:3]
-
-
-@pytest.mark.parametrize("beacon", Beacon)
-def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beacon) -> None:
-    twins = Twins.opened(chain, Shape(rounds=4, beacon=beacon))
-    seeds = {twins.state.seed}
-    for number in range(1, 5):
-        assert twins.state.round == number
-        support.commit_all(twins, support.active_of(twins.state))
-        twins.compare_clients()
-        event = decided(twins.decide(faults.honest(twins)))
-        assert twins.state.committee == event.next_committee
-        seeds.add(twins.state.seed)
-    assert len(seeds) == 5
-    assert twins.state.stage is LedgerStage.FINISHED
-    twins.compare_clients()
-
-
-def test_equal_runs_have_equal_heads_unless_beacons_differ(
-    chain: ChainWriter,
-) -> None:
-    def run(beacon: Beacon) -> ledger_state.LedgerState:
-        twins = Twins.opened(chain, Shape(beacon=beacon))
-        support.commit_all(twins, support.trainers_of(twins.state))
-        twins.decide(faults.honest(twins))
-        return twins.state
-
-    first, second = run(Beacon.NONE), run(Beacon.NONE)
-    assert (first.head, first.seed) == (second.head, second.seed)
-    assert run(Beacon.BLOCK).seed != run(Beacon.BLOCK).seed
-
-
-def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape(clients=460, trainers=20, members=7), batch=150)
-    for _ in range(3):
-        # In both directions, so that words of flags are left and come again.
-        ends = {0, 223, 224, 447, 448, 459} - set(twins.state.committee)
-        support.commit_all(twins, ids(*sorted(ends)))
-        rest = set(support.trainers_of(twins.state)) | set(twins.state.committee)
-        support.commit_all(twins, ids(*sorted(rest - ends, reverse=True)))
-        twins.compare_clients({*rest, *ends, 1, 222, 225, 446, 449, 458})
-        twins.decide(faults.honest(twins))
-        twins.compare_clients({*rest, *ends})
-
-
-def test_commitments_come_in_any_number_of_transactions(chain: ChainWriter) -> None:
-    shape = Shape(commit_blocks=12, deadline_blocks=14)
-    together, apart = Twins.opened(chain, shape), Twins.opened(chain, shape)
-    clients = support.trainers_of(together.state)
-    assert isinstance(support.commit_all(together, clients), tuple)
-    for client in clients:
-        assert isinstance(support.commit_all(apart, [client]), tuple)
-    assert together.state.commitments == apart.state.commitments
-
-
-def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(
-    chain: ChainWriter,
-) -> None:
-    twins = Twins.opened(chain, Shape(members=4))
-    trainers = support.trainers_of(twins.state)
-    support.commit_all(twins, trainers[:5])
-    assert twins.decide(support.proposal(twins, ranked_by_index(twins))) is (
-        errors.RankingTooEarlyError
-    )
-    twins.close_commitments()
-    assert twins.decide(support.proposal(twins, ranked_by_index(twins)[:3])) is (
-        errors.RankingTooShortError
-    )
-    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
-    # Of five that are left, floor(5/2 + 1/2) = 3 are accepted and places 0 to 3 elected.
-    assert event.accepted == trainers[:3]
-    assert event.next_committee == trainers[:4]
-
-
 def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
     opened, (first, second, *_) = twins.state.opened_block, support.trainers_of(twins.state)
@@ -202,31 +105,6 @@ def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     assert chain.head().number == opened + 2
     assert support.commit_all(twins, [second]) is errors.CommitmentsClosedError
     assert twins.state.committed == {first}
-
-
-def test_a_short_ranking_is_valid_right_after_the_window(
-    chain: ChainWriter,
-) -> None:
-    twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
-    opened = twins.state.opened_block
-    support.commit_all(twins, support.trainers_of(twins.state)[:5])
-    found = faults.honest(twins)
-    assert twins.decide(found) is errors.RankingTooEarlyError
-    assert chain.head().number == opened + 2
-    assert isinstance(twins.decide(found), tuple)
-
-
-def test_the_first_committee_is_drawn_when_the_registry_is_complete(
-    embedded_chain: EmbeddedChain,
-) -> None:
-    twins = Twins.opened(embedded_chain, Shape(), batch=5)
-    opening = twins.ledger.opening(1)
-    assert opening is not None
-    assert opening.seed == encoding.first_seed(twins.state.deployment.config, NO_DIGEST)
-    assert opening.committee == drawn_committee(opening.seed, 13, 5, ())
-    assert (opening.round, opening.opened_block) == (1, embedded_chain.head().number)
-    assert twins.ledger.opening(1, embedded_chain.head().number - 1) is None
-    assert twins.ledger.opening(2) is None
 
 
 def test_every_quorum_from_half_to_all_others_can_decide(chain: ChainWriter) -> None:
@@ -257,37 +135,6 @@ def test_incidents_are_recorded_though_nobody_signs_them(chain: ChainWriter) -> 
     assert len(heads) == 2
 
 
-def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: ChainWriter) -> None:
-    twins = Twins.opened(chain, Shape())
-    support.commit_all(twins, support.trainers_of(twins.state))
-    found, before = faults.honest(twins), twins.state
-    twins.wait()
-    assert isinstance(twins.abandon(1), tuple)
-    assert twins.state.model == before.model
-    assert (twins.state.round, len(set(twins.state.committee))) == (2, 5)
-    twins.compare_clients()
-    # What was signed for the abandoned round is worth nothing in the next.
-    assert twins.decide(found) is errors.WrongRoundError
-    support.commit_all(twins, support.trainers_of(twins.state))
-    assert isinstance(twins.decide(faults.honest(twins)), tuple)
-
-
-def test_a_banned_client_is_never_drawn_again(chain: ChainWriter) -> None:
-    # Six of eight are left and three are drawn, again and again; one ban is of the round itself.
-    shape = Shape(clients=8, trainers=3, members=3, commit_blocks=1, deadline_blocks=3, rounds=9)
-    twins = Twins.opened(chain, shape)
-    twins.report(support.equivocation(twins, ClientId(2)))
-    for number in range(1, 9):
-        if number == 3:
-            assert isinstance(twins.report(support.equivocation(twins, ClientId(5))), tuple)
-        twins.wait()
-        assert isinstance(twins.abandon(number), tuple)
-        banned = {2, 5} if number >= 3 else {2}
-        assert not banned & set(twins.state.committee)
-        assert not banned & set(support.trainers_of(twins.state))
-    twins.compare_clients()
-
-
 @pytest.mark.parametrize(
     ("shape", "banned"),
     [
@@ -307,6 +154,16 @@ def test_ends_when_no_committee_can_be_drawn(chain: ChainWriter, shape: Shape, b
     twins.compare_clients()
 
 
+def test_the_code_on_chain_is_the_artefact_and_the_immutables(
+    embedded_chain: EmbeddedChain,
+) -> None:
+    twins, runtime = Twins.opened(embedded_chain), abi.artifact().runtime
+    code = embedded_chain.code(twins.ledger.address)
+    assert code.startswith(runtime)
+    assert len(code) <= 24_576  # EIP-170
+    assert twins.deployment_receipt.gas_used < 6_500_000
+
+
 def test_a_replaced_primary_decides_in_a_later_view(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     support.commit_all(twins, support.trainers_of(twins.state))
@@ -319,35 +176,46 @@ def test_a_replaced_primary_decides_in_a_later_view(chain: ChainWriter) -> None:
     assert event.views == (3, 2**32 - 1)
 
 
-def test_every_member_beside_the_primary_may_reply(chain: ChainWriter) -> None:
+def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     support.commit_all(twins, support.trainers_of(twins.state))
-    decision = faults.honest(twins).decision
-    found = []
-    for phase in Phase:
-        place = primary_seat(twins.state.seed, phase, 0, 5)
-        vote = support.request(twins, decision, phase, 0)
-        others = [other for other in range(5) if other != place]
-        found.append(support.certificate(twins, vote, repliers=others))
-    event = decided(twins.decide(Proposal(1, decision, (found[0], found[1]))))
-    assert [signers.bit_count() for signers in event.signers] == [4, 4]
+    found, before = faults.honest(twins), twins.state
+    twins.wait()
+    assert isinstance(twins.abandon(1), tuple)
+    assert twins.state.model == before.model
+    assert (twins.state.round, len(set(twins.state.committee))) == (2, 5)
+    twins.compare_clients()
+    # What was signed for the abandoned round is worth nothing in the next.
+    assert twins.decide(found) is errors.WrongRoundError
+    support.commit_all(twins, support.trainers_of(twins.state))
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
 
-def test_the_code_on_chain_is_the_artefact_and_the_immutables(
+def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape(members=4))
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers[:5])
+    assert twins.decide(support.proposal(twins, ranked_by_index(twins))) is (
+        errors.RankingTooEarlyError
+    )
+    twins.close_commitments()
+    assert twins.decide(support.proposal(twins, ranked_by_index(twins)[:3])) is (
+        errors.RankingTooShortError
+    )
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
+    # Of five that are left, floor(5/2 + 1/2) = 3 are accepted and places 0 to 3 elected.
+    assert event.accepted == trainers[:3]
+    assert event.next_committee == trainers[:4]
+
+
+def test_the_first_committee_is_drawn_when_the_registry_is_complete(
     embedded_chain: EmbeddedChain,
 ) -> None:
-    twins, runtime = Twins.opened(embedded_chain), abi.artifact().runtime
-    code = embedded_chain.code(twins.ledger.address)
-    assert code.startswith(runtime)
-    assert len(code) <= 24_576  # EIP-170
-    assert twins.deployment_receipt.gas_used < 6_500_000
-
-
-def test_a_registered_client_is_what_was_deployed(embedded_chain: EmbeddedChain) -> None:
-    twins = Twins.opened(embedded_chain, Shape(clients=13), batch=5)
-    assert twins.ledger.registry() == registry_of(13)
-    assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)
-    with pytest.raises(errors.UnknownClientError):
-        twins.ledger.client(ClientId(13))
-    with pytest.raises(errors.UnknownClientError):
-        twins.ledger.has_committed(ClientId(13))
+    twins = Twins.opened(embedded_chain, Shape(), batch=5)
+    opening = twins.ledger.opening(1)
+    assert opening is not None
+    assert opening.seed == encoding.first_seed(twins.state.deployment.config, NO_DIGEST)
+    assert opening.committee == drawn_committee(opening.seed, 13, 5, ())
+    assert (opening.round, opening.opened_block) == (1, embedded_chain.head().number)
+    assert twins.ledger.opening(1, embedded_chain.head().number - 1) is None
+    assert twins.ledger.opening(2) is None

@@ -1,7 +1,4 @@
-"""A machine drives contract and specification side by side, through right and wrong steps.
-
-Every step is compared by `Twins`: the same events and then the same state, or the same refusal.
-"""
+"""A machine drives contract and specification side by side, through right and wrong steps."""
 
 from __future__ import annotations
 

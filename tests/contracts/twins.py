@@ -1,9 +1,4 @@
-"""The contract and its executable specification as twins: every step is taken by both.
-
-A step counts only if both give the same logs and then are in the same state, or both refuse for
-the same reason. The state is everything that the contract answers: `state()`, each client's word
-and whether it has committed. Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
-"""
+"""The contract and its executable specification as twins: every step is taken by both."""
 
 from __future__ import annotations
 
@@ -102,13 +97,7 @@ class Shape:
 
 
 class Twins:
-    """One deployed contract and the specification's state of it.
-
-    Attributes:
-        outcomes: how often each event and each refusal came, of all twins of this process.
-        sender: the ledger itself, a relay before it, or an account that delegates to a relay.
-        most_compared: of more clients a test itself says which to compare, and when.
-    """
+    """One deployed contract and the specification's state of it."""
 
     outcomes: ClassVar[Counter[str]] = Counter()
 
@@ -278,7 +267,6 @@ class Twins:
         return events if refused is None else refused
 
     def _fold(self, events: Iterable[ledger_state.Event], block_number: int) -> None:
-        """Assert that the fold of the events is the specification's state."""
         for event in events:
             for name, expected in self.view.expected_fields(event).items():
                 assert getattr(event, name) == expected, name

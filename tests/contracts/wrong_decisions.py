@@ -130,122 +130,53 @@ def _signer_far_out_of_range(_: Twins, c: SubmittedCertificate) -> SubmittedCert
 
 
 WRONG_DECISIONS = (
-    Fault(
-        "a decision of another round",
-        errors.WrongRoundError,
-        _deciding(lambda _, p: replace(p, round=p.round + 1)),
-    ),
-    Fault(
-        "another committee",
-        errors.WrongCommitteeError,
-        _deciding(
-            lambda _, p: replace(
-                p, decision=replace(p.decision, committee=p.decision.committee[::-1])
-            )
-        ),
-    ),
-    Fault(
-        "no committee",
-        errors.WrongCommitteeError,
-        _deciding(lambda _, p: replace(p, decision=replace(p.decision, committee=()))),
-    ),
-    Fault(
-        "one client too many in the ranking",
-        errors.RankingTooLongError,
-        _ranked(lambda t, r: (*r, *range(r[-1] + 1, r[-1] + 2 + t.state.deployment.trainers))),
-    ),
-    Fault(
-        "too short a ranking",
-        errors.RankingTooShortError,
-        _ranked(lambda t, r: r[: t.state.deployment.members - 1]),
-    ),
+    Fault("a decision of another round", errors.WrongRoundError,
+     _deciding(lambda _, p: replace(p, round=p.round + 1))),
+    Fault("another committee", errors.WrongCommitteeError,
+     _deciding(lambda _, p: replace(
+         p, decision=replace(p.decision, committee=p.decision.committee[::-1])))),
+    Fault("no committee", errors.WrongCommitteeError,
+     _deciding(lambda _, p: replace(p, decision=replace(p.decision, committee=())))),
+    Fault("one client too many in the ranking", errors.RankingTooLongError,
+     _ranked(lambda t, r: (*r, *range(r[-1] + 1, r[-1] + 2 + t.state.deployment.trainers)))),
+    Fault("too short a ranking", errors.RankingTooShortError,
+     _ranked(lambda t, r: r[: t.state.deployment.members - 1])),
     Fault("no ranking", errors.RankingTooShortError, _ranked(lambda _, r: r[:0])),
-    Fault(
-        "a trainer less while there is time",
-        errors.RankingTooEarlyError,
-        _ranked(lambda _, r: r[:-1]),
-    ),
-    Fault(
-        "a ranking in another order",
-        errors.RankingNotSortedError,
-        _ranked(lambda _, r: (r[1], r[0], *r[2:])),
-    ),
+    Fault("a trainer less while there is time", errors.RankingTooEarlyError,
+     _ranked(lambda _, r: r[:-1])),
+    Fault("a ranking in another order", errors.RankingNotSortedError,
+     _ranked(lambda _, r: (r[1], r[0], *r[2:]))),
     Fault("one word twice", errors.RankingNotSortedError, _ranked(lambda _, r: (*r[:-1], r[-2]))),
-    Fault(
-        "an infinite distance",
-        errors.DistanceNotFiniteError,
-        _ranked(lambda _, r: (*r[:-1], INFINITE_WORD | r[-1] & 0xFFFF_FFFF)),
-    ),
-    Fault(
-        "a distance of more than 64 bits",
-        errors.DistanceNotFiniteError,
-        _ranked(lambda _, r: (*r[:-1], 1 << 255 | r[-1])),
-    ),
-    Fault(
-        "nobody in the ranking",
-        errors.UnknownClientError,
-        _ranked(lambda t, r: _with_last_client(r, t.state.deployment.clients)),
-    ),
-    Fault(
-        "the largest word in the ranking",
-        errors.UnknownClientError,
-        _ranked(lambda _, r: (*r[:-1], 2**256 - 1)),
-    ),
-    *(
-        Fault(
-            f"a member that has committed, at place {place} of the ranking",
-            errors.MemberRankedError,
-            _ranked(_with_member(place, member)),
-        )
-        for place in range(6)
-        for member in (0, -1)
-    ),
-    Fault(
-        "a client twice in the ranking",
-        errors.RepeatedClientError,
-        _ranked(lambda _, r: _with_last_client(r, r[0] & 0xFFFF_FFFF)),
-    ),
-    Fault(
-        "a client without a commitment",
-        errors.NoCommitmentError,
-        _ranked(lambda t, r: _with_last_client(r, idle(t))),
-    ),
-    Fault(
-        "a set that does not follow from the ranking",
-        errors.WrongAggregationSetError,
-        _resigned(Phase.AGGREGATION, set_digest=digest_of("another set")),
-    ),
-    Fault(
-        "the certificates in the other order",
-        errors.WrongAggregationSetError,
-        _deciding(lambda _, p: replace(p, certificates=p.certificates[::-1])),
-    ),
-    Fault(
-        "candidates that the ranking does not give",
-        errors.WrongCandidatesError,
-        _resigned(Phase.ELECTION, set_digest=digest_of("other candidates")),
-    ),
-    *(
-        Fault(
-            f"another {field} than the one voted on", errors.RequestNotSignedError, _swapped(field)
-        )
-        for field in ("base", "model", "updates_root", "scores_root", "reveal", "record")
-    ),
-    Fault(
-        "an election without the aggregation's result",
-        errors.RequestNotSignedError,
-        _resigned(Phase.ELECTION, result=NO_DIGEST),
-    ),
-    Fault(
-        "an aggregation for another base than the election's",
-        errors.RequestNotSignedError,
-        _resigned(Phase.AGGREGATION, base=digest_of("another base")),
-    ),
-    Fault(
-        "an election for another base than the aggregation's",
-        errors.RequestNotSignedError,
-        _resigned(Phase.ELECTION, base=digest_of("another base")),
-    ),
+    Fault("an infinite distance", errors.DistanceNotFiniteError,
+     _ranked(lambda _, r: (*r[:-1], INFINITE_WORD | r[-1] & 0xFFFF_FFFF))),
+    Fault("a distance of more than 64 bits", errors.DistanceNotFiniteError,
+     _ranked(lambda _, r: (*r[:-1], 1 << 255 | r[-1]))),
+    Fault("nobody in the ranking", errors.UnknownClientError,
+     _ranked(lambda t, r: _with_last_client(r, t.state.deployment.clients))),
+    Fault("the largest word in the ranking", errors.UnknownClientError,
+     _ranked(lambda _, r: (*r[:-1], 2**256 - 1))),
+    *(Fault(f"a member that has committed, at place {place} of the ranking",
+     errors.MemberRankedError,
+     _ranked(_with_member(place, member))) for place in range(6) for member in (0, -1)),
+    Fault("a client twice in the ranking", errors.RepeatedClientError,
+     _ranked(lambda _, r: _with_last_client(r, r[0] & 0xFFFF_FFFF))),
+    Fault("a client without a commitment", errors.NoCommitmentError,
+     _ranked(lambda t, r: _with_last_client(r, idle(t)))),
+    Fault("a set that does not follow from the ranking", errors.WrongAggregationSetError,
+     _resigned(Phase.AGGREGATION, set_digest=digest_of("another set"))),
+    Fault("the certificates in the other order", errors.WrongAggregationSetError,
+     _deciding(lambda _, p: replace(p, certificates=p.certificates[::-1]))),
+    Fault("candidates that the ranking does not give", errors.WrongCandidatesError,
+     _resigned(Phase.ELECTION, set_digest=digest_of("other candidates"))),
+    *(Fault(f"another {field} than the one voted on", errors.RequestNotSignedError,
+     _swapped(field)) for field in ("base", "model", "updates_root", "scores_root", "reveal",
+     "record")),
+    Fault("an election without the aggregation's result", errors.RequestNotSignedError,
+     _resigned(Phase.ELECTION, result=NO_DIGEST)),
+    Fault("an aggregation for another base than the election's", errors.RequestNotSignedError,
+     _resigned(Phase.AGGREGATION, base=digest_of("another base"))),
+    Fault("an election for another base than the aggregation's", errors.RequestNotSignedError,
+     _resigned(Phase.ELECTION, base=digest_of("another base"))),
     Fault(
         "a request of the other phase",
         errors.RequestNotSignedError,
@@ -260,60 +191,31 @@ WRONG_DECISIONS = (
             Phase.ELECTION,
         ),
     ),
-    Fault(
-        "a request by another member",
-        errors.RequestNotSignedError,
-        _certificate(_request_from_another_place),
-    ),
-    Fault(
-        "a damaged request",
-        errors.RequestNotSignedError,
-        _certificate(lambda _, c: replace(c, request=support.damaged(c.request))),
-    ),
-    Fault(
-        "a request with high s",
-        errors.SignatureNotCanonicalError,
-        _certificate(lambda _, c: replace(c, request=support.high_s(c.request))),
-    ),
-    Fault(
-        "another view than the one signed",
-        errors.RequestNotSignedError,
-        _certificate(lambda _, c: replace(c, view=c.view + 1)),
-    ),
-    Fault(
-        "a signer beyond the committee",
-        errors.SignersOutOfRangeError,
-        _certificate(_signer_out_of_range),
-    ),
-    Fault(
-        "the last bit as a signer",
-        errors.SignersOutOfRangeError,
-        _certificate(_signer_far_out_of_range, Phase.ELECTION),
-    ),
-    Fault(
-        "the primary as a signer", errors.PrimaryRepliesError, _certificate(_primary_among_signers)
-    ),
+    Fault("a request by another member", errors.RequestNotSignedError,
+     _certificate(_request_from_another_place)),
+    Fault("a damaged request", errors.RequestNotSignedError,
+     _certificate(lambda _, c: replace(c, request=support.damaged(c.request)))),
+    Fault("a request with high s", errors.SignatureNotCanonicalError,
+     _certificate(lambda _, c: replace(c, request=support.high_s(c.request)))),
+    Fault("another view than the one signed", errors.RequestNotSignedError,
+     _certificate(lambda _, c: replace(c, view=c.view + 1))),
+    Fault("a signer beyond the committee", errors.SignersOutOfRangeError,
+     _certificate(_signer_out_of_range)),
+    Fault("the last bit as a signer", errors.SignersOutOfRangeError,
+     _certificate(_signer_far_out_of_range, Phase.ELECTION)),
+    Fault("the primary as a signer", errors.PrimaryRepliesError,
+     _certificate(_primary_among_signers)),
     Fault("one reply too few", errors.QuorumNotReachedError, _certificate(_one_signer_less)),
-    Fault(
-        "no reply",
-        errors.QuorumNotReachedError,
-        _certificate(lambda _, c: replace(c, signers=0, replies=()), Phase.ELECTION),
-    ),
-    Fault(
-        "a signer without a signature", errors.SignatureCountError, _certificate(_all_as_signers)
-    ),
-    Fault(
-        "a signature too many",
-        errors.SignatureCountError,
-        _certificate(lambda _, c: replace(c, replies=(*c.replies, c.replies[0]))),
-    ),
+    Fault("no reply", errors.QuorumNotReachedError,
+     _certificate(lambda _, c: replace(c, signers=0, replies=()), Phase.ELECTION)),
+    Fault("a signer without a signature", errors.SignatureCountError,
+     _certificate(_all_as_signers)),
+    Fault("a signature too many", errors.SignatureCountError,
+     _certificate(lambda _, c: replace(c, replies=(*c.replies, c.replies[0])))),
     Fault("a damaged reply", errors.ReplyNotSignedError, _first_reply(support.damaged)),
     Fault("a reply with high s", errors.SignatureNotCanonicalError, _first_reply(support.high_s)),
     Fault("one reply twice", errors.ReplyNotSignedError, _certificate(_one_reply_twice)),
     Fault("a request as a reply", errors.ReplyNotSignedError, _certificate(_requests_as_replies)),
-    Fault(
-        "replies in another order",
-        errors.ReplyNotSignedError,
-        _certificate(lambda _, c: replace(c, replies=c.replies[::-1]), Phase.ELECTION),
-    ),
-)
+    Fault("replies in another order", errors.ReplyNotSignedError,
+     _certificate(lambda _, c: replace(c, replies=c.replies[::-1]), Phase.ELECTION)),
+)  # fmt: skip

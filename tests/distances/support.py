@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
 from ledger.protocol.rules.direction import direction_distances
-from ledger.protocol.rules.distance import (
-    DIRECTION,
-    RELATIVE_TOLERANCE,
-    SQUARED,
-    plain_distances,
-)
+from ledger.protocol.rules.distance import DIRECTION, RELATIVE_TOLERANCE, SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -55,6 +52,8 @@ CODES = {
     "other tile": other_tile,
     "older processor": older_processor,
 }
+ALL = CODES | {"blocked": lambda: distances_by(BlockedSquares)}
+"""Also the code without the extra `fast`, whose sums have another order."""
 
 
 def require_equal(

@@ -1,7 +1,10 @@
-"""The fast distances equal the protocol's plain ones, whatever the scale and the company."""
+"""Distances: near the plain rule, and the same bytes whoever computes a pair."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,43 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.distances.fast import fast_distances, usable_cores
+from ledger.distances import machine_code
+from ledger.distances.blocked import BlockedSquares
+from ledger.distances.composed_rules import distances_by
+from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
+from ledger.distances.machine_code import NoMachineCodeError, Processor, compiled, this_processor
 from ledger.distances.streaming import RANGE
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, RULES, draws, require_equal, round_of
+from tests.distances.support import ALL, CODES, RULES, draws, require_equal, round_of
 from tests.faults import times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from ledger.protocol.rules.distance import DistanceRule
+
+
 fast = fast_distances()
-
-
-def test_by_pencil_rows_are_members_and_columns_ascending_clients() -> None:
-    updates = {
-        ClientId(client): np.array(vector, dtype=np.float32)
-        for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
-    }
-    found = fast(SQUARED, None, updates, [ClientId(9), ClientId(2)])
-    assert found.tolist() == [[2, 13, 1, 0], [0, 25, 1, 2]]
-
-
-def test_directions_by_pencil() -> None:
-    # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
-    vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    found = fast(DIRECTION, None, round_of(vectors), [ClientId(0), ClientId(30)])
-    assert found.tolist() == [[3, 2, 3 + 15, 4]] * 2
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_directions_agree_with_the_plain_rule(code: str) -> None:
-    vectors, travel = draws(0, 8, RANGE + 3), draws(1, 1, RANGE + 3)[0]
-    vectors[:4] += 2 * vectors[5]
-    vectors[6], vectors[7] = 0, vectors[1]
-    vectors[4] *= 50
-    for along in (None, travel, np.zeros_like(travel), vectors[5]):
-        require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], along)
 
 
 @settings(max_examples=times(20, 1_000))
@@ -67,12 +52,6 @@ def test_a_travel_of_another_length_is_refused() -> None:
             compute(DIRECTION, travel, round_of(draws(0, 3, 5)), [ClientId(0)])
 
 
-def test_squared_distances_ignore_a_travel() -> None:
-    updates = round_of(draws(0, 3, 5))
-    found = fast(SQUARED, np.ones(5, np.float32), updates, [ClientId(0)])
-    assert found.tobytes() == fast(SQUARED, None, updates, [ClientId(0)]).tobytes()
-
-
 def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
     # One 3 in a place of its own against zeros: 9, wherever it is.
     dimension = RANGE + 2 * 512 + 5
@@ -84,61 +63,29 @@ def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
 
 
 @RULES
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("dimension", [1, 2, 7, 513, RANGE + 3])
-def test_agrees_with_the_plain_rule(rule: DistanceRule, code: str, dimension: int) -> None:
-    require_equal(CODES[code](), rule, draws(0, 5, dimension), [4, 0, 4])
-
-
-@RULES
-@pytest.mark.parametrize("spread", [1.0, 1e-1, 1e-2, 1e-3, 1e-6])
-def test_stays_exact_when_updates_are_alike_but_for_a_spread(
-    rule: DistanceRule, spread: float
-) -> None:
-    vectors = (draws(2, 1, 5_000) + spread * draws(3, 9, 5_000)).astype(np.float32)
-    require_equal(fast, rule, vectors, [0, 3, 5])
-
-
-@RULES
-@pytest.mark.parametrize("scale", [1e-18, 1e2, 1e4, 1e18])
-def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float) -> None:
-    vectors = draws(5, 9, 5_000)
-    vectors[[1, 3]] *= np.float32(scale)
-    require_equal(fast, rule, vectors, [0, 1, 2])
-
-
-@pytest.mark.parametrize("spread", [1.0, 1e-3])
-def test_errors_stay_below_1e_12_among_huge_attackers(spread: float) -> None:
-    vectors = (draws(2, 1, 150_000) + spread * draws(3, 6, 150_000)).astype(np.float32)
-    vectors[5] *= np.float32(1e6)
-    found = fast(SQUARED, None, round_of(vectors), [ClientId(0), ClientId(50)])
-    for row, member in ((0, 0), (1, 5)):
-        for client in range(6):
-            delta = vectors[client].astype(np.longdouble) - vectors[member]
-            true = (delta * delta).sum()
-            assert abs(found[row, client] - true) <= 1e-12 * true
-
-
-@RULES
-def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule) -> None:
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
+def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule, code: str) -> None:
     largest = np.finfo(np.float32).max
     require_equal(
-        fast, rule, np.array([[largest, -largest], [-largest, largest]], np.float32), [0, 1]
+        ALL[code](), rule, np.array([[largest, -largest], [-largest, largest]], np.float32), [0, 1]
     )
-    require_equal(fast, rule, np.zeros((3, 5), dtype=np.float32), [0, 2])
+    require_equal(ALL[code](), rule, np.zeros((3, 5), dtype=np.float32), [0, 2])
     vectors = draws(6, 5, 40)
     vectors[[1, 2]] = 0
     vectors[4] = vectors[3]
-    require_equal(fast, rule, vectors, range(5))
+    require_equal(ALL[code](), rule, vectors, range(5))
 
 
 @RULES
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_non_finite_numbers_give_the_plain_rules_result(rule: DistanceRule, odd: float) -> None:
+def test_non_finite_numbers_give_the_plain_rules_result(
+    rule: DistanceRule, code: str, odd: float
+) -> None:
     vectors = draws(1, 5, 700)
     vectors[2, 600] = odd
     updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
-    found = fast(rule, None, updates, members)
+    found = ALL[code]()(rule, None, updates, members)
     with np.errstate(invalid="ignore"):
         expected = plain_distances(rule, None, updates, members)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15, equal_nan=True)
@@ -213,3 +160,151 @@ def test_zero_threads_are_refused_and_one_core_exists() -> None:
     with pytest.raises(ValueError, match="on 0 threads"):
         fast_distances(0)
     assert usable_cores() >= 1
+
+
+@RULES
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("dimension", [650, 2 * RANGE + 9])
+def test_threads_tiles_and_processors_make_no_difference(
+    rule: DistanceRule, code: str, dimension: int
+) -> None:
+    updates = round_of(draws(8, 11, dimension))
+    asked = rule, None, updates, list(updates)[:6]
+    assert CODES[code]()(*asked).tobytes() == fast(*asked).tobytes()
+
+
+@pytest.mark.parametrize("code", ["one thread", "blocked"])
+@pytest.mark.parametrize("dimension", [1, 650, 513, RANGE + 1])
+def test_a_pair_alone_has_its_bytes_in_company(dimension: int, code: str) -> None:
+    rule, fast = SQUARED, ALL[code]()
+    updates = round_of(draws(7, 6, dimension))
+    together = fast(rule, None, updates, list(updates))
+    for row, member in enumerate(updates):
+        for column, client in enumerate(updates):
+            pair = {member: updates[member], client: updates[client]}
+            alone = fast(rule, None, pair, [member])[0, sorted(pair).index(client)]
+            assert alone.tobytes() == together[row, column].tobytes()
+
+
+@settings(max_examples=times(15, 1_000))
+@given(data=st.data())
+def test_any_subset_in_any_order_and_anywhere_in_memory(data: st.DataObject) -> None:
+    rule = SQUARED
+    dimension = data.draw(st.sampled_from([1, 9, 300, 512, 1_300, RANGE + 700]))
+    vectors = draws(dimension, 9, dimension)
+    whole = fast(rule, None, round_of(vectors), [ClientId(10 * i) for i in range(9)])
+    chosen = data.draw(st.lists(st.integers(0, 8), min_size=1, unique=True))
+    members = data.draw(st.lists(st.sampled_from(chosen), min_size=1))
+    threads = data.draw(st.integers(1, 3))
+    moved = {
+        ClientId(10 * place): _at_byte(vectors[place], data.draw(st.integers(0, 9)))
+        for place in chosen
+    }
+    asked = [ClientId(10 * member) for member in members]
+    found = fast_distances(threads)(rule, None, moved, asked)
+    assert found.tobytes() == whole[members][:, sorted(chosen)].tobytes()
+
+
+def _at_byte(vector: np.ndarray, offset: int) -> np.ndarray:
+    """Return an update that begins at some byte of a file's content, aligned or not."""
+    data = bytes(offset) + vector.tobytes()
+    return np.frombuffer(memoryview(data)[offset:], dtype=np.float32)
+
+
+@RULES
+def test_matrix_rows_and_strided_arrays_are_updates_too(rule: DistanceRule) -> None:
+    wide = draws(3, 6, 4_000)
+    members = [ClientId(20)]
+    found = fast(rule, None, round_of(wide[:, ::2]), members)
+    copied = fast(rule, None, round_of([row[::2].copy() for row in wide]), members)
+    assert found.tobytes() == copied.tobytes()
+
+
+def test_updates_are_read_where_they_lie_and_not_copied() -> None:
+    vectors = draws(0, 12, 300_000)
+    updates = round_of(vectors)
+    fast(SQUARED, None, updates, list(updates)[:4])
+    tracemalloc.start()
+    try:
+        fast_distances(2)(SQUARED, None, updates, list(updates)[:4])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < vectors.nbytes / 20
+
+
+@pytest.fixture
+def _compiles_again() -> Iterator[None]:
+    machine_code._attempted.cache_clear()
+    yield
+    machine_code._attempted.cache_clear()
+
+
+def require_plain(reason: str) -> None:
+    updates = round_of(draws(0, 5, 700))
+    for rule in (SQUARED, DIRECTION):
+        asked = rule, None, updates, list(updates)[:3]
+        assert fast_distances(2)(*asked).tobytes() == distances_by(BlockedSquares)(*asked).tobytes()
+    assert reason in fallback_reason()
+
+
+def test_this_machine_compiles() -> None:
+    assert not fallback_reason()
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_without_the_extra_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    require_plain("llvmlite")
+    with pytest.raises(NoMachineCodeError, match="llvmlite"):
+        compiled(Processor("haswell", "+fma", 2))
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_with_another_llvmlite_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llvmlite.__version__", "0.43.0")
+    require_plain("llvmlite is 0.43.0, not 0.50.x")
+
+
+@pytest.mark.usefixtures("_compiles_again")
+@pytest.mark.parametrize(
+    ("function", "answer", "reason"),
+    [
+        ("get_host_cpu_features", RuntimeError("no such list"), "does not know this processor"),
+        ("check_jit_execution", OSError("Operation not permitted"), "not permitted"),
+    ],
+)
+def test_where_llvm_or_the_system_refuses_distances_are_plain(
+    monkeypatch: pytest.MonkeyPatch, function: str, answer: Exception, reason: str
+) -> None:
+    def refuse() -> None:
+        raise answer
+
+    monkeypatch.setattr(f"llvmlite.binding.{function}", refuse)
+    require_plain(reason)
+
+
+@pytest.mark.usefixtures("_compiles_again")
+def test_without_a_fused_multiply_add_distances_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {**features, "fma": False})
+    require_plain("no fused multiply-add")
+
+
+def test_any_other_architecture_takes_what_llvm_makes_for_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llvmlite.binding.get_process_triple", lambda: "arm64-apple-darwin")
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "apple-m1")
+    assert this_processor() == Processor("apple-m1", "", 2)
+
+
+def test_nothing_is_imported_before_the_first_distance() -> None:
+    program = (
+        "import sys; from ledger.distances.fast import fast_distances; fast_distances(2);"
+        "assert not {'llvmlite', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,9 +1,8 @@
-"""Every code block of README and docs does what it shows, and every command named is there.
+"""Code blocks of README and docs: `sh` and `python` run in order, and every command named exists.
 
-`sh` and `python` blocks of a page are executed in order, in a folder with a finished run in
-`first`, a `password`, a key to sign with, and a federation's settings in `fed.toml`. The commands
-of `console` blocks (`test_console_blocks` executes those that can be) and those quoted in the text
-must exist, with their options, make targets and modules.
+The blocks of a page are executed in a folder with a finished run in `first`, a `password`, a key
+to sign with, and a federation's settings in `fed.toml`. The commands of `console` blocks, and those
+quoted in the text and in the systemd units, must exist, with their options and make targets.
 """
 
 from __future__ import annotations
@@ -15,20 +14,14 @@ import runpy
 import shlex
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import typer
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 
 from api.settings import Settings
 from clients.onboarding import keystores
@@ -42,39 +35,19 @@ from tests.support.keys import write_keystore
 from tests.transparency.serving import witness_at
 from tests.transparency.support import WITNESSES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+UNITS = sorted((ROOT / "docs" / "systemd").glob("*.service"))
 PASSWORD = "correct horse battery staple"
-NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
+LANGUAGES = {"sh", "python", "console", "text", "toml", "nginx", "mermaid", "json"}
 FOREIGN = {
-    "flower-superlink",
-    "flower-supernode",
-    "flwr",
-    "anvil",
-    "geth",
-    "besu",
-    "ray",
-    "python3",
-    "source",
-    "twine",
-    "git",
-    "openssl",
-    "model_signing",
+    *("flower-superlink", "flower-supernode", "flwr", "anvil", "geth", "besu", "ray", "python3"),
+    *("source", "twine", "git", "openssl", "model_signing", "pip", "npm"),
 }
 SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=1,\n)")}
-"""What is played smaller than it is shown: sixteen runs of one round do what those of ten do."""
+"""Shown large, run small."""
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
-_VARIABLE = re.compile(r"^[A-Z_]+=\S* ")
-
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -83,13 +56,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the commands of a block, continued lines joined, comments left out."""
+    """Return the commands of a block, with continued lines joined and without comments."""
     joined = text.replace("\\\n", " ")
     return [line.strip() for line in joined.splitlines() if line.strip() and line.strip()[0] != "#"]
-
-
-def executed(page: Path) -> list[tuple[str, str]]:
-    return [(language, text) for language, text in blocks(page) if language in {"sh", "python"}]
 
 
 @cache
@@ -103,9 +72,9 @@ def targets() -> frozenset[str]:
 
 
 def faults(line: str) -> list[str]:
-    """Return what a command line names that is not there."""
-    words = shlex.split(_VARIABLE.sub("", line), comments=True)
-    program, arguments = words[0], words[1:]
+    """Return what a command line names that does not exist."""
+    words = shlex.split(re.sub(r"^[A-Z_]+=\S* ", "", line), comments=True)
+    program, arguments = Path(words[0]).name, words[1:]
     if program == "cmfl":
         return faults_of_cmfl(arguments)
     if program == "make":
@@ -114,76 +83,76 @@ def faults(line: str) -> list[str]:
         return [] if importlib.util.find_spec(arguments[1]) else [arguments[1]]
     if program == "python":
         return [] if (ROOT / arguments[0]).exists() else [arguments[0]]
-    return [] if program in FOREIGN | {"pip", "npm"} else [program]
+    return [] if program in FOREIGN else [program]
 
 
 def faults_of_cmfl(arguments: list[str]) -> list[str]:
-    command, path = root_command(), ["cmfl"]
-    options = {"--help"} | {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+    command, path, options = root_command(), ["cmfl"], {"--help"}
     missing = []
-    for word in arguments:
+    for word in [*arguments, ";"]:
+        options |= {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+        children: dict[str, Any] = getattr(command, "commands", {})
         if word in {"|", ">", "&&", ";"}:
             break
-        children: dict[str, Any] = getattr(command, "commands", {})
         if word.startswith("-") and word not in {"-", "--"}:
-            name = word.partition("=")[0]
-            missing += [] if name in options else [f"{' '.join(path)} {name}"]
+            missing += [] if word.partition("=")[0] in options else [f"{' '.join(path)} {word}"]
         elif children and len(path) < 3:
-            for name in word.split("|"):
-                if name not in children and name != "...":
-                    return [f"{' '.join(path)} {name}"]
-            if word == "..." or "|" in word:
-                break
+            names = [name for name in word.split("|") if name not in children and name != "..."]
+            if names or word == "..." or "|" in word:
+                return missing + names
             command = children[word]
             path.append(word)
-            options |= {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     return missing
 
 
-@each_page
-def test_every_block_has_a_language_that_is_known(page: Path) -> None:
-    known = NOT_RUN | {"sh", "python", "console"}
-    assert [language for language, _ in blocks(page) if language not in known] == []
+def named_commands(page: Path) -> list[str]:
+    """Return the commands of a page: of console blocks, and those quoted in its text."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".service":
+        return re.findall(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
+    shown = [text for language, text in blocks(page) if language == "console"]
+    quoted = [re.sub(r"\s+", " ", line) for line in _QUOTED.findall(_BLOCK.sub("", text))]
+    return [line for block in shown for line in lines_of(block)] + quoted
 
 
-@each_page
-def test_every_command_of_a_console_block_is_there(page: Path) -> None:
-    lines = [
-        line for language, text in blocks(page) if language == "console" for line in lines_of(text)
-    ]
-    assert [(line, fault) for line in lines for fault in faults(line)] == []
+def test_every_block_has_a_known_language() -> None:
+    named = [(page.name, language) for page in PAGES for language, _ in blocks(page)]
+    assert [found for found in named if found[1] not in LANGUAGES] == []
 
 
-@each_page
-def test_every_command_quoted_in_the_text_is_there(page: Path) -> None:
-    text = _BLOCK.sub("", page.read_text("utf-8"))
-    quoted = [re.sub(r"\s+", " ", line) for line in _QUOTED.findall(text)]
-    assert [(line, fault) for line in quoted for fault in faults(line)] == []
+def test_every_command_that_a_page_or_a_unit_names_exists() -> None:
+    named = [(page.name, line) for page in (*PAGES, *UNITS) for line in named_commands(page)]
+    assert [(*found, fault) for found in named for fault in faults(found[1])] == []
 
 
-def test_a_command_that_is_not_there_is_noticed() -> None:
-    assert faults("cmfl audit --no-such-option") != []
-    assert faults("cmfl rounds dance") != []
-    assert faults("make coffee") != []
-    assert faults("python -m no_such_module") != []
-    assert faults("no-such-program") != []
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cmfl audit --no-such-option",
+        "cmfl rounds dance",
+        "make coffee",
+        "python -m no_such_module",
+        "no-such-program",
+    ],
+)
+def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
+    assert faults(line) != []
     assert faults("cmfl rounds list --home h | head") == []
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home with one finished run, as getting started leaves it."""
-    home = tmp_path_factory.mktemp("finished") / "first"
-    assert cmfl("run", "--preset", "smoke", "--home", home).code == 0
-    return home
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_no_unit_holds_a_secret_or_gets_new_rights(unit: Path) -> None:
+    text = unit.read_text("utf-8")
+    assert "--password-file" not in text or "--password-file ${CREDENTIALS_DIRECTORY}" in text
+    assert not re.search(r"[0-9a-f]{64}|://[^ ]*@|^User=root$", text, re.MULTILINE)
+    assert all(f"\n{setting}" in text for setting in ("User=", "NoNewPrivileges=yes\n"))
+    # A worker with pending repairs is not restarted.
+    assert "worker" not in unit.stem or "\nRestartPreventExitStatus=2\n" in text
 
 
 @contextmanager
 def witnessed(home: Path) -> Iterator[str]:
-    """Publish the log of a home, with one witness at work; yield the log's key.
-
-    Keystore, password and policy are in the folder of the home.
-    """
+    """Publish the log of a home, with one witness; keystore and policy are beside the home."""
     folder = home.parent
     (folder / "password").write_text(PASSWORD)
     write_keystore(folder / "log.json", bytes([3] * 32))
@@ -199,8 +168,10 @@ def witnessed(home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def values(finished: Path) -> Iterator[dict[str, str]]:
-    """Return the values of the pages' placeholders: the finished run, on a node and a service."""
+def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Yield the values of the pages' placeholders: a finished run, on a node and a service."""
+    finished = tmp_path_factory.mktemp("finished") / "first"
+    succeeds("run", "--preset", "smoke", "--home", finished)
     manifest = json.loads((finished / "runs" / "run" / "deployment.json").read_text("utf-8"))
     rows = (finished / "runs" / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
     with (
@@ -223,55 +194,52 @@ def values(finished: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def write_signing_key(folder: Path) -> None:
-    """Write a key of signatures, as openssl does."""
+def fill(folder: Path, finished: Path) -> None:
+    """Put into a folder what the pages take for granted."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    for name in ("password", "log.json", "policy.txt"):
+        shutil.copy(finished.parent / name, folder / name)
     key = ec.generate_private_key(ec.SECP256R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "key.pem").write_bytes(private)
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    (folder / "key.pub").write_bytes(public)
+    private = (form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(*private))
+    public = (form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    (folder / "key.pub").write_bytes(key.public_key().public_bytes(*public))
+    (folder / "entries").mkdir()
+    smoke = (ROOT / "clients" / "presets" / "smoke.toml").read_text("utf-8")
+    federation = smoke.replace("[protocol]\n", '[protocol]\nbeacon = "block"\n')
+    (folder / "fed.toml").write_text(federation)
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if executed(page)], ids=lambda p: str(p.relative_to(ROOT))
+    "page",
+    [page for page in PAGES if any(language in {"sh", "python"} for language, _ in blocks(page))],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_blocks_of_a_page_can_be_executed(
-    page: Path,
-    finished: Path,
-    values: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, values: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not any(
-        "--home first" in line and "cmfl run" in line for line in page.read_text().splitlines()
-    ):
+    finished = Path(values["HOME"])
+    if not re.search(r"^.*cmfl run.*--home first", page.read_text("utf-8"), re.MULTILINE):
         shutil.copytree(finished, tmp_path / "first")
-    for name in ("password", "log.json", "policy.txt"):
-        shutil.copy(finished.parent / name, tmp_path / name)
-    write_signing_key(tmp_path)
-    (tmp_path / "entries").mkdir()
-    smoke = (ROOT / "clients" / "presets" / "smoke.toml").read_text("utf-8")
-    federation = smoke.replace("[protocol]\n", '[protocol]\nbeacon = "block"\n')
-    (tmp_path / "fed.toml").write_text(federation)
+    fill(tmp_path, finished)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     # A key of the usual cost takes a second to open; tests/containers makes and opens some.
     cheap = partial(keystores.write_keystore, work=keystores.ScryptCost.OF_TEST_KEYS)
     monkeypatch.setattr(keystores, "write_keystore", cheap)
-    for language, shown in executed(page):
-        text = shown
+    for language, shown in blocks(page):
         if language == "python":
             large, small = SMALLER.get(str(page.relative_to(ROOT)), ("", ""))
-            assert large in text
-            text = text.replace(large, small)
-            file = tmp_path / "block.py"
-            file.write_text(text)
-            runpy.run_path(str(file), run_name="__main__")
-            continue
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
-        for line in lines_of(text):
-            words = shlex.split(line, comments=True)
+            assert large in shown
+            (tmp_path / "block.py").write_text(shown.replace(large, small))
+            runpy.run_path(str(tmp_path / "block.py"), run_name="__main__")
+        for line in lines_of(shown) if language == "sh" else ():
+            text = line
+            for placeholder, value in values.items():
+                text = text.replace(placeholder, value)
+            words = shlex.split(text, comments=True)
             assert words[0] == "cmfl", f"only cmfl is run here: {line}"
             result = cmfl(*words[1:])
             assert result.code == 0, (line, result.err)

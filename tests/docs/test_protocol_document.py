@@ -590,17 +590,3 @@ def test_every_field_of_proofs_and_bundles_is_described(document: Any) -> None:
     fields_of_parts = {name for part in parts for name in part.get("properties", ())}
     page = (ROOT / "docs" / "protocol" / "proofs.md").read_text("utf-8")
     assert fields_of_parts - set(re.findall(r"`(\w+)`", page)) == set()
-
-
-def anchors_of(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_among_the_pages_leads_to_a_heading(page: Path) -> None:
-    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text("utf-8"))
-    found = [
-        ((page.parent / target).resolve() if target else page, anchor) for target, anchor in links
-    ]
-    assert [anchor for target, anchor in found if anchor not in anchors_of(target)] == []

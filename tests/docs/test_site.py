@@ -1,4 +1,4 @@
-"""The documentation site builds strictly, has every page, and the README is one screen."""
+"""The documentation site builds strictly; the pages name files and tests that exist."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from tests.contracts.test_gas_ceilings import CEILINGS
+
 ROOT = Path(__file__).parents[2]
-README_WORDS = 1_200
-
-
-def settings_without_search() -> dict[str, Any]:
-    """Return the site's settings, but for the search's index: a quarter of the time, no warning."""
-    settings: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
-    search, reference = settings["plugins"]
-    assert search == "search"
-    reference["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
-    own = {"docs_dir": str(ROOT / "docs"), "hooks": [str(ROOT / "docs" / "site_hooks.py")]}
-    return settings | own | {"plugins": [reference]}
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "README.md"])
+PROPERTIES, THREATS = ROOT / "docs" / "properties.md", ROOT / "docs" / "threat-model.md"
+FOLDERS = ("api", "benchmarks", "clients", "cmfl", "contracts", "docs", "ledger", "tests", ".ci")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the site's folder; `mkdocs build --strict` checks links, headings and navigation."""
     folder = tmp_path_factory.mktemp("site")
-    settings = folder / "mkdocs.yml"
-    settings.write_text(yaml.safe_dump(settings_without_search()))
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    # Without the search's index: a quarter of the time.
+    settings["plugins"].remove("search")
+    settings["plugins"][0]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
+    settings |= {"docs_dir": str(ROOT / "docs"), "hooks": [str(ROOT / "docs" / "site_hooks.py")]}
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     # Not --quiet, with which no warning counts for --strict.
-    options = ("--strict", "--config-file", settings, "--site-dir", folder)
+    options = ("--strict", "--config-file", folder / "mkdocs.yml", "--site-dir", folder)
     build = (sys.executable, "-m", "mkdocs", "build", *options)
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     ended = subprocess.run(
@@ -42,13 +41,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_site_has_a_page_for_each_file(site: Path) -> None:
-    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    for page in pages:
-        name = "index.html" if page.name in {"index.md", "README.md"} else f"{page.stem}.html"
-        assert (site / page.parent / name).exists(), page
-
-
 def test_the_reference_has_commands_routes_and_functions(site: Path) -> None:
     assert "cmfl audit" in (site / "reference" / "commands.html").read_text("utf-8")
     assert "/v1/blobs/{digest}" in (site / "reference" / "rest.html").read_text("utf-8")
@@ -56,23 +48,53 @@ def test_the_reference_has_commands_routes_and_functions(site: Path) -> None:
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
-    for page in site.rglob("*.html"):
-        loaded = re.findall(
-            r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page.read_text()
-        )
-        assert loaded == [], page
+    foreign = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="https?:[^"]+"')
+    assert [page.name for page in site.rglob("*.html") if foreign.search(page.read_text())] == []
+
+
+def test_links_outside_of_the_site_and_named_files_lead_somewhere() -> None:
+    missing = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        linked = re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", text)
+        missing += [(page.name, one) for one in linked if not (page.parent / one).exists()]
+        named = re.findall(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*)`", text)
+        named = [one for one in named if page.name != "CHANGELOG.md" and "NAME" not in one]
+        missing += [(page.name, one) for one in named if not (ROOT / one).exists()]
+    assert missing == []
+
+
+def test_every_named_test_exists() -> None:
+    named = [one for page in (PROPERTIES, THREATS) for one in TEST.findall(page.read_text("utf-8"))]
+    named += [(word, "") for word in (ROOT / ".ci" / "slow_tests").read_text("utf-8").split()]
+    assert [
+        (path, name)
+        for path, name in named
+        if not (ROOT / path).exists()
+        or (name and f"def {name}(" not in (ROOT / path).read_text("utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize("page", [PROPERTIES, THREATS], ids=lambda page: page.stem)
+def test_every_claim_names_a_test_or_admits_that_it_has_none(page: Path) -> None:
+    tables = re.findall(
+        r"^\|.* \| test \|\n\| --- .*\n((?:\|.*\n)+)", page.read_text("utf-8"), re.MULTILINE
+    )
+    cells = [row.strip(" |").rpartition(" | ") for table in tables for row in table.splitlines()]
+    assert len(cells) > 30
+    admitted = {"not covered"} if page is THREATS else set()
+    bare = [claim for claim, _, test in cells if not TEST.search(test) and test not in admitted]
+    assert bare == []
+
+
+def test_the_page_of_properties_has_the_ceilings_of_gas() -> None:
+    rows = re.findall(
+        r"^\| `?(\w+)`? \|.* ([\d,]+) \|$", PROPERTIES.read_text("utf-8"), re.MULTILINE
+    )
+    assert {name: int(gas.replace(",", "")) for name, gas in rows} == CEILINGS
 
 
 def test_the_readme_is_short_and_has_a_picture() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    assert len(text.split()) <= README_WORDS
-    picture = re.search(r"!\[[^\]]+\]\(([^)]+)\)", text)
-    assert picture
-    assert (ROOT / picture[1]).exists()
-
-
-def test_every_link_of_the_readme_leads_to_a_file() -> None:
-    for target in re.findall(
-        r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / "README.md").read_text("utf-8")
-    ):
-        assert (ROOT / target).exists(), target
+    assert len(text.split()) <= 1_200
+    assert re.search(r"!\[[^\]]+\]\([^)]+\)", text)

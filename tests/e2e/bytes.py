@@ -157,7 +157,6 @@ def _play_and_cut(home: Path) -> None:
 
 
 def _answer(home: Path, answers: Path) -> None:
-    """Write what files, commands and the service say of a home."""
     _write_all(answers, _facts_of_files(home))
     at = _at(home)
     rows = _json_of(answers, "rounds", "rounds", "list", *at, "--json", "--limit", "1000")
@@ -179,9 +178,6 @@ def _answer(home: Path, answers: Path) -> None:
     _cli(answers, "blobs", "blobs", "list", *at, "--round", str(numbers[0]), "--json")
     rest = _rest(home, numbers, count)
     _write_all(answers, {f"rest/{name}": text for name, text in rest.items()})
-    _cli(answers, "index", "index", "build", *at)
-    indexed = _rest(home, numbers, count)
-    _write_all(answers, {f"indexed/{name}": text for name, text in indexed.items()})
     if decided:
         _tampered(home, answers, decided[0])
 
@@ -310,8 +306,7 @@ _WRONG: dict[str, tuple[str, ...]] = {
         "--set",
         "protocol.clients=0",
     ),
-    "not a number": ("rounds", "show", "one"),
-    "not a digest": ("find", "zz", "--home", "/nonexistent/home"),
+    "not a round": ("rounds", "show", "one"),
     "not a proof": ("verify", "client", "--proof", "pyproject.toml", "--head", "0x" + "00" * 32),
     "not a bundle": ("verify", "bundle", "pyproject.toml", "--head", "0x" + "00" * 32),
     "no service": ("rounds", "list", "--api", "http://127.0.0.1:9"),
@@ -416,7 +411,6 @@ def _written(answer: httpx.Response) -> str:
 
 
 def _first(value: Any, *keys: str) -> Any:
-    """Return the first value of one of these keys, depth first."""
     if isinstance(value, dict):
         for key in keys:
             if key in value:
@@ -468,7 +462,7 @@ def _preload() -> None:
             "typer",
             "rich.console",
         ),
-        *("httpx", "fastapi", "uvicorn", "safetensors.torch", "sqlalchemy"),
+        *("httpx", "fastapi", "uvicorn", "safetensors.torch"),
     ):
         with contextlib.suppress(ImportError):
             __import__(name)
@@ -558,7 +552,6 @@ def _json_of(answers: Path, name: str, *arguments: str) -> Any:
 
 
 def _rows_of(answer: Any) -> list[Any]:
-    """Return the one list of an answer."""
     if isinstance(answer, list):
         return answer
     return next((item for item in answer.values() if isinstance(item, list)), [])

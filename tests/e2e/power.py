@@ -30,31 +30,12 @@ class PowerCutError(BaseException):
 
 @dataclass
 class Content:
-    """What a file holds.
-
-    Attributes:
-        data: as its readers see it.
-        synced: as a power cut leaves it at least; None if it was never synced.
-    """
-
     data: bytes
     synced: bytes | None = None
 
 
 class FailingDisk(Disk):
-    """A disk that loses power at one of its operations.
-
-    Attributes:
-        operations: what was done, transactions too.
-    """
-
     def __init__(self, cut_at: int | None = None, transactions: int | None = None) -> None:
-        """Keep account of what is durable.
-
-        Args:
-            cut_at: how many operations are done before the power is lost; None for all.
-            transactions: how many transactions go through before it is; None for all.
-        """
         super().__init__()
         self.operations: list[str] = []
         self._cut_at = cut_at
@@ -65,7 +46,6 @@ class FailingDisk(Disk):
         self._durable_folders: set[Path] = set()
 
     def do(self, operation: str) -> None:
-        """Begin an operation, unless the power is gone."""
         if len(self.operations) == self._cut_at:
             raise PowerCutError
         if self.operations.count(SENT) == self._transactions:
@@ -116,12 +96,6 @@ class FailingDisk(Disk):
         self._durable_folders |= {made for made in self._folders if made.parent == folder}
 
     def lose(self, rng: random.Random, *, everything: bool) -> None:
-        """Leave the home as the power cut may have left it.
-
-        Args:
-            rng: which names and bytes are lost.
-            everything: all that may be lost is.
-        """
         for path in sorted({*self._files, *self._durable_files}):
             now, then = self._files.get(path), self._durable_files.get(path)
             content = then if everything or rng.random() < 0.5 else now

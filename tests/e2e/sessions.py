@@ -25,13 +25,6 @@ _POLL_SECONDS = 0.002
 
 @dataclass(frozen=True)
 class Home:
-    """The home of one run, which processes write and tests read.
-
-    Attributes:
-        path: of chain, blobs and runs.
-        settings: of the run, as the command line takes them.
-    """
-
     path: Path
     settings: tuple[str, ...]
 
@@ -56,7 +49,6 @@ class Home:
         return self.path / "runs" / "run" / "votes.sqlite"
 
     def rows(self) -> int:
-        """Return how many whole rows are on disk."""
         return self.metrics.read_bytes().count(b"\n") if self.metrics.exists() else 0
 
     def arguments(self) -> list[str]:
@@ -86,7 +78,6 @@ def _ended(ledger: CommitteeLedger) -> Iterator[RoundDecided | RoundAbandoned]:
 
 
 def finish(process: Forked) -> dict[str, Any]:
-    """Return the JSON of a `cmfl` that has to end well."""
     with process:
         out, err = process.communicate()
     assert process.returncode == 0, err

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture
 def running(forks: Forks, tmp_path: Path) -> Iterator[Home]:
-    """Yield the home of a run that goes on until the test ends."""
     home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=100000"))
     with home.start(forks) as writer:
         wait_until(lambda: home.rows() >= 2 or writer.poll() is not None)

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import json
-import pickle
-import re
 import signal
 import socket
-import urllib.request
-from contextlib import redirect_stdout
-from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 
-from clients.testnet.chain_node import free_port as unused_port
-from cmfl.commands.demo.command import _made_anew
-from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
-from cmfl.commands.demo.served_history import MOST_PORTS, free_port
-from cmfl.commands.demo.tables import results_of, show_table
-from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome as Verdict
+from clients.testnet.node import free_port as unused_port
+from cmfl.commands.demo.command import MOST_PORTS, _made_anew, free_port
+from cmfl.commands.demo.runs import DemoStep, steps_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.parameters import STRATEGIES
-from tests.clients.experiments.made_up import cell as row_of
 from tests.cmfl.commands.conftest import refusal
 from tests.faults import times
 from tests.patience import wait_until
 from tests.processes import Forks
 
-if TYPE_CHECKING:
-    from clients.experiments.rows import CellRow
-    from tests.audit.runs import Run
-
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
-pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) -> None:
@@ -73,58 +56,6 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     assert not left_over.exists(), "a demo's own folder is made anew"
 
 
-def rows_of(seeds: int) -> list[CellRow]:
-    """Return made-up rows of all the demo's runs."""
-    return [
-        replace(
-            row_of(cell.method.name, cell.seed, ((0.5, 0.7)[seed],)),
-            kind=cell.method.kind,
-            condition=cell.condition,
-            malicious_accepted=(0.2, 0.0)[seed],
-            extra={"participants": {"active": 30, "trainers": 18}[cell.method.participants]},
-        )
-        for seed in range(seeds)
-        for cell in cells_of(seed, rounds=2)
-    ]
-
-
-def test_the_table_has_means_over_seeds_and_their_errors() -> None:
-    with redirect_stdout(StringIO()) as shown:
-        show_table(results_of(rows_of(seeds=2)))
-    text = shown.getvalue()
-    assert "mean ± standard error over 2 seeds" in text
-    # Two values that differ by 0.2: each is 0.1 from their mean, and so is the standard error.
-    line = r"│ FedAvg, 30 clients +│ 0\.600 ± 0\.100 │ 0\.600 ± 0\.100 │ 0\.100 ± 0\.100 +│"
-    assert re.search(line, text)
-    with redirect_stdout(StringIO()) as shown:
-        show_table(results_of(rows_of(seeds=1)))
-    assert ": one seed" in shown.getvalue()
-    assert " ± " not in shown.getvalue()
-
-
-def test_the_demo_plays_each_strategy() -> None:
-    strategies = {cell.method.name: cell.configuration for cell in cells_of(0, 2)}
-    numbers = [c.protocol.strategy for n, c in strategies.items() if not n.startswith("FedAvg")]
-    assert numbers == list(STRATEGIES)
-    assert [n for n in strategies if not n.startswith("FedAvg")] == [
-        STRATEGIES[number] for number in numbers
-    ]
-
-
-def test_only_attacked_runs_of_the_demo_have_attackers() -> None:
-    for cell in cells_of(0, 2):
-        assert (cell.configuration.malice.attack is not None) == (cell.condition == "attacked")
-
-
-def test_results_of_a_seed_go_from_one_process_to_another(honest: Run) -> None:
-    audited = audit(honest.ledger, honest.blobs)
-    results = SeedResults(rows_of(seeds=1), {"I-attacked-seed0": audited})
-    again = pickle.loads(pickle.dumps(results))
-    assert again.rows == results.rows
-    assert again.reports["I-attacked-seed0"].outcome is Verdict.PASSED
-    assert again.reports["I-attacked-seed0"].as_dict() == audited.as_dict()
-
-
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
     steps = steps_of(seeds=4, rounds=40)
     assert steps == {DemoStep.RECORDED: 960, DemoStep.AVERAGED: 640, DemoStep.AUDITED: 24}
@@ -140,7 +71,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cmfl.commands.demo.served_history.is_port_taken", lambda _: True),
+            patch("cmfl.commands.demo.command.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)
@@ -176,15 +107,3 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "was not made by a demo" in refusal("demo", "--home", tmp_path, "--seeds", 1)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
-def test_the_service_announces_its_address_and_ends_on_interrupt(
-    forks: Forks, tmp_path: Path
-) -> None:
-    service = forks.start("serve", "--home", tmp_path, "--port", 0)
-    said = service.first_line()
-    address = next(word for word in said.split() if word.startswith("http://"))
-    with urllib.request.urlopen(address + "health") as answer:
-        assert json.load(answer)
-    service.send_signal(signal.SIGINT)
-    assert service.wait() == 0

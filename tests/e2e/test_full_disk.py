@@ -79,6 +79,7 @@ RESULTS: dict[str, tuple[object, ...]] = {
     "attestation": ("export", "attestation", "--out"),
     "mlbom": ("export", "mlbom", "--out"),
     "model": ("model", "export", "--out"),
+    "table": ("export", "table", "updates", "--output"),
 }
 
 

@@ -100,7 +100,7 @@ def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_kills_at_random_moments_lose_and_repeat_no_round(forks: Forks, tmp_path: Path) -> None:
     settings = (*FAULTS, f"protocol.rounds={ROUNDS}")
     home = Home(tmp_path / "home", settings)
@@ -132,7 +132,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(forks: Forks, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("place", ["chain", "configuration", "manifest"][: times(1, 3)])
 def test_a_run_killed_during_deployment_can_be_restarted(
     forks: Forks, tmp_path: Path, place: str

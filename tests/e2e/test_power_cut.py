@@ -30,8 +30,6 @@ SETTINGS = (
 
 
 class NamelessDisk(FailingDisk):
-    """A disk whose user forgets that names need syncing too."""
-
     def sync_folder(self, folder: Path) -> None:
         pass
 
@@ -44,8 +42,6 @@ class BytelessDisk(FailingDisk):
 
 
 class HastyBlobs(FolderBlobs):
-    """Blobs without the barrier."""
-
     def sync(self) -> None:
         pass
 

@@ -16,14 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.kinds import ChainKind, StoreKind
-from clients.testnet.local_network import LocalNetwork
-from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
-from tests.federation import disks
+from clients.testnet import ChainKind, StoreKind
+from clients.testnet.network import ChainPace, NetworkSettings, fitted_to_pace
+from tests.federation import worker_files
 from tests.federation.cells import Cell, possible_cells
+from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.long_run import LongRun
-from tests.federation.state import WANTED, State
-from tests.federation.table import written
+from tests.federation.state import WANTED, State, written
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
@@ -44,12 +43,11 @@ the one before them and two of the election end before the deadline, whatever th
 
 
 def main(arguments: list[str]) -> int:
-    """Run the matrix, and return 1 if anything was wrong."""
     options = _parser().parse_args(arguments)
     folder = options.state
     folder.mkdir(parents=True, exist_ok=True)
     chains = [ChainKind(options.chain)] if options.chain else [*ChainKind]
-    can_mount = disks.has_own_mounts()
+    can_mount = worker_files.has_own_mounts()
     if not can_mount:
         say("no mounts of our own here: full disks are left out")
     for chain in chains:
@@ -76,22 +74,17 @@ def _session(state: State, path: Path, ends: float, wanted: int, *, can_mount: b
             ]
             try:
                 for folder in small:
-                    disks.mount_small(folder)
+                    worker_files.mount_small(folder)
                 _federation(state, path, Path(home), ends, possible, wanted)
             finally:
                 for folder in small:
-                    disks.unmount(folder)
+                    worker_files.unmount(folder)
         if any(one.wrong == "stuck" for one in state.violations):
             return  # the next one would only hide it
 
 
 def _federation(
-    state: State,
-    path: Path,
-    home: Path,
-    ends: float,
-    possible: tuple[Cell, ...],
-    wanted: int,
+    state: State, path: Path, home: Path, ends: float, possible: tuple[Cell, ...], wanted: int
 ) -> None:
     chain = ChainKind(state.chain)
     settings = NetworkSettings(
@@ -110,14 +103,13 @@ def _federation(
         state.write(path)
         say(f"{state.chain} {line}")
 
-    with LocalNetwork(settings, told) as federation:
+    with DisturbedNetwork(settings, told) as federation:
         run = LongRun(federation, state, rng, home / "backups", possible, wanted, told)
         run.run(lambda: time.monotonic() >= ends)
     state.write(path)
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

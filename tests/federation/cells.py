@@ -7,13 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
+from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
+from ledger.audit.checks.completeness import DROPOUT
+from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
+    from clients.testnet.watch import WatchedRound
     from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
@@ -30,8 +34,6 @@ class Role(StrEnum):
 
 
 class Fault(StrEnum):
-    """What befalls a worker, or the chain under all of them."""
-
     KILLED = "kill -9"
     FROZEN = "frozen"
     SLOW = "slow network"
@@ -100,13 +102,6 @@ BEFALLS: dict[Fault, tuple[Role, ...]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One cell of the matrix on one chain.
-
-    Attributes:
-        fault: what happens.
-        role: to whom.
-    """
-
     fault: Fault
     role: Role
 
@@ -115,32 +110,18 @@ CELLS = tuple(Cell(fault, role) for fault, roles in BEFALLS.items() for role in 
 
 
 def possible_cells(*, can_fill_disks: bool) -> tuple[Cell, ...]:
-    """Return the cells that can occur on this machine.
-
-    Args:
-        can_fill_disks: whether each worker can have a small disk of its own.
-    """
     return tuple(cell for cell in CELLS if can_fill_disks or cell.fault is not Fault.FULL_DISK)
 
 
 def liars(fault: Fault, roles: dict[ClientId, frozenset[Role]]) -> frozenset[ClientId]:
-    """Return which of a victim's active clients lie, once it has been told to.
-
-    Args:
-        fault: one of `LIES`.
-        roles: what each of them is in the round.
-    """
+    """Return which of a victim's active clients lie, once it has been told to."""
     if isinstance(LIES[fault], TrainerFault):
         return frozenset(roles)  # members train, too
     return frozenset(client for client, its in roles.items() if Role.TRAINER not in its)
 
 
 def roles_of(one: HistoryRound) -> dict[ClientId, frozenset[Role]]:
-    """Return what each active client is in a round; who was banned before it is nothing.
-
-    Args:
-        one: the round.
-    """
+    """Return what each active client is in a round; who was banned before it is nothing."""
     found: dict[ClientId, set[Role]] = {client: {Role.TRAINER} for client in one.trainers}
     for member in one.committee:
         found[member] = {Role.MEMBER}
@@ -154,13 +135,7 @@ def roles_of(one: HistoryRound) -> dict[ClientId, frozenset[Role]]:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How many more clients may be faulty in a round that has still to be decided.
-
-    Attributes:
-        members: on the committee; below 0 if too many seats are empty or away as it is.
-        trainers: of those that train, so that the next committee can be filled.
-        bans: clients that may be banned in it, each of whom may be elected: an empty seat next.
-    """
+    """How many more clients may be faulty in a round that has still to be decided."""
 
     members: int
     trainers: int
@@ -168,18 +143,11 @@ class Margin:
 
     @property
     def is_kept(self) -> bool:
-        """Whether no more are faulty than the protocol bears."""
         return self.members >= 0 and self.trainers >= 0
 
 
 def margin_of(one: HistoryRound, sizes: Parameters, away: Iterable[WorkerSlot]) -> Margin:
-    """Return what a round bears beside its empty seats and those who have not recovered yet.
-
-    Args:
-        one: the round.
-        sizes: of the run.
-        away: victims of earlier faults that have not caught up.
-    """
+    """Return what a round bears beside its empty seats and those who have not recovered yet."""
     roles = roles_of(one)
     lost = [roles[client] for seat in away for client in seat.clients if client in roles]
     trainers = sum(Role.TRAINER in its for its in lost)
@@ -196,11 +164,6 @@ def is_drawn_for_nothing(one: HistoryRound, faulty: frozenset[ClientId], views: 
 
     Each view's primary is drawn anew, so that a faulty one among C is drawn k times in a row once
     in C^k rounds, however few are faulty. An empty seat's view takes no time.
-
-    Args:
-        one: the round.
-        faulty: whom something was done to, or who had not recovered.
-        views: how many of them there is time for before the deadline.
     """
     size = len(one.committee)
     for phase in (Phase.AGGREGATION, Phase.ELECTION):
@@ -212,21 +175,12 @@ def is_drawn_for_nothing(one: HistoryRound, faulty: frozenset[ClientId], views: 
 
 
 def victims(
-    cell: Cell,
-    seats: Iterable[WorkerSlot],
-    roles: dict[ClientId, frozenset[Role]],
-    margin: Margin,
+    cell: Cell, seats: Iterable[WorkerSlot], roles: dict[ClientId, frozenset[Role]], margin: Margin
 ) -> list[WorkerSlot]:
     """Return the seats that a cell's fault can befall with the round still to be decided.
 
     No more members are faulty at once than are tolerated, enough trainers are left to fill the
     next committee, and what is banned leaves no more empty seats there than are tolerated.
-
-    Args:
-        cell: fault and role.
-        seats: those that nothing has befallen.
-        roles: what each active client is.
-        margin: of the round.
     """
     found = []
     for seat in seats:
@@ -243,24 +197,13 @@ def victims(
 
 
 def tolerated(sizes: Parameters) -> int:
-    """Return how many members may be silent.
-
-    Args:
-        sizes: of the run.
-    """
     return sizes.members - 1 - sizes.replies
 
 
 def seats_of_members(
     seats: Iterable[WorkerSlot], members: Collection[ClientId], count: int
 ) -> list[WorkerSlot]:
-    """Return the fewest seats that host so many members, the fullest first.
-
-    Args:
-        seats: all of them.
-        members: of the round's committee, those that can vote.
-        count: how many members at least.
-    """
+    """Return the fewest seats that host so many members, the fullest first."""
     held = {seat.number: sum(c in members for c in seat.clients) for seat in seats}
     chosen: list[WorkerSlot] = []
     for seat in sorted(seats, key=lambda seat: -held[seat.number]):
@@ -268,3 +211,40 @@ def seats_of_members(
             break
         chosen.append(seat)
     return chosen
+
+
+NAMED_BY = {
+    Fault.FALSE_SCORES: frozenset({FALSE_SCORES}),
+    Fault.WRONG_PROPOSAL: frozenset({WRONG_PROPOSAL}),
+    Fault.EQUIVOCATING: frozenset({EQUIVOCATION, BAN}),
+    Fault.NOT_FINITE: frozenset({DROPOUT}),
+    Fault.TRUNCATED: frozenset({DROPOUT}),
+    Fault.COPIED: frozenset({DROPOUT}),
+    Fault.LATE: frozenset({DROPOUT}),
+    Fault.SELF_BAN: frozenset({BAN}),
+}
+"""What an audit says of a liar whose lie had an effect."""
+
+
+def effective(
+    fault: Fault, liars: frozenset[ClientId], ended: WatchedRound, banned: frozenset[ClientId]
+) -> frozenset[ClientId]:
+    """Return who of the liars has got a lie onto the record of its round.
+
+    Late is no effect of a payload that is wrong: who was late has shown none.
+    """
+    match fault:
+        case Fault.LATE:
+            return liars.intersection(ended.late)
+        case Fault.NOT_FINITE | Fault.TRUNCATED:
+            return liars.intersection(ended.malformed)
+        case Fault.COPIED:
+            return liars.intersection(set(ended.unusable) - set(ended.malformed))
+        case Fault.FALSE_SCORES:
+            return liars.intersection(ended.refused)
+        case Fault.WRONG_PROPOSAL:
+            return liars.intersection(ended.accused)
+        case Fault.EQUIVOCATING | Fault.SELF_BAN:
+            return liars & banned
+        case _:
+            raise ValueError(f"{fault} is no lie")

@@ -6,45 +6,34 @@ say of themselves it is taken which model they hold, and whether they are up aga
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from tests.federation.cells import BANS, Fault
-from tests.federation.effects import NAMED_BY
+from tests.federation.cells import BANS, NAMED_BY, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.network import LocalNetwork
+    from clients.testnet.watch import WatchedRound
     from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
 
-ACCUSATIONS = frozenset(
-    {
-        FALSE_SCORES,
-        TWO_VECTORS,
-        WRONG_PROPOSAL,
-        EQUIVOCATION,
-        BAN,
-    }
-)
+ACCUSATIONS = frozenset({FALSE_SCORES, TWO_VECTORS, WRONG_PROPOSAL, EQUIVOCATION, BAN})
 """What only the faulty are to be named for; silence and absence befall the disturbed, too."""
 
 _ALL = 1_000_000
 
 
 class Wrong(StrEnum):
-    """What must not be."""
-
     STUCK = "stuck"
     LOST_ROUND = "lost round"
     HONEST_BAN = "honest ban"
@@ -59,35 +48,15 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that must not be.
-
-    Attributes:
-        wrong: what.
-        round: in which round.
-        fault: that was done in it, or in the one before; empty for none.
-        clients: whom it concerns.
-    """
-
     wrong: Wrong
     round: int
     fault: str = ""
     clients: tuple[int, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass
 class Checks:
-    """Checks one round after the other, and the whole run now and then.
-
-    Attributes:
-        federation: that is checked.
-        violations: what was found.
-        liars: clients that were made to lie, by round: in no other may they be accused.
-        banned: clients that may be banned.
-        earlier: the last audit that passed.
-    """
+    """Checks one round after the other, and the whole run now and then."""
 
     federation: LocalNetwork
     violations: list[Violation] = field(default_factory=list)
@@ -102,12 +71,6 @@ class Checks:
     _retrained: int = 0
 
     def begun(self, done: Disturbance, number: int) -> None:
-        """Take down who may be accused of what.
-
-        Args:
-            done: what is done.
-            number: in which round.
-        """
         self.liars[number] = done.liars
         if done.fault is Fault.REORGANISED:
             self._reorganised.add(number)
@@ -123,15 +86,6 @@ class Checks:
         is_borne: bool = True,
         is_drawn: bool = False,
     ) -> None:
-        """Check a round that is over.
-
-        Args:
-            one: the round.
-            done: what was done in it; None for nothing.
-            away: clients of those who had not recovered from an earlier fault.
-            is_borne: whether no more members were faulty than are tolerated.
-            is_drawn: whether chance let only the faulty be primaries.
-        """
         fault = "" if done is None else str(done.fault)
         disturbed = away if done is None else away | done.clients
         if one.number != len(self._heads) + 1:
@@ -146,23 +100,10 @@ class Checks:
             self._found(Wrong.ABANDONED, one, fault)
 
     def had_effect(self, number: int, fault: Fault, clients: frozenset[ClientId]) -> None:
-        """Take down whom the next audit has to name.
-
-        Args:
-            number: of the round.
-            fault: one of `LIES`.
-            clients: those that got their lie onto the record.
-        """
         self._owed.append((number, fault, clients))
 
     def models(self, one: WatchedRound, model: Digest, seen: dict[str, str]) -> None:
-        """Check that every worker says that it held the model that the round began with.
-
-        Args:
-            one: the round.
-            model: w_t's digest, as the chain named it.
-            seen: digest by worker, 0x-hex.
-        """
+        """Check that every worker says that it held the model that the round began with."""
         for said in seen.values():
             if said.removeprefix("0x") != model.hex():
                 self._found(Wrong.WRONG_MODEL, one, "")
@@ -173,11 +114,7 @@ class Checks:
         return range(self._retrained + 1, len(self._final) + 1)
 
     def updates(self, differing: Mapping[int, tuple[ClientId, ...]]) -> None:
-        """Check that every honest update of the rounds since follows from the chain's model.
-
-        Args:
-            differing: whose do not, by round.
-        """
+        """Check that every honest update of the rounds since follows from the chain's model."""
         for number, clients in differing.items():
             if clients:
                 found = Violation(Wrong.WRONG_MODEL, number, "", tuple(map(int, clients)))
@@ -185,22 +122,10 @@ class Checks:
             self._retrained = number
 
     def add(self, wrong: Wrong, number: int, done: Disturbance | None) -> None:
-        """Take down what was seen elsewhere.
-
-        Args:
-            wrong: what.
-            number: of the round.
-            done: what was done in it.
-        """
         fault = "" if done is None else str(done.fault)
         self.violations.append(Violation(wrong, number, fault))
 
     def audited(self, report: AuditReport) -> None:
-        """Check an audit of all that has ended by its time.
-
-        Args:
-            report: on top of the audit before.
-        """
         if report.outcome is not AuditOutcome.PASSED:
             self.violations.append(Violation(Wrong.AUDIT, report.rounds))
         else:
@@ -220,10 +145,6 @@ class Checks:
 
         A round is told as soon as it has ended. Until that is final, a reorganisation may take its
         end back, and workers end it anew, with other signatures; nothing else may.
-
-        Args:
-            ledger: the contract.
-            has_ended: whether no round follows, so that the newest is taken for final, too.
         """
         first, last = len(self._final) + 1, len(self._heads) - (not has_ended)
         if last < first:
@@ -236,11 +157,7 @@ class Checks:
             self._final[number] = found
 
     def history(self, ledger: CommitteeLedger) -> None:
-        """Check that every round whose end was final is still recorded with the same head.
-
-        Args:
-            ledger: the contract.
-        """
+        """Check that every round whose end was final is still recorded with the same head."""
         now = _heads(ledger, _ALL)
         for number, head in self._final.items():
             if now.get(number) != head:
@@ -263,11 +180,7 @@ class Checks:
         self._owed = still_owed
 
     def _found(
-        self,
-        wrong: Wrong,
-        one: WatchedRound,
-        fault: str,
-        clients: list[ClientId] | None = None,
+        self, wrong: Wrong, one: WatchedRound, fault: str, clients: list[ClientId] | None = None
     ) -> None:
         numbers = tuple(map(int, clients or ()))
         self.violations.append(Violation(wrong, one.number, fault, numbers))

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clients.testnet.kinds import ChainKind
-from clients.testnet.relay import LinkCondition
-from clients.testnet.worker_faults import FROM_FILE
+from clients.testnet import ChainKind
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
-from tests.federation import disks
+from tests.federation import worker_files
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
+from tests.federation.relay import LinkCondition
 from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
 from tests.patience import wait_until
 
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
     from ledger.history.round import HistoryRound
     from ledger.io.forked_commands import CommandProcess
     from ledger.protocol.types import ClientId
+    from tests.federation.disturbed import DisturbedNetwork
 
 _CONDITIONS = {
     Fault.SLOW: LinkCondition.SLOW,
@@ -50,19 +49,6 @@ _LONGEST_SECONDS = 6.0
 
 @dataclass
 class Disturbance:
-    """What is done, when, and how it is lifted.
-
-    Attributes:
-        fault: what it is.
-        seats: whom it befalls; none of them where it is the chain.
-        clients: active clients of theirs.
-        liars: those of them that have been made to lie.
-        lifted_at: when it was over, on the monotonic clock; None while it lasts.
-        lifted_on: the same in Unix seconds, as workers write them.
-        has_come: whether it was done: a blob may never come, a round be over before a moment.
-        is_unhealed: whether a damaged blob was still damaged at the end of its round.
-    """
-
     fault: Fault
     seats: tuple[WorkerSlot, ...]
     clients: frozenset[ClientId]
@@ -77,7 +63,6 @@ class Disturbance:
     _look: Callable[[], None] = lambda: None
 
     def step(self) -> None:
-        """Do what is due."""
         now = time.monotonic()
         while self._acts and self._acts[0][0] <= now:
             self._has_begun = True
@@ -107,46 +92,23 @@ def _NOTHING() -> None:  # noqa: N802 - a constant that can be called
 
 
 class Arena:
-    """Does faults to a federation.
-
-    Attributes:
-        federation: that is disturbed.
-    """
-
-    def __init__(self, federation: LocalNetwork, backups: Path, rng: np.random.Generator) -> None:
-        """Take a federation.
-
-        Args:
-            federation: that is disturbed.
-            backups: folder of copies of the workers' folders.
-            rng: draws when each fault begins and how long it lasts.
-        """
+    def __init__(
+        self, federation: DisturbedNetwork, backups: Path, rng: np.random.Generator
+    ) -> None:
         self.federation = federation
         self._backups = backups
         self._rng = rng
 
     def backup(self, round_number: int) -> None:
-        """Copy every worker's folder, and forget those of two rounds ago.
-
-        Args:
-            round_number: the round that has just opened.
-        """
+        """Copy every worker's folder, and forget those of two rounds ago."""
         for seat in self.federation.seats:
             back_up(seat.folder, self._backups / str(round_number) / seat.name)
         shutil.rmtree(self._backups / str(round_number - 2), ignore_errors=True)
 
     def has_backup(self, round_number: int) -> bool:
-        """Say whether there are copies from the round before."""
         return (self._backups / str(round_number - 1)).is_dir()
 
     def disturb(self, fault: Fault, seat: WorkerSlot | None, one: HistoryRound) -> Disturbance:
-        """Begin a fault.
-
-        Args:
-            fault: which.
-            seat: whom it befalls, None for the chain or for many.
-            one: the round that has just opened.
-        """
         roles = roles_of(one)
         if seat is None:
             seats = self._too_many(one) if fault is Fault.TOO_MANY else ()
@@ -175,7 +137,7 @@ class Arena:
     def _on_path(self, made: Disturbance, seat: WorkerSlot, condition: LinkCondition) -> None:
         def turned(to: LinkCondition) -> Callable[[], None]:
             def turn() -> None:
-                for relay in seat.paths.relays:
+                for relay in self.federation.relays_of(seat):
                     self.federation.relays.turn(relay, to, SLOW_SECONDS)
 
             return turn
@@ -204,8 +166,8 @@ class Arena:
                 ]
             case Fault.FULL_DISK:
                 made._acts = [
-                    (begin, lambda: disks.fill(seat.folder)),
-                    (end, lambda: disks.empty(seat.folder)),
+                    (begin, lambda: worker_files.fill(seat.folder)),
+                    (end, lambda: worker_files.empty(seat.folder)),
                 ]
             case Fault.RESTORED_BACKUP:
                 copy = self._backups / str(one.round - 1) / seat.name
@@ -213,7 +175,7 @@ class Arena:
             case Fault.TWO_PROCESSES:
                 folder = seat.folder.with_name(f"{seat.folder.name}-again-{one.round}")
                 folder.mkdir(exist_ok=True)
-                second = seat.start_with_folder(folder, f"{seat.name}-again", FROM_FILE)
+                second = seat.start_with_folder(folder, f"{seat.name}-again")
                 made._undo = lambda: _gone(second, folder)
             case Fault.CORRUPTED_BLOB:
                 damage = _Damage(self.federation, seat, one.round, min(made.clients))
@@ -262,7 +224,7 @@ class _Damage:
     """One flipped bit in a client's payload, as soon as it is in the store."""
 
     def __init__(
-        self, federation: LocalNetwork, seat: WorkerSlot, round_number: int, client: ClientId
+        self, federation: DisturbedNetwork, seat: WorkerSlot, round_number: int, client: ClientId
     ) -> None:
         self._blobs = FolderBlobs(federation.home.blobs)
         self._seat = seat
@@ -271,7 +233,6 @@ class _Damage:
         self._bytes = b""
 
     def look(self) -> None:
-        """Damage the payload if it has come."""
         if self._found is not None:
             return
         for own in WorkerFolder(self._seat.folder).payloads.glob(self._name):
@@ -296,12 +257,7 @@ class _Damage:
 
 
 def begun(seat: WorkerSlot) -> None:
-    """Begin a seat's worker, which may be told to lie.
-
-    Args:
-        seat: whose worker is down.
-    """
-    seat.start(FROM_FILE)
+    seat.start()
 
 
 def _restored(seat: WorkerSlot, copy: Path) -> None:
@@ -325,7 +281,7 @@ def _thawed(seats: tuple[WorkerSlot, ...]) -> None:
         _signal(seat, frozen=False)
 
 
-def _wait_for_block(federation: LocalNetwork, number: int) -> None:
+def _wait_for_block(federation: DisturbedNetwork, number: int) -> None:
     with federation.reader() as reader:
 
         def is_there() -> bool:

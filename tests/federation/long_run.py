@@ -12,8 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.testnet.round_watch import RoundWatch
-from clients.testnet.worker_faults import FROM_FILE
+from clients.testnet.watch import RoundWatch
 from ledger.protocol.errors import ChainError
 from ledger.storage.blobs import FolderBlobs
 from tests.federation.cells import (
@@ -24,6 +23,7 @@ from tests.federation.cells import (
     Fault,
     Margin,
     Role,
+    effective,
     is_drawn_for_nothing,
     margin_of,
     roles_of,
@@ -31,9 +31,8 @@ from tests.federation.cells import (
 )
 from tests.federation.checks import Checks, Wrong
 from tests.federation.disturbances import Arena, begun
-from tests.federation.effects import effective
-from tests.federation.inspection import Inspected, Inspection
 from tests.federation.recovery import Recoveries, Recovery, not_among
+from tests.federation.retraining import Inspected, Inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.watch import WatchedRound
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
+    from tests.federation.disturbed import DisturbedNetwork
     from tests.federation.state import State
 
 LONGEST_ROUND_SECONDS = 600.0
@@ -62,18 +61,7 @@ _MOMENT_SECONDS = 1.5
 
 @dataclass
 class LongRun:
-    """A federation under faults.
-
-    Attributes:
-        federation: whose workers are not running yet.
-        state: what all sessions have come to.
-        rng: draws victims, moments and lengths.
-        possible: the cells that can be done here.
-        wanted: how often each of them.
-        say: is told a line for each round.
-    """
-
-    federation: LocalNetwork
+    federation: DisturbedNetwork
     state: State
     rng: np.random.Generator
     backups: Path
@@ -97,11 +85,7 @@ class LongRun:
         self._recoveries = Recoveries(self._settled)
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Disturb round after round, until told, or every cell is full, or nobody is left.
-
-        Args:
-            is_over: says whether it is time to end.
-        """
+        """Disturb round after round, until told, or every cell is full, or nobody is left."""
         with self.federation.reader() as reader:
             self._ledger = self.federation.ledger(reader)
             blobs = FolderBlobs(self.federation.home.blobs)
@@ -112,7 +96,7 @@ class LongRun:
 
     def _disturb_all(self, is_over: Callable[[], bool]) -> None:
         seats = self.federation.seats
-        self.federation.start_workers({seat.number: FROM_FILE for seat in seats})
+        self.federation.start_workers()
         while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
             one = self._opened()
             if one is None or self._too_few(one) or not self._round(one):
@@ -124,7 +108,6 @@ class LongRun:
         self._inspect_the_rest()
 
     def _round(self, one: HistoryRound) -> bool:
-        """Disturb one round, and say whether it ended."""
         begun_at = time.monotonic()
         self._newest = one.round
         until = begun_at + _MOMENT_SECONDS
@@ -178,7 +161,6 @@ class LongRun:
         *,
         is_drawn: bool = False,
     ) -> None:
-        """Count a round that is over, and check it."""
         self.state.rounds += 1
         self.state.abandoned += not ended.is_decided
         self.state.beyond += not margin.is_kept
@@ -323,7 +305,6 @@ class LongRun:
             self._begin_inspection()
 
     def _inspect_the_rest(self) -> None:
-        """Wait for what runs, and inspect what has ended since."""
         self._take_inspected(self._inspection.taken(waits=True))
         with suppress(ChainError):
             self.checks.settled(self._ledger, has_ended=True)

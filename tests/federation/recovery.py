@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from clients.testnet.worker_slot import WorkerSlot
+    from clients.testnet.network import WorkerSlot
     from tests.federation.cells import Cell
     from tests.federation.disturbances import Disturbance
 
@@ -18,18 +18,6 @@ RECOVERY_SECONDS = 90.0
 
 @dataclass
 class Recovery:
-    """What is known of one fault's end.
-
-    Attributes:
-        cell: fault and role.
-        round: in which it was done.
-        done: the fault.
-        seats: who has to catch up.
-        seconds: how long that took; None as long as it lasts, and if it never happened.
-        is_over: whether they have caught up, or never will.
-        counts: whether the fault had an effect; None while its round is open.
-    """
-
     cell: Cell
     round: int
     done: Disturbance
@@ -39,11 +27,6 @@ class Recovery:
     counts: bool | None = None
 
     def look(self, newest: int) -> None:
-        """See whether the victims have caught up.
-
-        Args:
-            newest: the open round.
-        """
         if self.is_over or self.done.lifted_at is None:
             return
         waited = time.monotonic() - self.done.lifted_at
@@ -55,29 +38,13 @@ class Recovery:
 
 @dataclass
 class Recoveries:
-    """Watches all victims until each has caught up.
-
-    Attributes:
-        on_settled: is told each fault whose victims have, or never will, once its round is over.
-    """
-
     on_settled: Callable[[Recovery], None]
     _open: list[Recovery] = field(default_factory=list)
 
     def add(self, one: Recovery) -> None:
-        """Watch the victims of one more fault.
-
-        Args:
-            one: which has just begun.
-        """
         self._open.append(one)
 
     def look(self, newest: int) -> None:
-        """See who has caught up.
-
-        Args:
-            newest: the open round.
-        """
         for one in self._open:
             one.look(newest)
         settled = [one for one in self._open if one.is_over and one.counts is not None]
@@ -86,24 +53,16 @@ class Recoveries:
             self.on_settled(one)
 
     def away(self) -> list[WorkerSlot]:
-        """Return the seats that have not caught up yet."""
         found = {seat.number: seat for one in self._open if not one.is_over for seat in one.seats}
         return [found[number] for number in sorted(found)]
 
     @property
     def are_any(self) -> bool:
-        """Whether anybody is still watched."""
         return bool(self._open)
 
 
 def has_caught_up(seat: WorkerSlot, newest: int, since: float) -> bool:
-    """Say whether a worker is in the newest round without a complaint, by what it says itself.
-
-    Args:
-        seat: its place.
-        newest: the open round.
-        since: what it said before is not asked for, in Unix seconds.
-    """
+    """Say whether a worker is in the newest round without a complaint, by what it says itself."""
     status = seat.status()
     said_after = float(status.get("at") or 0) > since
     is_there = seat.has_reported() and int(status.get("round") or 0) >= newest
@@ -111,11 +70,5 @@ def has_caught_up(seat: WorkerSlot, newest: int, since: float) -> bool:
 
 
 def not_among(seats: Iterable[WorkerSlot], away: Iterable[WorkerSlot]) -> list[WorkerSlot]:
-    """Return the seats that are not among those that are away.
-
-    Args:
-        seats: all of them.
-        away: some.
-    """
     numbers = {seat.number for seat in away}
     return [seat for seat in seats if seat.number not in numbers]

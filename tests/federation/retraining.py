@@ -6,6 +6,8 @@ and seed give the same bytes in every process of a machine, and any other model 
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from clients.configuration.run_configuration import configuration_from_document
@@ -13,34 +15,30 @@ from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
+from ledger.audit.engine import audit
 from ledger.chain.contract.deployment import deployed_document
-from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
+from ledger.history.history import FoldedHistory
 from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.errors import ChainError
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from types import TracebackType
 
     from clients.training.port import Engine
+    from ledger.audit.earlier_report import EarlierAudit
+    from ledger.audit.report import AuditReport
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
+    from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 
 
 class Retraining:
-    """Trains again what the clients of a run have trained."""
-
     def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
-        """Open the run's model and data, as its workers do.
-
-        Args:
-            ledger: the contract.
-            blobs: where run document, models and records are.
-        """
         self._ledger = ledger
         self._blobs = blobs
         found = ledger.deployment()
@@ -50,26 +48,12 @@ class Retraining:
         self._engine = _engine(self._document)
 
     def begins_with(self, number: int, model: Digest) -> None:
-        """Take down with which model a round began.
-
-        Args:
-            number: t.
-            model: digest of w_t.
-        """
         self._models[number] = model
 
     def differing(self, number: int, liars: Collection[ClientId]) -> tuple[ClientId, ...]:
-        """Return whose recorded update does not follow from the model that the chain names.
-
-        Args:
-            number: t; every round is asked for, in turn.
-            liars: who was made to lie in it, and is not asked for.
-
-        Raises:
-            KeyError: the round before it has not been asked for.
-        """
+        """Return whose recorded update does not follow from the model that the chain names."""
         before = self._models[number]
-        one = ChainHistory.of(self._ledger, self._blobs).round(number)
+        one = FoldedHistory.of(self._ledger, self._blobs).round(number)
         assert one is not None, "it has ended"
         self.begins_with(number + 1, before if one.decided is None else one.decided.model)
         record = read_documents(self._blobs, one).record
@@ -83,7 +67,6 @@ class Retraining:
         return tuple(c for c, digest in honest.items() if digests[c] != digest)
 
     def close(self) -> None:
-        """End the engine."""
         self._engine.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -116,3 +99,56 @@ def _engine(document: RunDocument) -> Engine:
         sets={},
         rows=document.parameters.active,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    report: AuditReport
+    differing: dict[int, tuple[ClientId, ...]]
+
+
+class Inspection:
+    def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
+        self._ledger = ledger
+        self._blobs = blobs
+        self._threads = ThreadPoolExecutor(1)
+        self._running: Future[Inspected | None] | None = None
+        self._retraining: Retraining | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def begin(
+        self, earlier: EarlierAudit | None, rounds: range, liars: Mapping[int, frozenset[ClientId]]
+    ) -> None:
+        assert self._running is None, "one at a time"
+        self._running = self._threads.submit(self._inspected, earlier, rounds, dict(liars))
+
+    def taken(self, *, waits: bool = False) -> Inspected | None:
+        """Return what it came to; None while it runs, or if the node did not answer."""
+        running = self._running
+        if running is None or not (waits or running.done()):
+            return None
+        self._running = None
+        return running.result()
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        if self._retraining is not None:
+            self._retraining.close()
+
+    def _inspected(
+        self, earlier: EarlierAudit | None, rounds: range, liars: Mapping[int, frozenset[ClientId]]
+    ) -> Inspected | None:
+        try:
+            report = audit(self._ledger, self._blobs, earlier=earlier)
+            if self._retraining is None:
+                self._retraining = Retraining(self._ledger, self._blobs)
+            differing = {
+                number: self._retraining.differing(number, liars.get(number, frozenset()))
+                for number in rounds
+            }
+        except ChainError:
+            return None  # the node is being restarted; the next one takes these rounds too
+        return Inspected(report, differing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ from tests.federation.cells import CELLS, Cell, Fault, Role
 from tests.federation.checks import Violation, Wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
 
 WANTED = 10
 """How often each cell has to occur."""
@@ -19,15 +22,6 @@ WANTED = 10
 
 @dataclass
 class Tally:
-    """How often one cell occurred.
-
-    Attributes:
-        done: rounds in which the fault was seen to have had its effect.
-        missed: rounds in which it came to nothing: the victim had already done its part, say.
-        recovery_seconds: from the fault's end until its victim had caught up, each time.
-        unhealed: damaged blobs that nobody had put right by the end of their round.
-    """
-
     done: int = 0
     missed: int = 0
     recovery_seconds: list[float] = field(default_factory=list)
@@ -36,22 +30,6 @@ class Tally:
 
 @dataclass
 class State:
-    """All sessions on one chain together.
-
-    Attributes:
-        chain: which node.
-        cells: what each came to.
-        violations: what must not be, and was.
-        rounds: that ended.
-        abandoned: how many of them without a decision.
-        beyond: rounds in which, by chance, more were away than are tolerated: by somebody who had
-            not recovered yet and was elected, say. Nothing was done in them.
-        drawn: how many were abandoned since chance drew no primary but the faulty one.
-        federations: how many were begun.
-        seconds: that they ran.
-        audited: rounds that an audit has found true.
-    """
-
     chain: str
     cells: dict[Cell, Tally] = field(default_factory=lambda: {cell: Tally() for cell in CELLS})
     violations: list[Violation] = field(default_factory=list)
@@ -64,20 +42,10 @@ class State:
     audited: int = 0
 
     def is_complete(self, possible: tuple[Cell, ...], wanted: int = WANTED) -> bool:
-        """Say whether every cell that can be done here has occurred often enough.
-
-        Args:
-            possible: cells.
-            wanted: how often.
-        """
+        """Say whether every cell that can be done here has occurred often enough."""
         return all(self.cells[cell].done >= wanted for cell in possible)
 
     def write(self, path: Path) -> None:
-        """Keep it.
-
-        Args:
-            path: of the file.
-        """
         whole = asdict(replace(self, cells={}))
         whole["cells"] = [
             {"fault": cell.fault, "role": cell.role, **asdict(tally)}
@@ -87,11 +55,6 @@ class State:
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Return what was kept.
-
-        Args:
-            path: of the file.
-        """
         whole = json.loads(path.read_text("utf-8"))
         cells = {cell: Tally() for cell in CELLS}
         for entry in whole.pop("cells"):
@@ -102,3 +65,46 @@ class State:
             for v in whole.pop("violations")
         ]
         return cls(cells=cells, violations=violations, **whole)
+
+
+BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
+
+
+def written(page: Path, states: Sequence[State]) -> None:
+    text = page.read_text("utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{page} has no place for the table")
+    page.write_text(f"{before}{BEGIN}\n{table(states)}\n{END}{after}", "utf-8")
+
+
+def table(states: Sequence[State]) -> str:
+    """Return the table: a row for each cell, two columns for each chain, and what was wrong."""
+    heads = "".join(f" {s.chain}: rounds | recovery, median and most (s) |" for s in states)
+    lines = [f"| fault | victim |{heads}", "| --- | --- |" + " ---: | ---: |" * len(states)]
+    for cell in CELLS:
+        columns = "".join(_columns(state.cells[cell]) for state in states)
+        lines.append(f"| {cell.fault} | {cell.role} |{columns}")
+    lines.append("")
+    lines += [_sums(state) for state in states]
+    return "\n".join(lines)
+
+
+def _columns(tally: Tally) -> str:
+    if not tally.recovery_seconds:
+        return f" {tally.done} | |"
+    middle, most = statistics.median(tally.recovery_seconds), max(tally.recovery_seconds)
+    return f" {tally.done} | {middle:.1f}, {most:.1f} |"
+
+
+def _sums(state: State) -> str:
+    wrong = {kind: sum(v.wrong is kind for v in state.violations) for kind in Wrong}
+    said = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
+    return (
+        f"* **{state.chain}**: {state.rounds} rounds in {state.seconds / 3600:.2f} h, "
+        f"{state.abandoned} of them abandoned, {state.drawn} of these since chance drew no "
+        f"primary but the faulty one, {state.beyond} with too many away by chance, "
+        f"{state.federations} federations, audits of {state.audited} rounds. Of what must not be: "
+        f"{said}."
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.testnet.round_watch import WatchedRound
+from clients.testnet.watch import WatchedRound
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.types import Digest
@@ -16,7 +16,7 @@ from tests.federation.checks import Checks, Violation, Wrong
 from tests.federation.disturbances import Disturbance
 
 if TYPE_CHECKING:
-    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.network import LocalNetwork
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
@@ -52,7 +52,6 @@ class Told:
         self.contract = Outcomes()
 
     def ends(self, letter: str) -> None:
-        """Tell that the next round has ended so."""
         number = len(self.contract.heads) + 1
         self.contract.heads.append(letter)
         one = WatchedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter), 1)
@@ -60,7 +59,6 @@ class Told:
         self.settle()
 
     def settle(self) -> None:
-        """See what the chain says of what had ended before."""
         self.checks.settled(cast("CommitteeLedger", self.contract))
 
     def reread(self) -> list[Violation]:

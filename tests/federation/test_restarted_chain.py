@@ -15,10 +15,9 @@ import pytest
 
 from clients.configuration.parsing import plain_values
 from clients.random_streams import simulated_signers
-from clients.testnet.chain_node import ANVIL_TEST_KEY
-from clients.testnet.kinds import ChainKind, StoreKind
-from clients.testnet.local_network import LocalNetwork
-from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from clients.testnet import ChainKind, StoreKind
+from clients.testnet.network import ChainPace, LocalNetwork, NetworkSettings, fitted_to_pace
+from clients.testnet.node import ANVIL_TEST_KEY
 from cmfl.commands.options import KEY_VARIABLE
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
@@ -116,14 +115,6 @@ def played(federation: LocalNetwork, ledger: CommitteeLedger, rounds: int) -> li
 
 @dataclass(frozen=True)
 class Signed:
-    """All that was signed in a run.
-
-    Attributes:
-        domain: of the run.
-        calls: what its transactions asked of the contract.
-        mail: bytes of its envelopes, and what they say.
-    """
-
     domain: Domain
     calls: list[CommitCall | DecideCall]
     mail: list[tuple[bytes, Envelope]]
@@ -162,7 +153,6 @@ class Signed:
 
 
 def refused(ledger: CommitteeLedger, data: bytes) -> type[Exception]:
-    """Return why the contract refuses call data."""
     try:
         ledger.chain.call(ledger.address, data)
     except TransactionRevertedError as error:
@@ -218,7 +208,7 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: Path) -> None:
     with LocalNetwork(settings_of(tmp_path / "first", 0.5)) as first:
         first.start_workers()

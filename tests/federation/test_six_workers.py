@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.kinds import ChainKind, StoreKind
-from clients.testnet.local_network import LocalNetwork
-from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from clients.testnet import ChainKind, StoreKind
+from clients.testnet.network import ChainPace, NetworkSettings, fitted_to_pace
 from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
 from tests.federation.cells import Cell, Fault, Role
 from tests.federation.checks import Wrong
+from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.long_run import LongRun
 from tests.federation.state import State
 from tests.patience import slowness
@@ -63,7 +63,7 @@ def pace() -> ChainPace:
 
 
 @pytest.mark.slow
-@pytest.mark.group("processes")
+@pytest.mark.xdist_group("processes")
 def test_six_workers_go_through_five_faults(
     forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +80,7 @@ def test_six_workers_go_through_five_faults(
     )
     state, said = State(str(settings.chain)), list[str]()
     wanted = times(1, 3)
-    with LocalNetwork(settings, said.append) as federation:
+    with DisturbedNetwork(settings, said.append) as federation:
         run = LongRun(
             federation,
             state,

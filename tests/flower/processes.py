@@ -38,7 +38,6 @@ _HEAD = re.compile(r"head (0x[0-9a-f]{64})")
 
 
 def run(*words: object, folder: Path, seconds: float = SECONDS) -> str:
-    """Return what a command prints; it has to end well."""
     ended = subprocess.run(
         [BIN / str(words[0]), *map(str, words[1:])],
         env=environment(folder),
@@ -52,7 +51,6 @@ def run(*words: object, folder: Path, seconds: float = SECONDS) -> str:
 
 
 def head_in(output: str) -> str:
-    """Return the head that a run has ended with."""
     heads = _HEAD.findall(output)
     assert heads, output[-3000:]
     return str(heads[-1])
@@ -75,7 +73,6 @@ class Background:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *words: object, **variables: str) -> None:
-        """Start a command under a name, with a new log."""
         with self.log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
                 [BIN / str(words[0]), *map(str, words[1:])],
@@ -86,18 +83,15 @@ class Background:
             )
 
     def kill(self, name: str) -> None:
-        """Kill a process and its children outright."""
         process = self._running.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def wait(self, name: str, seconds: float = SECONDS) -> int:
-        """Return the exit code of a process."""
         return self._running[name].wait(seconds)
 
     def until(self, name: str, is_there: Callable[[str], bool], seconds: float = SECONDS) -> str:
-        """Return a log once it is as expected."""
         deadline = time.monotonic() + seconds
         while not is_there(text := self.text(name)):
             assert time.monotonic() < deadline, text[-3000:]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.testnet.chain_node import free_port
+from clients.testnet.node import free_port
 from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
 
 if TYPE_CHECKING:
@@ -31,20 +31,17 @@ class Federation(Background):
         self.set_option("chain-id = 0", f"chain-id = {CHAIN_ID}")
 
     def set_option(self, old: str, new: str) -> None:
-        """Change the project's configuration."""
         project = self.app / "pyproject.toml"
         text = project.read_text()
         assert old in text
         project.write_text(text.replace(old, new))
 
     def start_link(self) -> None:
-        """Start the SuperLink."""
         words = ("--insecure", "--host", "127.0.0.1", "--port", self.ports[0])
         self.start("link", "flower-superlink", *words)
         self.until("link", lambda text: "Uvicorn running" in text)
 
     def start_node(self, number: int, configuration: str = "") -> None:
-        """Start a SuperNode, also in place of one that was killed."""
         usual = f"partition-id={number} num-partitions={NODES}"
         self.start(
             f"node-{number}",

@@ -46,7 +46,6 @@ class OneGrid:
 
 @pytest.fixture(autouse=True)
 def _as_in_a_server_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Say who sends, as Flower does before it starts a ServerApp."""
     from flwr.supercore.task_identity import TaskIdentity
 
     for name in ("_run_id", "_node_id", "_task_id"):

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
-from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
+from ledger.history.history import DeploymentFold, FoldedHistory
+from ledger.history.pages import CursorError
 from ledger.history.participation import (
+    RoundParts,
     RoundRole,
     ScoresOutcome,
     UpdateOutcome,
     participation_of,
-    participations,
 )
+from ledger.history.queries import RoundQuery, Span
 from ledger.history.serialise.parts import commitments
-from ledger.history.status import RoundStatus
+from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.history.training_coverage import counting_only, joined, training_coverage
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
-from ledger.protocol.fold import RoundStart
-from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase
 from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
+from tests.api.store.conftest import contract_in
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run
@@ -32,11 +39,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.round import HistoryRound
-    from ledger.protocol.ledger_state import ClientBanned
 
 
-def history_of(run: Run) -> ChainHistory:
-    return ChainHistory.of(run.ledger, run.blobs)
+def history_of(run: Run) -> FoldedHistory:
+    return FoldedHistory.of(run.ledger, run.blobs)
 
 
 def round_of(run: Run, number: int) -> tuple[HistoryRound, Documents]:
@@ -59,20 +65,6 @@ def test_tells_a_decided_round(honest: Run) -> None:
     assert documents.payloads[malformed.client] == malformed.payload
     for client, payload in documents.payloads.items():
         assert one.commitments[client] == commitment_of(client, payload)
-
-
-def test_tells_what_went_wrong_while_voting(honest: Run) -> None:
-    _, documents = round_of(honest, 2)
-    assert [one.kind for one in documents.reported_incidents] == [IncidentKind.WRONG_PROPOSAL]
-    assert round_of(honest, 1)[1].incidents is None, "there was none"
-
-
-def test_tells_an_abandoned_round_and_its_bans(honest: Run) -> None:
-    one, documents = round_of(honest, 3)
-    assert (one.status, one.decided, documents.record) == (RoundStatus.ABANDONED, None, None)
-    assert one.abandoned is not None
-    assert one.banned == (one.committee[0],)
-    assert documents.payloads == {}
 
 
 def test_samples_without_the_banned_and_knows_empty_seats(honest: Run) -> None:
@@ -109,33 +101,6 @@ def test_every_commitment_is_listed_and_the_base_is_cut(honest: Run) -> None:
     assert not {client for client, _ in words[-2:]} & one.counted
 
 
-def test_there_is_no_round_after_the_last(honest: Run) -> None:
-    assert history_of(honest).round(6) is None
-    assert history_of(honest).newest() == 5
-
-
-def test_a_ledger_that_drew_no_committee_has_no_further_round(
-    honest: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = RoundStart(5, (ClientId(1),), sha256(b"a seed"), 9)
-    monkeypatch.setattr(honest.ledger, "opening", lambda _round, _block: short)
-    assert history_of(honest).round(5) is None
-
-
-def test_a_range_of_rounds_equals_single_reads(honest: Run) -> None:
-    history = history_of(honest)
-    for one in history.rounds(1, 5):
-        alone = history.round(one.round)
-        assert alone is not None
-        assert (alone.opening, alone.ended, alone.registry) == (
-            one.opening,
-            one.ended,
-            one.registry,
-        )
-        with pytest.raises(ValueError, match="only the opening and the end were read"):
-            one.commitments  # noqa: B018 - the access is what is tried
-
-
 def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     event = honest.outcome(2)
     gone = ChangedBlobs(honest.blobs, {event.record: None, event.incidents: b"nothing"})
@@ -146,14 +111,6 @@ def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     assert not documents.has_incidents
     assert read_run(MemoryBlobs(), event.record) is None
     assert read_run(honest.blobs, honest.ledger.deployment().config) == honest.document
-
-
-def test_a_record_of_another_round_is_none(honest: Run) -> None:
-    one, _ = round_of(honest, 1)
-    other = honest.blobs.get(honest.outcome(2).record)
-    assert one.decided is not None
-    swapped = ChangedBlobs(honest.blobs, {one.decided.record: other})
-    assert read_documents(swapped, one).record is None
 
 
 def test_incidents_of_other_inputs_are_none(tmp_path: Path) -> None:
@@ -175,7 +132,7 @@ def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
     one, documents = round_of(honest, 2)
     assert one.decided is not None
     assert documents.record is not None
-    parts = {part.client: part for part in participations(one, documents)}
+    parts = {part.client: part for part in RoundParts.of(one, documents).all()}
     assert parts.keys() == {*one.trainers, *one.committee}
     for client, part in parts.items():
         assert participation_of(one, documents, client) == part
@@ -214,7 +171,7 @@ def test_counts_what_each_client_did(honest: Run) -> None:
 def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
     missing = honest.outcome(2).record
     lost: dict[Digest, bytes | None] = {missing: None}
-    history = ChainHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
+    history = FoldedHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
     before = history.tally()
     assert (before.rounds, before.records_missing) == (5, 1)
     assert history.tally() == before
@@ -222,69 +179,218 @@ def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
     assert history.tally() == history_of(honest).tally()
 
 
-def test_a_node_giving_rounds_without_clients_is_not_believed(honest: Run) -> None:
-    """One that lags behind between two answers has the later rounds and not the registrations."""
-    silent = forged(honest.ledger, logs_of=lambda _logs: [])
-    with pytest.raises(IncompleteLogsError):
-        ChainHistory.of(silent, honest.blobs).registered()
+def test_an_open_round_is_not_covered(tmp_path: Path) -> None:
+    mailbox = MemoryMailbox()
+    with contract_in(tmp_path, rounds=6, commit_blocks=1, deadline_blocks=3) as contract:
+
+        def covered(
+            first: int | None = None, last: int | None = None, most: int = 9
+        ) -> tuple[int, int, int, int | None]:
+            history = FoldedHistory.of(contract.ledger, MemoryBlobs())
+            bounds, rounds = (first, last), []
+
+            def is_enough(_: int) -> bool:
+                rounds.append(1)
+                return len(rounds) >= most
+
+            found = training_coverage(history, contract.domain, mailbox, bounds, is_enough)
+            assert counting_only(found, {"0x"}) == found
+            assert joined([found])["next_from"] is None
+            return found["first"], found["last"], found["ended"], found["next_from"]
+
+        assert covered() == (1, 0, 0, None)
+        with pytest.raises(ConfigurationError, match="ended rounds"):
+            covered(1, 1)
+        for _ in range(3):
+            assert contract.run.driver.abandon(contract.run.chain_view())
+        assert covered() == (1, 3, 3, None)
+        assert covered(2) == (2, 3, 3, None)
+        assert covered(None, 2) == (1, 2, 3, None)
+        assert covered(most=1) == (1, 1, 3, 2)
+        assert covered(2, 3, most=1) == (2, 2, 3, 3)
+        for first, last in ((4, None), (None, 4), (3, 2), (0, 1)):
+            with pytest.raises(ConfigurationError, match="ended rounds"):
+                covered(first, last)
 
 
-def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = round_of(honest, 1)
-    of_round = honest.ledger.round_events
-    first = honest.ledger.events(0, honest.chain.head().number)[:2]
-    monkeypatch.setattr(honest.ledger, "round_events", lambda *args: [*first, *of_round(*args)])
-    assert round_of(honest, 1) == whole
+ROUNDS = 8
+QUERIES = (
+    RoundQuery(),
+    RoundQuery(order=Order.OLDEST, status=RoundStatus.ABANDONED),
+    RoundQuery(client=ClientId(3)),
+    RoundQuery(client=ClientId(3), role=AskedRole.SERVED),
+)
 
 
-class BansCounted(CommitteeLedger):
-    """A contract that counts how often it is asked for its bans."""
-
-    asked = 0
-
-    def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        self.asked += 1
-        return super().bans(to_block)
-
-
-def at_head(chain: GeneratedChain, ledger: CommitteeLedger, kept: DeploymentCache) -> ChainHistory:
-    head, fixed = chain.head(), ledger.deployment()
-    return ChainHistory(ledger, fixed, MemoryBlobs(), head.number, 0, kept, head.hash)
-
-
-def banned(history: ChainHistory) -> list[int]:
-    return [c for c, client in enumerate(history.registered()) if client.banned_in]
-
-
-def test_bans_are_read_once_for_each_block() -> None:
-    chain, kept = GeneratedChain(), DeploymentCache()
+def generated(seed: int = 0, rounds: int = ROUNDS) -> GeneratedChain:
+    """Return a chain with decided, abandoned and late rounds, bans, and an open round."""
+    chain = GeneratedChain(seed=seed)
+    chain.published = MemoryBlobs()
     chain.register()
-    shared, ledger = chain.head().number, BansCounted(chain, ADDRESS, 1)
-    assert [banned(at_head(chain, ledger, kept)) for _ in range(3)] == [[], [], []]
-    assert ledger.asked == 1
-    chain.ban()
-    first = banned(at_head(chain, ledger, kept))
-    assert (len(first), ledger.asked) == (1, 2)
-    fork = chain.fork(shared, seed=3)  # another block of this number, in which nobody is banned
-    fork.mine()
-    assert banned(at_head(fork, BansCounted(fork, ADDRESS, 1), kept)) == []
-    assert banned(at_head(chain, ledger, kept)) == first
+    for number in range(rounds):
+        chain.commit(share=0.5)
+        if number % 5 == 2:
+            chain.ban()
+        chain.play(1, abandoned=0.2)
+    chain.commit()
+    return chain
 
 
-def test_bans_of_a_chain_that_moved_meanwhile_are_not_kept() -> None:
-    chain, kept = GeneratedChain(), DeploymentCache()
-    chain.register()
-    fork = chain.fork(chain.head().number, seed=3)
-    chain.mine()
-    fork.ban()
-    moved = ChainHistory(
-        fork.ledger,
-        fork.ledger.deployment(),
-        MemoryBlobs(),
-        chain.head().number,
-        0,
-        kept,
-        chain.head().hash,
+def folded(chain: GeneratedChain, fold: DeploymentFold, block: int) -> FoldedHistory:
+    assert chain.published is not None
+    final = max(0, block - 4)
+    return fold.up_to(chain.ledger, chain.published, chain.block(block), final)
+
+
+def answers(history: FoldedHistory) -> tuple[object, ...]:
+    newest = history.newest()
+    rounds = history.rounds(1, newest)
+    digests: list[bytes] = [history.fixed.config, *(round_.seed for round_ in rounds)]
+    for round_ in rounds:
+        digests += [each.block_hash for each in round_.events]
+        digests += history.documents(round_).payloads.values()
+    return (
+        rounds,
+        [history.round(number) for number in range(newest + 2)],
+        history.registered(),
+        history.tally(),
+        [history.occurrences(Digest(digest), 0, 100) for digest in digests[::9]],
+        [history.page(query, 3, None) for query in QUERIES],
+        [history.time_of(round_.ended.block_number) for round_ in rounds if round_.ended],
     )
-    assert len(banned(moved)) == 1, "an answer that is refused: the block is another one now"
-    assert banned(at_head(chain, BansCounted(chain, ADDRESS, 1), kept)) == []
+
+
+def test_answers_at_each_block_are_those_of_a_fresh_fold() -> None:
+    chain, grown = generated(), DeploymentFold()
+    head = chain.head().number
+    histories = [folded(chain, grown, block) for block in range(1, head + 1)]
+    told = answers(histories[-1])
+    for block, early in reversed(list(enumerate(histories, start=1))):
+        fresh = answers(folded(chain, DeploymentFold(), block))
+        assert answers(early) == fresh, "read before the fold went on"
+        assert answers(folded(chain, grown, block)) == fresh, "read of a fold that is further"
+    assert answers(histories[-1]) == told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_after_a_reorganisation_are_those_of_a_fresh_fold(seed: int) -> None:
+    chain, fold = generated(), DeploymentFold()
+    for back in (1, 2, 5, 9, chain.head().number - 3):
+        before = folded(chain, fold, chain.head().number)
+        told = answers(before)
+        fork = chain.fork(chain.head().number - back, seed)
+        fork.play(3)
+        after = folded(fork, fold, fork.head().number)
+        assert answers(after) == answers(folded(fork, DeploymentFold(), fork.head().number))
+        assert before.rounds(1, before.newest()) == told[0]
+        chain = fork
+
+
+def test_a_ban_after_the_last_round_is_one_of_that_round() -> None:
+    chain = GeneratedChain(ChainSizes(rounds=2))
+    chain.published = MemoryBlobs()
+    chain.register()
+    chain.play(2, abandoned=0)
+    fold, ended = DeploymentFold(), chain.head().number
+    before = folded(chain, fold, ended)
+    chain.ban()
+    after = folded(chain, fold, ended + 1)
+    last, earlier = after.round(2), before.round(2)
+    assert last is not None
+    assert earlier is not None
+    assert (len(last.banned), earlier.banned) == (1, ())
+    assert after.registered()[last.banned[0]].banned_in == 2
+    assert answers(folded(chain, fold, ended)) == answers(before)
+
+
+def test_a_log_of_another_round_is_refused_and_read_again() -> None:
+    chain, fold = generated(), DeploymentFold()
+    whole = chain.ledger
+    omitting = forged(whole, logs_of=lambda logs: [*logs[:8], *logs[12:]])
+    with pytest.raises(IncompleteLogsError):
+        fold.up_to(omitting, MemoryBlobs())
+    assert fold.up_to(whole, MemoryBlobs()).newest() == ROUNDS + 1
+
+
+def test_a_record_that_appears_later_is_found() -> None:
+    chain = generated()
+    assert chain.published is not None
+    history = FoldedHistory.of(chain.ledger, chain.published)
+    round_ = next(each for each in history.rounds(1, ROUNDS) if each.decided)
+    assert round_.decided is not None
+    blobs = MemoryBlobs()
+    payload = next(iter(history.documents(round_).payloads.values()))
+    late = FoldedHistory.of(chain.ledger, blobs)
+    assert late.occurrences(payload, 0, 9) == []
+    blobs.put(chain.published.get(round_.decided.record, 2**20))
+    assert late.occurrences(payload, 0, 9) == history.occurrences(payload, 0, 9) != []
+
+
+CHAIN = generated(rounds=30)
+HISTORY = folded(CHAIN, DeploymentFold(), CHAIN.head().number)
+spans = st.builds(
+    lambda bounds: Span(*bounds), st.tuples(*(st.none() | st.integers(0, CHAIN.head().number),) * 2)
+)
+queries = st.builds(
+    RoundQuery,
+    order=st.sampled_from(Order),
+    status=st.none() | st.sampled_from(RoundStatus),
+    client=st.none() | st.integers(0, 11).map(ClientId),
+    role=st.sampled_from(AskedRole),
+    view_min=st.sampled_from([0, 0, 1]),
+    blocks=spans,
+)
+
+
+def is_asked(query: RoundQuery, number: int) -> bool:
+    """Return whether a round matches a query, by the definition of each term."""
+    round_ = HISTORY.round(number)
+    assert round_ is not None
+    if query.status not in {None, round_.status}:
+        return False
+    if query.view_min and not (round_.decided and max(round_.decided.views) >= query.view_min):
+        return False
+    if query.blocks != Span():
+        first, last = query.blocks.first or 0, query.blocks.last
+        block = None if round_.ended is None else round_.ended.block_number
+        if block is None or block < first or (last is not None and block > last):
+            return False
+    if query.client is None:
+        return True
+    part = participation_of(round_, HISTORY.documents(round_), query.client)
+    if part is None:
+        return False
+    terms = {
+        AskedRole.ANY: True,
+        AskedRole.TRAINED: part.outcome is not None,
+        AskedRole.ACCEPTED: part.outcome is UpdateOutcome.ACCEPTED,
+        AskedRole.NOT_ACCEPTED: part.outcome is UpdateOutcome.NOT_ACCEPTED,
+        AskedRole.DROPPED_OUT: part.outcome is UpdateOutcome.DROPPED_OUT,
+        AskedRole.MEMBER: part.place is not None,
+        AskedRole.SERVED: part.served,
+        AskedRole.REFUSED: part.scores is ScoresOutcome.REFUSED,
+        AskedRole.VOTED: bool(part.voted),
+    }
+    return terms[query.role]
+
+
+@given(queries, st.integers(1, 7))
+def test_pages_are_a_plain_list_in_pieces(query: RoundQuery, limit: int) -> None:
+    numbers = range(1, HISTORY.newest() + 1)
+    expected = [number for number in numbers if is_asked(query, number)]
+    if query.order is Order.NEWEST:
+        expected.reverse()
+    pages, cursor = [HISTORY.page(query, limit, None)], None
+    while (cursor := pages[-1].next_cursor) is not None:
+        pages.append(HISTORY.page(query, limit, cursor))
+    assert [round_.round for page in pages for round_ in page.rounds] == expected
+    assert all(len(page.rounds) <= limit for page in pages)
+    assert sum(page.scanned for page in pages) == len(numbers)
+
+
+@given(queries, queries)
+def test_a_cursor_of_another_query_is_refused(query: RoundQuery, other: RoundQuery) -> None:
+    cursor = HISTORY.page(replace(query, status=None, client=None), 1, None).next_cursor
+    if cursor is not None and replace(query, status=None, client=None) != other:
+        with pytest.raises(CursorError):
+            HISTORY.page(other, 1, cursor)

@@ -24,9 +24,6 @@ def main() -> None:
             for counted in range(100_000):
                 Path(path).write_text(str(counted), "ascii")
                 time.sleep(0.005)
-        case ["fill", count]:
-            held = bytearray(int(count))
-            sys.stdout.write(str(len(held)))
         case ["chain" | "blobs", "serve", *options]:
             answering(int(options[options.index("--port") + 1]))
         case words:

@@ -21,11 +21,6 @@ def tripled(item: int, report: Callable[[int], None]) -> int:
     return 3 * item
 
 
-def process_of(item: int, report: Callable[[int], None]) -> int:
-    report(os.getpid())
-    return item
-
-
 def refusing(item: int, _report: Callable[[int], None]) -> int:
     if item == 2:
         raise ValueError("two is refused")

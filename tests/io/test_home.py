@@ -1,4 +1,4 @@
-"""A file comes into a home whole or not at all, and nothing half-written stays there."""
+"""Files come whole or not at all, in a home, under a lock, and where a user names one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.io.folder_lock import run_lock
 from ledger.io.home import DISK, WRITING, Disk, Home, read_file
+from ledger.io.named_files import write_named, writing_named
 from ledger.protocol.errors import ConfigurationError
 from tests.disks import fill, small_disk
 
@@ -37,15 +41,6 @@ def test_a_file_is_written_into_folders_that_are_made(tmp_path: Path, durable: b
     DISK.write_whole(path, b"second", durable=durable)
     assert path.read_bytes() == b"second"
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_others_may_read_a_file_as_the_users_mask_says(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        DISK.write_whole(tmp_path / "file", b"")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
 
 
 def test_a_file_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
@@ -85,10 +80,7 @@ def test_a_month_of_folders_takes_no_memory(
 
 @pytest.mark.parametrize(("code", "goes"), [(errno.EINVAL, True), (errno.EIO, False)])
 def test_only_a_file_system_that_cannot_sync_folders_is_excused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-    goes: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, goes: bool
 ) -> None:
     def fail(_descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
@@ -183,22 +175,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(OSError, match="File exists") as caught,
-        Home(tmp_path / "file").writing(),
-    ):
-        pass
-    assert str(caught.value.filename).startswith(str(tmp_path / "file"))
-
-
 # Names.
-
-
-@pytest.mark.parametrize("name", ["run", "I-clean.seed_1", "0"])
-def test_a_plain_name_is_a_runs(name: str, tmp_path: Path) -> None:
-    assert Home(tmp_path).run(name).name == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", ".hidden", "a" * 65, "ä"])
@@ -207,12 +184,180 @@ def test_what_is_no_plain_name_is_refused(name: str, tmp_path: Path) -> None:
         Home(tmp_path).run(name)
 
 
-def test_metrics_that_are_kept_aside_never_replace_others(tmp_path: Path) -> None:
+# Each test makes a device of its own: a mistake must not replace one of the system's.
+
+
+def test_an_existing_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(b"earlier")
+    path.chmod(0o640)
+    before = path.stat().st_ino
+    write_named(path, b"data")
+    assert path.read_bytes() == b"data"
+    assert path.stat().st_ino != before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_followed_and_stays(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    link.symlink_to("folder/target")
+    if exists:
+        target.write_bytes(b"earlier")
+    write_named(link, b"data")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"data"
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_a_device_is_written_into_also_behind_a_link(tmp_path: Path) -> None:
+    device, link = tmp_path / "null", tmp_path / "link"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    link.symlink_to(device)
+    for path in (device, link):
+        try:
+            write_named(path, b"data")
+        except PermissionError:
+            pytest.skip("only root on a file system with devices makes devices")
+    assert stat.S_ISCHR(device.lstat().st_mode)
+    assert sorted(tmp_path.iterdir()) == [link, device]
+
+
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_named(pipe, b"data" * 100_000)
+    reader.join()
+    assert read == [b"data" * 100_000]
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_is_written_into_whatever_it_is(tmp_path: Path, name: str) -> None:
+    # Behind a link of ours, so that an error here replaces only the link.
+    link, out = tmp_path / "link", tmp_path / "out"
+    link.symlink_to(name)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from ledger.io.named_files import is_standard_output, write_named\n"
+        "path = Path(sys.argv[1]); assert is_standard_output(path); write_named(path, b'data')"
+    )
+    command = [sys.executable, "-c", code, str(link)]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"data"
+    out.write_bytes(b"earlier,")
+    with out.open("ab") as appended:
+        subprocess.run(command, stdout=appended, check=True)
+    assert out.read_bytes() == b"earlier,data"
+    assert link.is_symlink()
+
+
+def test_what_cannot_be_written_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for path, code in (
+        (tmp_path, errno.EISDIR),
+        (tmp_path / "none" / "file", errno.ENOENT),
+        (tmp_path / "loop", errno.ELOOP),
+    ):
+        with pytest.raises(OSError, match=r".") as caught:
+            write_named(path, b"data")
+        assert (caught.value.filename, caught.value.errno) == (str(path), code)
+    assert [each.name for each in tmp_path.iterdir()] == ["loop"]
+
+
+def test_a_file_whose_writing_fails_is_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"earlier")
+
+    def fail() -> None:
+        with writing_named(path) as file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert path.read_bytes() == b"earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_on_a_full_disk_the_earlier_file_is_kept(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64 << 10) as disk:
+        path = disk / "file"
+        path.write_bytes(b"earlier")
+        with pytest.raises(OSError, match=r".") as caught:
+            write_named(path, bytes(128 << 10))
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+        assert path.read_bytes() == b"earlier"
+        assert list(disk.iterdir()) == [path]
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from ledger.io.folder_lock import run_lock
+from ledger.io.home import Home
+
+home, *sys.argv[:] = sys.argv[1:]
+with run_lock(Home(Path(home)).run("run")):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holding(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(home), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    return holder
+
+
+def test_a_held_run_is_refused_until_its_process_is_killed(tmp_path: Path) -> None:
     paths = Home(tmp_path).run("run")
-    paths.path.mkdir(parents=True)
-    names = []
-    for _ in range(3):
-        path = paths.metrics_before_rollback()
-        path.touch()
-        names.append(path.name)
-    assert names == [f"metrics.before-rollback-{number}.jsonl" for number in (1, 2, 3)]
+    with holding(tmp_path, "/usr/bin/cmfl", "run", "--rpc-url", "https://secret@node") as holder:
+        said = rf"^run 'run': process {holder.pid} \(cmfl run\) plays or deploys it"
+        with pytest.raises(ConfigurationError, match=said), run_lock(paths):
+            pass
+        with run_lock(Home(tmp_path).run("other")):
+            pass
+        holder.kill()
+        holder.wait()
+    with run_lock(paths):
+        assert list(paths.path.iterdir()) == [paths.lock]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("-c", "run"), "python"),
+        (("/home/me/train.py", "password"), "train.py"),
+        (("/lib/cmfl/__main__.py", "run"), "cmfl run"),
+        (("/bin/cmfl", "--version"), "cmfl"),
+    ],
+)
+def test_a_lock_names_the_program_and_no_arguments(
+    tmp_path: Path, arguments: tuple[str, ...], named: str
+) -> None:
+    paths = Home(tmp_path).run("run")
+    with holding(tmp_path, *arguments) as holder:
+        assert paths.lock.read_text() == f"{holder.pid} {named}\n"
+        holder.kill()
+
+
+@pytest.mark.parametrize("content", ["", "\n", "x y\n", "12\n", "12 \x1b[2J\n", "12 cmfl run\n"])
+def test_any_content_of_a_lock_file_is_a_short_sentence(tmp_path: Path, content: str) -> None:
+    paths = Home(tmp_path).run("run")
+    with run_lock(paths):
+        paths.lock.write_text(content)
+        with pytest.raises(ConfigurationError) as refused, run_lock(paths):
+            pass
+    named = "process 12" if content.startswith("12") else "another process"
+    command = " (cmfl run)" if "run" in content else ""
+    assert str(refused.value).startswith(f"run 'run': {named}{command} plays or deploys it; ")
+    assert str(refused.value).isprintable()

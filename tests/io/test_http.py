@@ -15,8 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from http.cookiejar import Cookie
 from typing import TYPE_CHECKING
 
 import pytest
@@ -139,23 +137,6 @@ def test_a_silent_server_is_abandoned_before_the_deadline() -> None:
         silent.set()
 
 
-def test_an_answer_that_comes_slowly_is_not_silence() -> None:
-    """The pauses of an answer are longer in all than it may be silent.
-
-    A slow machine may itself be silent for half a second: then both last twice as long.
-    """
-    pieces, silence_seconds = dripped(body(b"hello")), 0.5
-    while True:
-        pause = 1.2 * silence_seconds / len(pieces)
-        with listening(answering(*pieces, pause=pause)) as url:
-            server = HttpServer(url, PATIENCE_SECONDS, silence_seconds=silence_seconds)
-            with contextlib.suppress(HttpFailureError):
-                assert server.get("", 10).body == b"hello"
-                return
-        silence_seconds *= 2
-        assert silence_seconds < PATIENCE_SECONDS
-
-
 @pytest.mark.parametrize("proxied", [False, True])
 def test_a_server_silent_in_the_handshake_is_abandoned(
     proxied: bool, monkeypatch: pytest.MonkeyPatch
@@ -177,9 +158,7 @@ def test_a_server_silent_in_the_handshake_is_abandoned(
         assert ended.wait(PATIENCE_SECONDS), "nothing is left open"
 
 
-def test_a_hanging_host_name_lookup_is_abandoned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hanging_host_name_lookup_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = threading.Event()
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(
@@ -215,7 +194,7 @@ def test_an_answer_is_read_however_it_is_framed(sent: bytes) -> None:
             get(url, 4)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate, gzip"])
 def test_an_answer_that_could_swell_in_unpacking_is_refused(encoding: str) -> None:
     asked: list[bytes] = []
 
@@ -236,62 +215,15 @@ def test_an_answer_that_could_swell_in_unpacking_is_refused(encoding: str) -> No
     "sent",
     [
         b"",
-        b"nonsense\r\n\r\n",
         HEAD + b"Content-Length: 500\r\n\r\nshort",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
         HEAD + b"X: y\r\n" * 50_000 + b"\r\n",
         HEAD + b"X: " + b"y" * 200_000 + b"\r\n\r\n",
     ],
 )
 def test_an_answer_cut_off_or_not_http_is_a_failure(sent: bytes) -> None:
-    with (
-        listening(answering(sent)) as url,
-        pytest.raises(HttpFailureError, match="unreachable"),
-    ):
+    with listening(answering(sent)) as url, pytest.raises(HttpFailureError, match="unreachable"):
         get(url)
-
-
-def test_a_connection_is_reused_and_reopened_after_closing() -> None:
-    opened: list[int] = []
-    closed = threading.Semaphore(0)
-
-    def serve(connection: socket.socket) -> None:
-        opened.append(1)
-        for _ in range(2):
-            connection.recv(10_000)
-            connection.sendall(body(b"ok"))
-        connection.close()
-        closed.release()
-
-    with listening(serve) as url:
-        server = HttpServer(url, PATIENCE_SECONDS)
-        for turn in range(1, 5):
-            assert server.get("/x", 10).body == b"ok"
-            if turn % 2 == 0:
-                assert closed.acquire(timeout=PATIENCE_SECONDS)
-            assert len(opened) == (turn + 1) // 2
-        server.close()
-
-
-def test_a_redirect_is_told_and_not_followed() -> None:
-    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
-    with listening(answering(moved)) as url:
-        assert get(url).status == 302
-
-
-def test_a_cookie_is_neither_kept_nor_sent_back() -> None:
-    asked: list[bytes] = []
-
-    def serve(connection: socket.socket) -> None:
-        for _ in range(2):
-            asked.append(connection.recv(10_000))
-            connection.sendall(body(b"", "Set-Cookie: who=me; Path=/"))
-
-    with listening(serve) as url, contextlib.closing(HttpServer(url, PATIENCE_SECONDS)) as server:
-        assert [server.get("", 10).status for _ in range(2)] == [200, 200]
-        assert not [thing for thing in gc.get_objects() if type(thing) is Cookie]
-    assert b"cookie" not in asked[1].lower()
 
 
 def test_a_connection_ends_with_its_server_closed_or_forgotten() -> None:
@@ -312,20 +244,6 @@ def test_a_connection_ends_with_its_server_closed_or_forgotten() -> None:
         del server
         gc.collect()
         assert ended.acquire(timeout=PATIENCE_SECONDS), "forgotten"
-
-
-def test_threads_do_not_wait_for_each_other() -> None:
-    all_here = threading.Barrier(120)
-
-    def serve(connection: socket.socket) -> None:
-        connection.recv(10_000)
-        all_here.wait(PATIENCE_SECONDS)
-        connection.sendall(body(b"ok"))
-
-    with listening(serve) as url, contextlib.closing(HttpServer(url, PATIENCE_SECONDS)) as server:
-        with ThreadPoolExecutor(all_here.parties) as threads:
-            answers = [threads.submit(server.get, "", 10) for _ in range(all_here.parties)]
-        assert {answer.result().body for answer in answers} == {b"ok"}
 
 
 def test_an_interrupt_ends_the_wait_and_the_request() -> None:
@@ -363,18 +281,7 @@ def test_a_forked_process_talks_over_connections_of_its_own() -> None:
     assert len(opened) == 2
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        "",
-        "server.close()",
-        "threading.Thread(target=server.get, args=('/slow', 10), daemon=True).start()\n"
-        "server.get('/once-slow-has-come', 10)",
-    ],
-    ids=["connection left open", "closed", "still asking"],
-)
-def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
-    """Its requests would last twice as long as the test waits for its end."""
+def test_a_program_ends_at_once_and_in_silence_while_it_still_asks() -> None:
     slow_has_come = threading.Event()
 
     def serve(connection: socket.socket) -> None:
@@ -382,15 +289,15 @@ def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
             if b"/slow" in asked:
                 slow_has_come.set()
                 continue
-            if b"/once" in asked:
-                slow_has_come.wait(PATIENCE_SECONDS)
+            slow_has_come.wait(PATIENCE_SECONDS)
             connection.sendall(body(b"ok"))
 
     program = (
         "import sys, threading\n"
         "from ledger.io.http import HttpServer\n"
         f"server = HttpServer(sys.argv[1], {2 * PATIENCE_SECONDS})\n"
-        f"server.get('', 10)\n{last}"
+        "threading.Thread(target=server.get, args=('/slow', 10), daemon=True).start()\n"
+        "server.get('/once-slow-has-come', 10)"
     )
     with listening(serve) as url:
         command = [sys.executable, "-W", "error", "-c", program, url]
@@ -400,9 +307,7 @@ def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
     assert not told.stderr
 
 
-def test_path_query_and_credentials_appear_in_no_message(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_path_query_and_credentials_appear_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     asked: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:

@@ -1,27 +1,29 @@
-"""Code of a user's own: references to it, what it may be, and files made of live objects."""
+"""Code of a user's own: references, own rules of a run, and extras that it lacks."""
 
 from __future__ import annotations
 
+import json
 import linecache
+import shlex
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.io.user_code import (
-    code_reference,
-    named_code,
-    package_of,
-    portable_source,
-    user_code,
-)
+from ledger.io.extras import NAME, install_command, require_extra
+from ledger.io.own_rules import own_rule, own_rules_of, try_rules, use_rule, use_rules
+from ledger.io.user_code import code_reference, package_of, user_code
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.own import OwnRuleName
+from tests.packaging.metadata import extra, names, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 SCRIPT = """
 import math
@@ -36,12 +38,6 @@ def helper(x):
 
 def mine(x, y):
     return np.sqrt(helper(x)) + math.pi * len(Counter(y))
-
-@staticmethod
-class Held:
-    size = 3
-    def double(self):
-        return self.size * helper(2)
 
 def torn(x):
     return TABLE
@@ -70,7 +66,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A notebook's `__main__`: its definitions are made, and its text is known to Python."""
     main = ModuleType("__main__")
     name = "<cell 1>"
-    text = SCRIPT.replace("@staticmethod\n", "").replace('raise SystemExit("', '("')
+    text = SCRIPT.replace('raise SystemExit("', '("')
     linecache.cache[name] = (len(SCRIPT), None, SCRIPT.splitlines(keepends=True), name)
     monkeypatch.setitem(sys.modules, "__main__", main)
     exec(compile(text, name, "exec"), main.__dict__)
@@ -88,12 +84,6 @@ def test_what_a_script_defines_is_written_with_what_it_uses(
     (file,) = tmp_path.iterdir()
     assert file.name.startswith("mine-")
     assert "SystemExit" not in file.read_text("utf-8")
-
-
-def test_a_class_of_a_script_is_written_too(tmp_path: Path, script: dict[str, Any]) -> None:
-    text = portable_source(script["Held"])
-    assert "@staticmethod\nclass Held" in text  # as the text has it, its decorators too
-    assert "def helper" in text
 
 
 def test_arguments_hide_what_the_script_has_and_functions_may_call_each_other(
@@ -124,18 +114,6 @@ def _closure() -> Any:
     return inner
 
 
-def helper_of_this_file() -> int:
-    """Stand at the top of a module with a file."""
-    return 3
-
-
-def test_what_a_module_has_is_named_by_its_file(tmp_path: Path) -> None:
-    reference = code_reference(helper_of_this_file, tmp_path)
-    assert reference == f"{__file__}:helper_of_this_file"
-    assert code_reference(pytest.raises, tmp_path) != ""
-    assert not [*tmp_path.iterdir()]
-
-
 def test_a_package_is_bound_by_its_version() -> None:
     code = user_code("here", "numpy.linalg:norm")
     assert code.recorded()["package"].startswith("numpy==")
@@ -163,15 +141,6 @@ def test_a_malformed_reference_is_refused(reference: str) -> None:
         user_code("here", reference)
 
 
-def test_installed_packages_offer_code_by_plain_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = EntryPoints([EntryPoint("norm", "numpy.linalg:norm", "cmfl.distances")])
-    monkeypatch.setattr("importlib.metadata.entry_points", points.select)
-    code = named_code("here", "cmfl.distances", "norm")
-    assert code is not None
-    assert code.label == "numpy.linalg:norm"
-    assert named_code("here", "cmfl.distances", "other") is None
-
-
 def test_a_module_that_fails_when_it_is_asked_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("def __getattr__(name):\n    raise SystemExit(1)\n", "utf-8")
@@ -191,3 +160,159 @@ def test_a_function_that_a_package_imports_is_refused() -> None:
     assert callable(user_code("--rules", "_pytest.monkeypatch:resolve").load_function("--rules"))
     with pytest.raises(ConfigurationError, match="is no function that is defined there"):
         user_code("--rules", "_pytest.monkeypatch:contextmanager").load_function("--rules")
+
+
+PLAIN = Parameters(
+    clients=12,
+    active_ppm=1_000_000,
+    committee_ppm=400_000,
+    aggregation_ppm=500_000,
+    rounds=1,
+    dimension=4,
+)
+RULE = """
+import numpy as np
+from math import fsum
+
+calls = 0
+
+def far(update, references):
+    return np.abs(references - update).sum(axis=1)
+
+def most(update, references):
+    return np.abs(references - update).max(axis=1)
+"""
+
+
+def written(folder: Path, text: str = RULE, name: str = "rule.py") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def parameters(path: Path) -> Parameters:
+    distance = own_rule("distance", f"{path}:far")
+    assert distance is not None
+    return replace(PLAIN, distance=distance)
+
+
+def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    own = own_rules_of(parameters(path))
+    assert [name.label for name in own.values()] == ["rule.py:far"]
+    assert own_rules_of(PLAIN) == {}
+    assert own_rule("distance", "nothing") is None
+    with pytest.raises(ConfigurationError, match="must be up to 100 "):
+        own_rule("distance", f"{written(tmp_path, name='my rule.py')}:far")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return references[:, 0]", "at least 0 and finite"),
+        ("return np.zeros(len(references) + 1)", r"returns float64 of shape \(4,\)"),
+        ("raise KeyError('x')", "it fails, or changes its input: KeyError: 'x'"),
+        ("update[0] = 0", "it fails, or changes its input: ValueError: assign"),
+        ("return np.random.rand(len(references))", "is not the same twice"),
+        ("d = ((references - update) ** 2).sum(1); return d / d.max()", "other references"),
+    ],
+)
+def test_a_rule_that_breaks_its_form_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    text = f"{RULE}\ndef far(update, references):\n    {body}\n"
+    with pytest.raises(ConfigurationError, match=f"rule.py:far.*{message}"):
+        try_rules(parameters(written(tmp_path, text)))
+
+
+def test_a_participant_names_its_own_copy(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    name = own_rules_of(parameters(path))["distance"]
+    use_rule("distance", name, f"{written(tmp_path, name='copy.py')}:far")
+    other = written(tmp_path, RULE + "# more\n", "other.py")
+    with pytest.raises(ConfigurationError, match=f"sha256 {name.digest}, and this is other.py:far"):
+        use_rule("distance", name, f"{other}:far")
+    with pytest.raises(ConfigurationError, match=r"and this is rule\.py:most"):
+        use_rule("distance", name, f"{path}:most")
+
+
+def test_an_auditor_runs_only_what_it_names(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    named = parameters(path)
+    assert use_rules(named, ()) == frozenset()
+    assert use_rules(named, (str(path),)) == {named.distance}
+    other = written(tmp_path, RULE + "raise SystemExit\n", "other.py")
+    with pytest.raises(ConfigurationError, match=r"other\.py: the run's distance is rule"):
+        use_rules(named, (str(path), str(other)))
+    with pytest.raises(ConfigurationError, match="the run has no rule of its owner's own"):
+        use_rules(PLAIN, (str(path),))
+
+
+def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    own = own_rules_of(parameters(path))["distance"]
+    for function in ("fsum", "np", "calls"):
+        name = OwnRuleName(f"rule.py:{function}", function, own.digest)
+        picked = replace(PLAIN, distance=str(name))
+        with pytest.raises(ConfigurationError, match="is no function that is defined there"):
+            use_rules(picked, (str(path),))
+
+
+EDITABLE = {"dir_info": {"editable": True}}
+
+
+def command_beside(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, origin: dict[str, object] | None
+) -> list[str]:
+    """Return the words of the command where pip has noted this origin (PEP 610)."""
+    about = folder / "site" / "cmfl_ledger-0.1.0.dist-info"
+    about.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.4", f"Name: {NAME}", f"Version: {project()['version']}"]
+    for one, requirements in project()["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {one}")
+        lines += [f'Requires-Dist: {each}; extra == "{one}"' for each in requirements]
+    (about / "METADATA").write_text("\n".join([*lines, ""]), "utf-8")
+    if origin is not None:
+        (about / "direct_url.json").write_text(json.dumps(origin), "utf-8")
+    monkeypatch.setattr(sys, "path", [str(folder / "site"), str(folder)])
+    return shlex.split(install_command(name))
+
+
+@pytest.mark.parametrize(("noted", "option"), [(EDITABLE, ["-e"]), ({"dir_info": {}}, [])])
+def test_a_checkout_is_installed_again_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, noted: dict[str, object], option: list[str]
+) -> None:
+    checkout = tmp_path / "a checkout"
+    checkout.mkdir()
+    words = command_beside(monkeypatch, tmp_path, "plots", {"url": checkout.as_uri(), **noted})
+    assert words == ["pip", "install", *option, f"{checkout}[plots]"]
+
+
+def test_other_installations_get_the_missing_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A wheel that is gone, or an index: no index that we name has the package."""
+    gone: dict[str, object] = {"url": (tmp_path / "gone.whl").as_uri(), "archive_info": {}}
+    words = command_beside(monkeypatch, tmp_path / "gone", "clients", gone)
+    assert sorted(words[2:]) == requirements_of("clients")
+    rich = tmp_path / "rich-14.0.dist-info"
+    rich.mkdir()
+    (rich / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 14.0\n", "utf-8")
+    lacking = command_beside(monkeypatch, tmp_path, "clients", None)[2:]
+    assert sorted(lacking) == [one for one in requirements_of("clients") if "rich" not in one]
+
+
+def requirements_of(name: str) -> list[str]:
+    """Return what an extra needs, as the project's metadata state it, with inner extras."""
+    wanted = names(extra(name))
+    every = {one for lines in project()["optional-dependencies"].values() for one in lines}
+    return sorted(one for one in every if names_of(one) in wanted)
+
+
+def names_of(requirement: str) -> str:
+    return requirement.partition(">=")[0].partition("[")[0].replace("_", "-")
+
+
+def test_only_a_missing_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_extra("plots", "figures need")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigurationError, match=r"figures need the extra \[plots\]: pip install"):
+        require_extra("plots", "figures need")

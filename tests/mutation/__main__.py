@@ -1,15 +1,8 @@
-"""Try mutants: `python -m tests.mutation`; ended at any time, the next run goes on.
+"""Try mutants of the contract: `python -m tests.mutation`. A run that was ended resumes.
 
-Contract: every mutant that compiles to other code runs all tests of `tests/contracts`, but for
-those that compare byte code and gas with what is committed. Protocol and audit: every mutant runs
-all tests of `tests/protocol` and `tests/audit` that run its line, and others for five seconds.
-
-What was found before counts while its change can still be made: the same text, in the same place of
-the same function. A mutant whose test has gone is tried again.
-
-A mutant is killed if a test fails (pytest's exit code 1), or if one loops: it takes ten times the
-CPU time that it takes without a mutant and five seconds more, or 60 seconds. Tests that cannot be
-collected and a process that dies are no kill.
+Every mutant that compiles to other code runs the tests of `tests/contracts`, without those that
+compare byte code and gas with the committed ones. A mutant is killed if a test fails, or uses up
+60 seconds of CPU. Tests that cannot be collected and a process that dies are no kill.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -18,164 +11,128 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import signal
+import subprocess
 import sys
-from functools import partial
+import tomllib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.mutation import contract_trial, python_trial, table
-from tests.mutation.measuring import measured
-from tests.mutation.mutants import Kind
-from tests.mutation.processes import done_apart
-from tests.mutation.results import KILLED, Outcome, Result, append, read
+from contracts.build import HERE
+from tests.mutation.mutants import KINDS, Mutant, mutants, one_line
 
-if TYPE_CHECKING:
-    from types import ModuleType
+RESULTS = Path("build") / "mutants" / "results.jsonl"
+REASONS = Path(__file__).with_name("survivors.toml")
+NO_MUTANTS = {"not compiled", "same code"}
+COLUMNS = ("mutants", "killed", "survived", "crashed")
+HEAD = """# What became of the mutants
 
-    from tests.mutation.mutants import Mutant
-    from tests.mutation.nearest import Measured
+`python -m tests.mutation --page FILE` writes this page, with the reasons in
+`tests/mutation/survivors.toml`. Changes that compile to the same code or not at all are no mutants.
 
-STATE = Path("build") / "mutants"
-TRIALS: dict[str, ModuleType] = {"python": python_trial, "contract": contract_trial}
-AGAIN = {
-    "survived": {Outcome.SURVIVED, Outcome.CRASHED},
-    "all": set(Outcome),
-    "none": set[Outcome](),
-}
+"""
 
 
 def main() -> int:
-    """Try the mutants that the command line names, and print what became of all."""
-    arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if not arguments.table:
-        # Apart: who has warmed up for the contract knows the modules of the protocol.
-        for name in arguments.of:
-            ended = tried_apart(name, arguments)
-            if ended:
-                return ended
-    there_are = [mutant for trial in TRIALS.values() for mutant in trial.mutants()]
-    return table.show(arguments.state, arguments.page, there_are)
-
-
-def tried_apart(name: str, arguments: argparse.Namespace) -> int:
-    """Try the mutants of one kind of source in a process of its own; return its exit code."""
-    child = os.fork()
-    if child == 0:
-        code = 70
-        try:
-            code = _try_all(name, arguments)
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except BaseException:
-        # Whoever is ended ends what it began.
-        os.kill(child, signal.SIGTERM)
-        raise
-
-
-def _try_all(name: str, arguments: argparse.Namespace) -> int:
-    trial, state = TRIALS[name], arguments.state / f"{name}.jsonl"
-    without = measured(name, trial, Path(), arguments.state / f"{name}-tests.json")
-    if without is None:
-        return 1
-    results = read(state)
+    """Try the mutants that the command line names; return 1 if a survivor has no reason."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--name", action="append", help="name of a mutant to try; default: all")
+    parser.add_argument("--most", type=int, help="number of mutants to try at most")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the results")
+    parser.add_argument("--page", type=Path, help="file to write the table to")
+    options = parser.parse_args()
+    all_mutants = mutants()
+    found = read(options.results)
     waiting = [
         mutant
-        for mutant in chosen(trial.mutants(), arguments)
-        if is_to_be_tried(results.get(mutant.name), without, AGAIN[arguments.again])
+        for mutant in sorted(all_mutants, key=_turn)
+        if (mutant.name in options.name if options.name else mutant.name not in found)
+    ][: options.most]
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(options.processes) as pool, options.results.open("a") as file:
+        trials = {pool.submit(outcome, mutant, options.results): mutant for mutant in waiting}
+        for number, trial in enumerate(as_completed(trials), 1):
+            mutant, ended = trials[trial], trial.result()
+            found[mutant.name] = ended
+            print(json.dumps({"name": mutant.name} | ended), file=file, flush=True)
+            change = one_line(f"{mutant.original[:60]} -> {mutant.replacement[:60]}")
+            where = f"{mutant.path}:{mutant.line} {mutant.kind}"
+            print(f"{number}/{len(waiting)} {ended['outcome']:12} {where}: {change}", flush=True)
+    text, is_explained = table(all_mutants, found, reasons())
+    print(text)
+    if options.page is not None:
+        options.page.write_text(HEAD + text, "utf-8")
+    return 0 if is_explained else 1
+
+
+def _turn(mutant: Mutant) -> tuple[bool, bytes]:
+    """Guards first, then in an order that is drawn once."""
+    drawn = hashlib.sha256(mutant.name.encode()).digest()
+    return mutant.kind != "guard", drawn
+
+
+def outcome(mutant: Mutant, results: Path) -> dict[str, str]:
+    """Return the outcome of a mutant, tried in a process of its own."""
+    words = [sys.executable, "-m", "tests.mutation.trial", mutant.name, str(results)]
+    ended = subprocess.run(words, cwd=HERE.parent, capture_output=True, text=True, check=False)
+    if ended.returncode == -signal.SIGPROF:
+        return {"outcome": "killed", "test": ""}
+    if ended.returncode:
+        return {"outcome": "crashed", "test": (ended.stderr or ended.stdout)[-400:]}
+    found: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def read(path: Path) -> dict[str, dict[str, str]]:
+    """Return the newest result of each mutant, by name."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {one.pop("name"): one for one in map(json.loads, lines)}
+
+
+def reasons() -> dict[str, str]:
+    """Return the reasons of the survivors, by the mutant's name."""
+    found = tomllib.loads(REASONS.read_text("utf-8"))
+    return {name: one["reason"] for one in found["survivors"] for name in one["mutants"]}
+
+
+def table(
+    changes: list[Mutant], results: dict[str, dict[str, str]], known: dict[str, str]
+) -> tuple[str, bool]:
+    """Return the page's text, and whether each survivor has a reason and none is a guard."""
+    tried = [(one, results[one.name]["outcome"]) for one in changes if one.name in results]
+    counted: Counter[tuple[str, str]] = Counter()
+    for mutant, ended in tried:
+        for row in (mutant.kind, "all") if ended not in NO_MUTANTS else ():
+            counted[row, ended] += 1
+            counted[row, "mutants"] += 1
+    rows = [kind for kind in KINDS if counted[kind, "mutants"]] + ["all"]
+    living = [mutant for mutant, ended in tried if ended == "survived"]
+    living.sort(key=lambda mutant: (mutant.path, mutant.line, mutant.name))
+    lines = [
+        *(f"Tried: {len(tried):,} of {len(changes):,} changes.", ""),
+        *(f"| | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"),
+        *(f"| {row} | {' | '.join(str(counted[row, one]) for one in COLUMNS)} |" for row in rows),
+        *("", "| survivor | where | change | why it lives |", "|---|---|---|---|"),
+        *(
+            f"| {one.name} | {one.path}, {one.function or 'module'} | {_change(one)} "
+            f"| {known.get(one.name, 'NOT EXPLAINED')} |"
+            for one in living
+        ),
+        "",
     ]
-    # What one trial may know, the one before it must not.
-    waiting.sort(key=lambda mutant: trial.ROOTS.index(mutant.root))
-    print(f"{name}: {len(waiting)} mutants to try, {len(results)} tried before", flush=True)
-    for number, mutant in enumerate(waiting, 1):
-        trial.warm(mutant.root)
-        ended = done_apart(partial(trial.tried, mutant, without, results, arguments.seconds))
-        result = _result(mutant, ended.answer, ended.log_tail, ended.seconds)
-        results[mutant.name] = result
-        append(state, result)
-        print(
-            f"{number}/{len(waiting)} {result.outcome:12} {result.seconds:6.1f} s "
-            f"{result.path}:{result.line} {result.kind}: "
-            f"{result.original[:60]} -> {result.replacement[:60]}",
-            flush=True,
-        )
-    return 0
+    is_explained = all(one.name in known and one.kind != "guard" for one in living)
+    return "\n".join(lines), is_explained
 
 
-def is_to_be_tried(before: Result | None, without: Measured, again: set[Outcome]) -> bool:
-    """Say whether a mutant is tried.
+def _change(mutant: Mutant) -> str:
+    def code(text: str) -> str:
+        return "`" + one_line(text).replace("|", "\\|")[:80] + "`" if text else "nothing"
 
-    Args:
-        before: what became of it, if it was tried.
-        without: the tests that there are.
-        again: the outcomes that are tried once more.
-    """
-    if before is None or before.outcome in again:
-        return True
-    return before.outcome in KILLED and before.test not in without.seconds
-
-
-def chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
-    """Return the mutants to try: guards first, then in an order that the seed gives."""
-    picked = [
-        mutant
-        for mutant in mutants
-        if (not arguments.only or mutant.edit.kind in arguments.only)
-        and arguments.path in mutant.path
-        and (not arguments.name or mutant.name in arguments.name)
-    ]
-    picked.sort(
-        key=lambda mutant: (
-            mutant.edit.kind is not Kind.GUARD,
-            hashlib.sha256(f"{arguments.seed} {mutant.name}".encode()).digest(),
-        )
-    )
-    return picked[: arguments.most]
-
-
-def _result(
-    mutant: Mutant, answer: dict[str, object] | None, log_tail: str, seconds: float
-) -> Result:
-    crashed = {"outcome": "crashed", "test": log_tail, "tests": 0}
-    found = crashed if answer is None else answer
-    if found["outcome"] == "crashed" and answer is not None:
-        found = {**found, "test": f"{found['test']}: {log_tail}"}
-    return Result(
-        name=mutant.name,
-        path=mutant.path,
-        line=mutant.edit.line,
-        function=mutant.edit.function,
-        kind=mutant.edit.kind.value,
-        original=mutant.original,
-        replacement=mutant.replacement,
-        outcome=Outcome(str(found["outcome"])),
-        test=str(found["test"]),
-        tests=int(str(found["tests"])),
-        seconds=round(seconds, 1),
-    )
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("of", nargs="*", choices=[*TRIALS, []], help="default: all")
-    parser.add_argument("--only", action="append", type=Kind, help="a kind, such as guard")
-    parser.add_argument("--path", default="", help="of these files alone: a part of their names")
-    parser.add_argument("--name", action="append", help="this mutant alone, by its name")
-    parser.add_argument("--most", type=int, help="how many at most, of each")
-    parser.add_argument("--seed", type=int, default=1, help="which of them, if not all")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of CPU, for one test")
-    parser.add_argument("--again", choices=AGAIN, default="none", help="what is tried once more")
-    parser.add_argument("--state", type=Path, default=STATE, help="folder of the results")
-    parser.add_argument("--table", action="store_true", help="try nothing, only show")
-    parser.add_argument("--page", type=Path, help="write the table to this file, too")
-    arguments = parser.parse_args()
-    arguments.of = arguments.of or list(TRIALS)
-    return arguments
+    return f"{mutant.kind}: {code(mutant.original)} → {code(mutant.replacement)}"
 
 
 if __name__ == "__main__":

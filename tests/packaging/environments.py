@@ -30,12 +30,7 @@ class CommandFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A virtual environment, whose commands run in a folder of their own.
-
-    Attributes:
-        path: of the environment.
-        folder: working directory of its commands, in which there is no checkout.
-    """
+    """A virtual environment, whose commands run in a folder of their own."""
 
     path: Path
     folder: Path
@@ -49,17 +44,12 @@ class Environment:
         return made
 
     def pip(self, *words: str | Path) -> float:
-        """Run pip, and return its seconds."""
         return self.run("python", "-m", "pip", "--disable-pip-version-check", *words)[1]
 
     def run(
         self, program: str, *words: str | Path, expected: int = 0, timeout: float = 3600
     ) -> tuple[str, float]:
-        """Run a program of the environment; return its output and its seconds.
-
-        Raises:
-            CommandFailedError: it ended with another code than the expected one.
-        """
+        """Run a program of the environment; return its output and its seconds."""
         command = [str(self.path / "bin" / program), *map(str, words)]
         begin = time.monotonic()
         ended = subprocess.run(
@@ -85,25 +75,15 @@ class Environment:
         return kept | {"PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
     def version(self, distribution: str) -> str:
-        """Return the version of an installed package."""
         script = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
         return self.run("python", "-c", script, distribution)[0].strip()
 
     def bytes(self) -> int:
-        """Return the size of the environment's files."""
         return sum(path.lstat().st_size for path in self.path.rglob("*") if path.is_file())
 
 
 def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
-    """Build the source distribution, and the wheel out of it; check both with twine.
-
-    Args:
-        folder: where they and the environment of the build tools go.
-        python: interpreter.
-
-    Returns:
-        The paths of the source distribution and of the wheel.
-    """
+    """Build the source distribution, and the wheel out of it; check both with twine."""
     tools = Environment.create(folder / "tools", python)
     tools.pip("install", "--quiet", "build", "twine")
     copy = folder / "source"
@@ -131,7 +111,6 @@ def copy_tracked(checkout: Path, target: Path) -> None:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{c:{w}}" for c, w in zip(r, widths, strict=True)) for r in rows)
     return "\n".join(line.rstrip() for line in lines)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXTRAS = "api,fast,data"
-TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pyyaml")
+TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pytest-xdist", "pyyaml")
 """Of the extra `dev` what these tests need; the others have no wheel for every Python."""
 REVM = "pyrevm; python_version < '3.13'"
 """Where it has a wheel; elsewhere the tests of what is played on it are skipped."""
@@ -82,7 +82,7 @@ def _passes(parent: Path, python: str, *, at_floors: bool) -> bool:
     )
     sys.stdout.write(f"{parent.name}: installed in {seconds:.0f} s\n")
     sys.stdout.flush()
-    options = ["-q", "--processes", "2", "-p", "no:cacheprovider", "-m"]
+    options = ["-q", "-n", "2", "-p", "no:cacheprovider", "-m"]
     # From 3.13 on, SQLite's connections warn where a test leaves one to the garbage collector.
     unclosed = ("-W", "ignore:unclosed database:ResourceWarning")
     words = ["-m", "pytest", *unclosed, *options, "not slow and not network"]

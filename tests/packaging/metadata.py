@@ -29,13 +29,11 @@ _NOT_INSTALLED = ("benchmarks", "_typeshed")
 
 @cache
 def project() -> dict[str, Any]:
-    """Return the table [project]."""
     table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return table
 
 
 def core() -> list[Requirement]:
-    """Return the requirements of every installation."""
     return [Requirement(line) for line in project()["dependencies"]]
 
 
@@ -52,12 +50,10 @@ def extra(name: str) -> list[Requirement]:
 
 
 def every_requirement() -> list[Requirement]:
-    """Return the requirements of the core and of all extras."""
     return core() + [one for name in project()["optional-dependencies"] for one in extra(name)]
 
 
 def names(requirements: Iterable[Requirement]) -> set[str]:
-    """Return the canonical names of distributions."""
     return {canonicalize_name(requirement.name) for requirement in requirements}
 
 

@@ -29,13 +29,11 @@ sys.meta_path.insert(0, Core)
 for module in modules:
     importlib.import_module(module)
 """
-NEEDS_SQL = "ledger.index"
 
 
 def modules() -> list[str]:
-    """Return the modules of the ledger, without those of the index."""
     walked = pkgutil.walk_packages(ledger.__path__, "ledger.")
-    return [found.name for found in walked if not found.name.startswith(NEEDS_SQL)]
+    return [found.name for found in walked]
 
 
 def test_every_module_of_the_ledger_is_imported_without_an_extra() -> None:

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ledger.io.extras import EXTRAS, missing_extra
+from ledger.io.extras import EXTRAS
 from tests.packaging.metadata import (
     NAME,
     PACKAGES,
@@ -42,14 +42,6 @@ BY_OTHERS = {"vyper", "click", "pandas", "IPython", "datasets", "flwr"}
 where the user has it."""
 UPPER_BOUNDS = {"llvmlite", "vyper"}
 """Packages of which a later version is known to break: LLVM's dialect, the artefact's compiler."""
-
-
-def test_the_project_says_what_an_index_shows() -> None:
-    assert project()["license"] == "Apache-2.0"
-    assert project()["authors"] == [{"name": "the CMFL ledger authors"}]
-    assert project()["keywords"]
-    assert (ROOT / project()["readme"]).is_file()
-    assert not [line for line in project()["classifiers"] if line.startswith("License")]
 
 
 def test_the_classifiers_name_the_pythons_of_the_matrix() -> None:
@@ -146,11 +138,3 @@ def test_the_page_on_installing_names_every_extra_of_a_user() -> None:
 def test_the_hints_name_extras_that_install_the_module() -> None:
     for module, name in EXTRAS.items():
         assert distribution_of(module) & names(extra(name)), module
-
-
-def test_a_hint_names_the_extra_of_the_module() -> None:
-    hint = missing_extra(ModuleNotFoundError(name="torch.nn"))
-    assert hint is not None
-    assert hint.startswith("this needs the extra [clients]: pip install ")
-    assert missing_extra(ModuleNotFoundError(name="nothing")) is None
-    assert missing_extra(ImportError(name="torch")) is None

@@ -24,15 +24,12 @@ PROFILES = {"ro-crate-1.2": True, "process-run-crate-0.5": False}
 
 
 class ServedContext:
-    """The copy of the context, as an answer of the server."""
-
     status_code, from_cache, headers = 200, True, {"Content-Type": "application/ld+json"}
 
     def __init__(self, text: str) -> None:
         self.text, self.content = text, text.encode()
 
     def json(self) -> Any:
-        """Return the context."""
         return json.loads(self.text)
 
     def raise_for_status(self) -> None:

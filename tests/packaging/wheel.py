@@ -45,7 +45,6 @@ class WrongAnswerError(Exception):
 
 
 def main() -> int:
-    """Build, install and run; print what took how long."""
     with tempfile.TemporaryDirectory(prefix="cmfl-wheel-") as folder:
         rows = [["what", "minutes"]]
         for name, seconds in _steps(Path(folder)):
@@ -75,16 +74,11 @@ def _steps(folder: Path) -> Iterator[tuple[str, float]]:
     (environment.folder / "own.toml").write_text(EXPERIMENT, "utf-8")
     experiment = ("experiment", "run", "own.toml", "--out", "rows")
     yield "experiment", environment.run("cmfl", *experiment)[1]
-    network = ("network", "--home", "net", "--workers", "4", "--rounds", "3", "--chaos")
+    network = ("network", "--home", "net", "--workers", "4", "--rounds", "3")
     yield "network", environment.run("cmfl", *network)[1]
 
 
 def _require_installed(environment: Environment) -> None:
-    """Require that the packages come from the environment.
-
-    Raises:
-        WrongAnswerError: one comes from somewhere else.
-    """
     names = ("cmfl", "ledger", "clients", "api", "contracts")
     script = f"import {', '.join(names)}; print(*({', '.join(f'{n}.__file__' for n in names)}))"
     for path in environment.run("python", "-c", script)[0].split():
@@ -93,11 +87,6 @@ def _require_installed(environment: Environment) -> None:
 
 
 def _audited(environment: Environment) -> float:
-    """Audit the run of the home; return the seconds.
-
-    Raises:
-        WrongAnswerError: the verdict is another one than that everything is true.
-    """
     output, seconds = environment.run("cmfl", "audit", "--home", "home", "--json")
     report = json.loads(output[output.index("{") : output.rindex("}") + 1])
     if report["outcome"] != "passed":
@@ -106,11 +95,6 @@ def _audited(environment: Environment) -> float:
 
 
 def _served(environment: Environment, *words: str) -> float:
-    """Start a service, ask it, interrupt it; return the seconds.
-
-    Raises:
-        WrongAnswerError: it ended before, or does not end well when it is interrupted.
-    """
     begin = time.monotonic()
     process = subprocess.Popen(
         [environment.path / "bin/cmfl", *words],
@@ -133,11 +117,6 @@ def _served(environment: Environment, *words: str) -> float:
 
 
 def _address(process: subprocess.Popen[str]) -> str:
-    """Return the first address that a process prints.
-
-    Raises:
-        WrongAnswerError: it ended without one.
-    """
     assert process.stdout is not None
     lines = []
     for line in process.stdout:

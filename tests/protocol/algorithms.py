@@ -1,16 +1,6 @@
-"""Algorithms 1, 2 and 3 of the paper, one function each, in the paper's line order.
+"""Algorithms 1, 2 and 3 of the paper, one function each; numbers in the margin are its lines.
 
-The numbers in the margin are the paper's lines. The parts that the paper leaves to "each client"
-and "each member" are the methods of `Clients` and `VotingMember`; `Ledger` is the contract, which
-refuses invalid transactions. In this schedule all participants are in one place and act when their
-line comes.
-
-No run is scheduled by it. `ledger/actors` does the same with messages and time-outs, also in a
-simulation and on the memory ledger, and a test holds both to the same certificates and heads. A
-separate schedule for the memory ledger was measured: it saves 1 to 4 of 5 to 20 ms a round apart
-from training, and under four faults (equivocation, distances bent after all others are published,
-copied score vectors, self-bans) its head is another, because actors also hear
-messages that no line of the paper waits for. What a run does execute is `judgement.py`.
+No run is scheduled so; a test holds `ledger/actors` to the same certificates and heads.
 """
 
 from __future__ import annotations
@@ -32,11 +22,7 @@ IsSigned = Callable[[SignedVote], bool]
 
 
 class VotingMember(Protocol):
-    """One member of the committee; everything that it sends is broadcast to all members.
-
-    A message that does not come is an empty tuple; more than one in the same view is
-    equivocation, which all members see.
-    """
+    """One member of the committee; everything that it sends is broadcast to all members."""
 
     client: ClientId
 
@@ -97,16 +83,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One vote of Algorithm 2, and its participants.
-
-    Attributes:
-        round: t.
-        seed: seed_t, from which the primaries follow.
-        base: of the inputs.
-        committee: S_c by seats; None for a vacant one.
-        replies: equal replies that decide.
-        is_signed: tells whether a vote carries its member's signature.
-    """
+    """One vote of Algorithm 2, and its participants."""
 
     round: int
     seed: Digest
@@ -123,7 +100,6 @@ def training(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> None:
 
 
 def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> None:
-    """Run one round of Algorithm 3 on a ledger with a round open."""
     participants = ledger.participants()  # 16: S_b is drawn anew
     clients.train(ledger.round, participants.active)  # 3-7, 10
     vote = Ballot(
@@ -140,11 +116,7 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
 def committee_consensus(
     vote: Ballot,
 ) -> tuple[Judgement, tuple[QuorumCertificate, QuorumCertificate]]:
-    """Let the committee agree on a round (Algorithm 1); return the judgement and its certificates.
-
-    Raises:
-        ConsensusError: no view brings a quorum, or no replier has the certified judgement.
-    """
+    """Let the committee agree on a round (Algorithm 1)."""
     for member in vote.committee:  # 1-5
         if member is not None:
             member.publish_scores()
@@ -160,11 +132,7 @@ def committee_consensus(
 
 
 def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
-    """Return the certificate of a phase, on S_a and the aggregate or on the next S_c (Algorithm 2).
-
-    Raises:
-        ConsensusError: no quorum within `MAX_VIEWS` views.
-    """
+    """Return the certificate of a phase (Algorithm 2)."""
     for view in range(MAX_VIEWS):  # 1
         primary = vote.committee[primary_seat(vote.seed, phase, view, len(vote.committee))]  # 2
         if primary is None:
@@ -188,11 +156,7 @@ def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
 def _cast(
     sent: Iterable[SignedVote], sender: ClientId, slot: Slot, vote: Ballot
 ) -> tuple[SignedVote, ...]:
-    """Return the different votes that a member signed for one slot.
-
-    Another member's vote does not count again; one for another view would make a certificate
-    that the contract refuses; and the same vote twice is no equivocation.
-    """
+    """Return the different votes that a member signed for one slot."""
     votes: dict[Vote, SignedVote] = {}
     for signed in sent:
         if signed.member == sender and signed.vote.slot == slot and vote.is_signed(signed):

@@ -1,7 +1,4 @@
-"""What the tests of the protocol share: keys, a registry, and a round small enough for a pencil.
-
-Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
-"""
+"""What the tests of the protocol share: keys, a registry, and a round small enough for a pencil."""
 
 from __future__ import annotations
 
@@ -73,19 +70,7 @@ def small_round(
     banned: Collection[int] = (),
     **changes: Any,
 ) -> ClosedRound:
-    """Return a closed round.
-
-    Args:
-        updates: update of each client, or the bytes of its payload; 0.0 if not given.
-        parameters: of the run.
-        layout: of its model.
-        model: w_2.
-        travel: from w_1 to there; None for not known.
-        uncommitted: clients without a commitment.
-        unpublished: clients that committed and published nothing.
-        banned: members whose seat is empty; they have committed nothing either.
-        changes: of the parameters.
-    """
+    """Return a closed round."""
     parameters = replace(parameters, dimension=len(model), **changes)
     missing = {*uncommitted, *banned}
     payloads = {

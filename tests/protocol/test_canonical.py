@@ -63,20 +63,12 @@ def test_maps_are_sorted_by_key() -> None:
         (b"\xde\x00\x01\xa1a\x01", "a map header longer than it need be"),
         (b"\x81\xa1a\xca\x3f\x80\x00\x00", "a float32"),
         (b"\x81\xc4\x01a\x01", "a key of bytes"),
-        (b"\x81\x01\x01", "a key that is a number"),
         (b"\x82\xc4\x01a\x01\xa1a\x01", "keys of two types"),
-        (b"\x81\xa1a\x81\xc4\x01a\x01", "a key of bytes further in"),
         (b"\x81\xa1a\xd4\x05x", "an extension"),
-        (b"\x81\xa1a\xd6\xff\0\0\0\1", "msgpack's own time stamp"),
-        (b"\x81\xa1a\xc1", "a type that does not exist"),
         (b"\x81\xa1a\xa1\xff", "text that is not UTF-8"),
-        (b"\x81\xa1a\xa3\xed\xa0\x80", "half a surrogate pair"),
         (b"\x90", "a list"),
-        (b"\x01", "a number"),
-        (b"\xc0", "nil"),
         (b"\x81\xa1a\xdd\xff\xff\xff\xff", "a list said to have 2^32 - 1 items"),
         (b"\xdf\xff\xff\xff\xff", "a map said to have 2^32 - 1 items"),
-        (b"\x81\xa1a\xc6\xff\xff\xff\xff", "bytes said to be 4 GB"),
         (b"\x81\xa1a\xc9\xff\xff\xff\xff\x01", "an extension said to be 4 GB"),
     ],
 )
@@ -186,12 +178,6 @@ def test_an_integer_over_64_bits_is_not_written(value: int) -> None:
 @given(value=maps)
 def test_plain_data_can_be_read_back(value: dict[str, object]) -> None:
     assert canonical.decode(canonical.encode(value)) == value
-
-
-@settings(max_examples=times(40, 2_000))
-@given(value=maps)
-def test_tuples_are_written_as_lists(value: dict[str, object]) -> None:
-    assert canonical.encode(tuple(value.values())) == canonical.encode(list(value.values()))
 
 
 @settings(max_examples=times(40, 2_000))

@@ -1,27 +1,26 @@
-"""Bytes and digests: fixed widths by eye, digests against hand-joined bytes."""
+"""Bytes and digests: fixed widths by eye, and one Keccak-256 for all libraries."""
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from eth_hash.backends.auto import AutoBackend
+from eth_hash.main import Keccak256
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
-from tests.protocol.support import client_ids, digests, distances, f32
+from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.keccak import keccak, prefer_pysha3
+from ledger.protocol.types import Address, ClientId, RegisteredClient
+from tests.protocol.support import client_ids, distances, f32
 from tests.support.keys import ids
-
-A, B, C, D, E = (Digest(bytes([value]) * 32) for value in range(1, 6))
-
-
-def word(value: int) -> bytes:
-    """Return an ABI word."""
-    return value.to_bytes(32)
 
 
 def test_hashes_are_the_published_ones() -> None:
@@ -77,68 +76,6 @@ def test_ranking_words_sort_as_distance_then_client(
     assert (encoding.ranking_word(*one) < encoding.ranking_word(*other)) == (one < other)
 
 
-@given(distance=distances, client=client_ids)
-def test_ranking_words_can_be_read_back(distance: float, client: ClientId) -> None:
-    found = encoding.ranking_word(distance, client)
-    assert (encoding.word_distance(found), encoding.word_client(found)) == (distance, client)
-    assert found < 2**96
-
-
-def test_set_and_ranking_digests_hash_one_abi_encoded_list() -> None:
-    joined = word(32) + word(2) + word(9) + word(4)
-    assert encoding.set_digest(ids(9, 4)) == encoding.keccak256(joined)
-    assert encoding.ranking_digest([9, 4]) == encoding.keccak256(joined)
-    assert encoding.set_digest(ids(4, 9)) != encoding.set_digest(ids(9, 4))
-
-
-def test_a_commitment_is_bound_to_its_client() -> None:
-    found = encoding.commitment_of(ClientId(5), A)
-    assert found == encoding.keccak256(b"\0\0\0\5" + A)
-    assert found != encoding.commitment_of(ClientId(6), A)
-
-
-def test_the_commitments_digest_runs_over_client_and_commitment() -> None:
-    one = encoding.keccak256(bytes(32) + b"\0\0\0\5" + A)
-    two = encoding.keccak256(one + b"\0\0\0\2" + B)
-    assert encoding.commitments_digest(NO_DIGEST, ClientId(5), A) == one
-    chain = [(ClientId(5), A), (ClientId(2), B)]
-    assert encoding.commitments_chain(chain) == two
-    assert encoding.commitments_chain(chain[::-1]) != two
-    assert encoding.commitments_chain([]) == NO_DIGEST
-
-
-def test_the_reveal_joins_the_ranked_trainers_payloads_by_client() -> None:
-    payloads = {ClientId(9): A, ClientId(2): B, ClientId(4): C}
-    assert encoding.reveal_of(payloads, ids(9, 2)) == encoding.keccak256(B + A)
-    assert encoding.reveal_of(payloads, ids(2, 9)) == encoding.keccak256(B + A)
-    assert encoding.reveal_of({}, ()) == encoding.keccak256(b"")
-
-
-def test_the_aggregation_result_is_six_abi_words() -> None:
-    joined = A + B + C + D + E + A
-    opening = encoding.ResultPreimage(A, B, C, D, E, A)
-    assert encoding.aggregation_result(opening) == encoding.keccak256(joined)
-
-
-def test_seeds_follow_from_what_nobody_who_speaks_last_can_bend() -> None:
-    assert encoding.first_seed(A, B) == encoding.keccak256(A + B)
-    assert encoding.next_seed(A, B, C) == encoding.keccak256(A + B + C)
-    assert encoding.seed_after_abandoned(A, B) == encoding.keccak256(A + b"abandoned" + B)
-
-
-def test_the_head_folds_in_all_that_is_recorded() -> None:
-    number = b"\0\0\0\0\0\0\0\3"
-    before = encoding.HeadContext(A, 3, B, C)
-    votes = encoding.votes_digest((1, 2), (3, 4), E)
-    assert votes == encoding.keccak256(word(1) + word(2) + word(3) + word(4) + E)
-    decided = encoding.head_after_decision(before, D, E, A, votes)
-    assert decided == encoding.keccak256(A + number + B + C + D + E + A + votes)
-    abandoned = encoding.head_after_abandoned(before, D)
-    assert abandoned == encoding.keccak256(A + number + B + b"abandoned" + C + D)
-    banned = encoding.head_after_ban(A, 3, ClientId(6))
-    assert banned == encoding.keccak256(A + number + b"banned" + b"\0\0\0\6")
-
-
 def test_a_registry_word_is_ban_round_address_and_samples() -> None:
     client = RegisteredClient(Address(b"\0" * 19 + b"\2"), 5)
     assert encoding.registry_word(client) == 2 << 64 | 5
@@ -154,11 +91,6 @@ def test_a_registry_word_is_ban_round_address_and_samples() -> None:
 def test_registry_words_can_be_read_back(address: Address, samples: int, banned_in: int) -> None:
     client = RegisteredClient(address, samples, banned_in)
     assert encoding.registered_client(encoding.registry_word(client)) == client
-
-
-def test_a_registry_batch_carries_the_digest_of_those_after_it() -> None:
-    joined = word(64) + A + word(2) + word(7) + word(8)
-    assert encoding.registry_digest([7, 8], A) == encoding.keccak256(joined)
 
 
 def test_vectors_are_little_endian_float32() -> None:
@@ -198,14 +130,64 @@ def test_any_bytes_are_a_vector_or_refused(data: bytes, dimension: int) -> None:
     assert np.isfinite(vector).all()
 
 
-@given(parts=st.lists(digests, min_size=6, max_size=6, unique=True), place=st.integers(0, 5))
-def test_every_part_of_an_opening_changes_the_result(parts: list[Digest], place: int) -> None:
-    def result(*parts: Digest) -> Digest:
-        model, updates, scores, ranking, reveal, record = parts
-        return encoding.aggregation_result(
-            encoding.ResultPreimage(model, updates, scores, ranking, reveal, record)
-        )
+EMPTY = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
+SCRIPT = """
+import sys
+if sys.argv[1] == "missing":
+    sys.modules["sha3"] = None
+from ledger.protocol.keccak import keccak
+print(keccak.hasher.__module__, keccak(b"").hex(), keccak.new(b"").digest().hex())
+"""
 
-    changed = list(parts)
-    changed[place] = NO_DIGEST
-    assert (result(*parts) == result(*changed)) == (parts == changed)
+
+def ended(how: str, named: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, how],
+        env={**os.environ, "ETH_HASH_BACKEND": named},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def backend_of(how: str, named: str = "") -> list[str]:
+    process = ended(how, named)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", bytes(135), bytes(136), bytes(137)])
+def test_hashes_as_the_other_backend_does(data: bytes) -> None:
+    from eth_hash.backends.pycryptodome import backend
+
+    assert keccak(data) == backend.keccak256(data)
+
+
+def test_takes_pysha3_where_it_is_there() -> None:
+    assert backend_of("there") == ["eth_hash.backends.pysha3", EMPTY, EMPTY]
+
+
+@pytest.mark.parametrize(("how", "named"), [("there", "nonsense"), ("missing", "pysha3")])
+def test_an_unavailable_named_backend_is_a_configuration_error(how: str, named: str) -> None:
+    last = ended(how, named).stderr.splitlines()[-1]
+    assert last.startswith("ledger.protocol.errors.ConfigurationError")
+    assert f"ETH_HASH_BACKEND, '{named}'" in last
+
+
+def test_a_named_backend_is_loaded_at_once_and_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETH_HASH_BACKEND", "pycryptodome")
+    named = Keccak256(AutoBackend())
+    prefer_pysha3(named)
+    assert named.hasher.__module__ != "eth_hash.backends.pysha3"
+    monkeypatch.setenv("ETH_HASH_BACKEND", "nonsense")
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        prefer_pysha3(Keccak256(AutoBackend()))
+
+
+def test_a_hash_stays_as_it_is_where_pysha3_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETH_HASH_BACKEND", "")
+    monkeypatch.setitem(sys.modules, "eth_hash.backends.pysha3", None)
+    plain = Keccak256(AutoBackend())
+    before = plain.hasher
+    prefer_pysha3(plain)
+    assert plain.hasher == before

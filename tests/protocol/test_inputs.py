@@ -1,4 +1,4 @@
-"""What a decision rests on: who takes part, and what was published."""
+"""Where a round's inputs end, who takes part, and what was published."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.encoding import commitments_chain, sha256, vector_bytes
 from ledger.protocol.inputs import (
     Evidence,
+    MinedCommitment,
     Participants,
+    RoundClosing,
     needs_displacement,
     participants_of,
+    round_closing,
 )
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import Q8
@@ -88,13 +93,6 @@ def test_more_payloads_leave_existing_updates_unchanged() -> None:
     assert evidence.payloads.keys() == evidence.updates.keys() == {1, 2, 3}
 
 
-def test_fewer_payloads_leave_the_updates_that_remain_as_they_are() -> None:
-    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
-    fewer = evidence.without({ClientId(2), ClientId(9)})
-    assert fewer.updates[ClientId(1)] is evidence.updates[ClientId(1)]
-    assert fewer.payloads.keys() == fewer.updates.keys() == {1, 3}
-
-
 def test_an_update_lies_where_its_payload_does() -> None:
     row = f32(1.0, 2.0)
     payload = Payload.of(row.data)
@@ -140,15 +138,70 @@ def test_a_travel_is_as_long_as_the_model() -> None:
         Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0))
 
 
-def test_evidence_keeps_its_travel_whatever_is_published() -> None:
-    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {}, displacement=f32(1.0, 2.0))
-    for other in (evidence.with_vectors({}), evidence.with_payloads({}), evidence.without(ids(1))):
-        assert other.displacement is evidence.displacement
-
-
 def test_only_strategy_three_needs_the_displacement_and_not_in_round_one() -> None:
     ours = replace(PENCIL, strategy=3)
     needed = [
         (p.strategy, t) for p in (PENCIL, ours) for t in (1, 2, 9) if needs_displacement(p, t)
     ]
     assert needed == [(3, 2), (3, 9)]
+
+
+OPENED, WINDOW = 100, 4
+
+
+def mined(block: int, client: int) -> MinedCommitment:
+    return MinedCommitment(block, ClientId(client), sha256(b"%d" % client))
+
+
+def closing(*commitments: MinedCommitment, final: int = 200) -> RoundClosing | None:
+    """Return the closing of a round in which clients 1, 2 and 3 are active."""
+    return round_closing(OPENED + WINDOW, ids(1, 2, 3), final, commitments)
+
+
+def test_it_is_open_while_the_closing_block_is_not_final() -> None:
+    everyone = (mined(101, 1), mined(101, 2), mined(103, 3))
+    assert closing(*everyone, final=102) is None
+    assert closing(*everyone, final=103) is not None
+    assert closing(mined(101, 1), final=103) is None
+    assert closing(mined(101, 1), final=104) is not None
+
+
+def test_without_a_commitment_the_base_is_zero() -> None:
+    assert closing() == RoundClosing(104, commitments_chain([]), {})
+
+
+entries = st.lists(st.tuples(st.integers(101, 104), st.integers(0, 6)), max_size=8)
+
+
+@given(drawn=entries, strays=entries, final=st.integers(101, 110))
+def test_neither_strays_nor_time_move_what_is_closed(
+    drawn: list[tuple[int, int]], strays: list[tuple[int, int]], final: int
+) -> None:
+    def chain(entries: list[tuple[int, int]]) -> list[MinedCommitment]:
+        once = {client: block for block, client in sorted(entries, reverse=True)}
+        return [mined(block, client) for client, block in sorted(once.items(), key=lambda x: x[1])]
+
+    # Clients 4 and up are not active: wherever they commit, the closing block is the same.
+    found = closing(*chain(drawn), final=final)
+    others = [(block, 10 + client) for block, client in strays]
+    again = closing(*chain(drawn + others), final=final)
+    assert (found is None) == (again is None)
+    if found is None or again is None:
+        return
+    assert found.block == again.block <= final
+    assert {c for c in again.commitments if c < 10} == set(found.commitments)
+    later = closing(*chain(drawn), final=final + 1)
+    assert later == found
+
+
+def test_where_somebody_is_late_the_window_closes_it() -> None:
+    found = closing(mined(101, 2), mined(101, 1))
+    assert found is not None
+    assert (found.block, set(found.commitments)) == (104, {1, 2})
+
+
+def test_fewer_payloads_leave_the_updates_that_remain_as_they_are() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
+    fewer = evidence.without({ClientId(2), ClientId(9)})
+    assert fewer.updates[ClientId(1)] is evidence.updates[ClientId(1)]
+    assert fewer.payloads.keys() == fewer.updates.keys() == {1, 3}

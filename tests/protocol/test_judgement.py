@@ -13,42 +13,33 @@ from hypothesis import strategies as st
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import (
     Dropout,
-    RefusedScores,
     RoundRecord,
     decode_record,
     encode_record,
 )
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.judgement import (
-    compose_record,
     counted_vectors,
     judge,
-    next_model,
-    rank_trainers,
     result_preimage,
     score_leaves,
     score_updates,
-    sets_of,
     update_leaves,
     usable_clients,
 )
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
-from ledger.protocol.ranking import rank
-from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.faults import times
-from tests.protocol.support import PENCIL, digests, f32, small_round
-from tests.support.keys import ids, mirrored
+from tests.protocol.support import f32, small_round
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from ledger.protocol.rules.distance import DistanceRule, Layout, Travel
+    from ledger.protocol.rules.distance import Layout
     from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
@@ -101,32 +92,6 @@ def test_a_payload_of_another_form_is_malformed(form: str) -> None:
     assert clients(small.judged().ranking.words) == [4, 5, 6, 7, 8]
 
 
-def test_strategy_two_takes_the_farthest() -> None:
-    judged = told(strategy=2).judged()
-    assert judged.ranking.accepted == ids(6, 7, 8)
-    assert judged.model.tolist() == [-23.0]
-
-
-def test_a_right_angle_takes_who_points_the_same_way() -> None:
-    rows = {i: (1.0, 0.1 * i) for i in range(9)} | {4: (-1.0, 0.0), 7: (0.0, 0.0)}
-    small = small_round(rows, model=(0.0, 0.0), travel=(0.0, 0.0), strategy=3).scored()
-    judged = small.judged()
-    assert set(judged.ranking.accepted) == {3, 5, 6, 8}
-
-
-def test_updates_weigh_by_samples() -> None:
-    small = told()
-    registry = list(small.inputs.registry)
-    registry[3] = replace(registry[3], samples=40)
-    weighted = replace(small, inputs=replace(small.inputs, registry=tuple(registry)))
-    # Shares of 40, 10 and 10 in 60: the sum is 90 / 60.
-    assert weighted.judged().model.tolist() == [-1.5]
-
-
-def test_the_server_rate_scales_the_step() -> None:
-    assert told(server_rate=0.5).judged().model.tolist() == [-1.0]
-
-
 def test_dropouts_leave_a_shorter_ranking_from_which_all_follows() -> None:
     small = told(uncommitted=[3], unpublished=[4])
     record, judged = small.compose(), small.judged()
@@ -139,25 +104,12 @@ def test_dropouts_leave_a_shorter_ranking_from_which_all_follows() -> None:
     assert judged.ranking.candidates == ids(5, 6, 7)
 
 
-def test_a_malformed_payload_is_named_with_its_digest() -> None:
-    record = small_round(VALUES | {4: b"odd"}).scored().compose()
-    malformed = DropoutReason.PAYLOAD_MALFORMED
-    assert record.dropouts == (Dropout(ClientId(4), malformed, encoding.sha256(b"odd")),)
-
-
 def test_a_banned_members_seat_is_empty() -> None:
     small = told(banned=[1])
     record = small.compose()
     assert record.dropouts == (Dropout(ClientId(1), DropoutReason.NO_COMMITMENT),)
     assert [signed.scores.member for signed in record.scores] == [0, 2]
     assert small.judge()[1] == ()
-
-
-def test_the_election_is_voted_with_the_aggregations_result() -> None:
-    judged = told().judged()
-    assert judged.set_digest(Phase.AGGREGATION) == encoding.set_digest(ids(3, 4, 5))
-    assert judged.set_digest(Phase.ELECTION) == encoding.set_digest(ids(4, 5, 6))
-    assert judged.result == encoding.aggregation_result(judged.opening)
 
 
 def test_of_a_lot_the_members_vote_on_all_candidates() -> None:
@@ -185,13 +137,6 @@ def test_the_opening_binds_model_ranking_payloads_vectors_and_record() -> None:
     assert opening.scores_root == merkle.root(merkle.SCORES_LEAF, scores)
 
 
-def test_sets_follow_as_the_contract_derives_them() -> None:
-    ranking = rank((ClientId(c), float(c)) for c in range(3, 9))
-    assert sets_of(PENCIL, ranking) == (ids(3, 4, 5), ids(4, 5, 6))
-    last = replace(PENCIL, strategy=2)
-    assert sets_of(last, ranking[:5]) == (ids(5, 6, 7), ids(4, 5, 6))
-
-
 def test_a_record_that_is_doubted_has_no_judgement() -> None:
     small = told()
     record = replace(small.compose(), dropouts=(), updates=())
@@ -214,33 +159,6 @@ def test_a_model_that_is_not_finite_is_refused() -> None:
     assert small.judge() == (None, (Violation(ViolationCode.MODEL_NOT_FINITE),))
     half = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,), server_rate=0.1).scored()
     assert half.judge()[1] == ()
-
-
-def test_distances_can_be_handed_in() -> None:
-    small, asked = told(), []
-
-    def counted(
-        rule: DistanceRule,
-        travel: Travel,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
-    ) -> NDArray[np.float64]:
-        asked.append((rule.name, tuple(sorted(updates)), tuple(members)))
-        return plain_distances(rule, travel, updates, members)
-
-    record = compose_record(small.inputs, small.evidence, small.claims, counted)
-    judgement, violations = judge(small.inputs, record, small.evidence, counted)
-    assert not violations
-    assert judgement is not None
-    assert asked == [("squared", ids(*range(9)), ids(0, 1, 2))] * 2, "once for each"
-
-
-def test_a_member_without_a_scoring_update_has_no_vector() -> None:
-    small = small_round(VALUES | {1: b"odd"})
-    assert score_updates(small.inputs, small.evidence, small.usable, ClientId(1)) is None
-    zeros = small_round(VALUES, strategy=3, travel=[0.0])
-    assert score_updates(zeros.inputs, zeros.evidence, zeros.usable, ClientId(1)) is None
-    assert score_updates(zeros.inputs, zeros.evidence, zeros.usable, ClientId(0)) is not None
 
 
 def test_an_update_is_usable_only_if_active_and_committed() -> None:
@@ -363,15 +281,6 @@ def test_what_a_primary_composes_nobody_doubts(small: ClosedRound) -> None:
     assert again.result == judgement.result
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_decides_a_plain_round(strategy: int) -> None:
-    rows = {i: (1.0, 0.5 * i, float(i % 3)) for i in range(9)}
-    where: dict[str, Any] = {"layout": LAYOUT, "model": (0.0, 0.0, 0.0), "travel": (1.0, 0.0, 0.0)}
-    small = small_round(rows, **where, strategy=strategy).scored()
-    judged = small.judged()
-    assert len(judged.ranking.words) == 6
-
-
 @settings(max_examples=times(40, 2_000))
 @given(small=rounds(), order=st.randoms(use_true_random=False))
 def test_the_order_in_which_claims_arrive_changes_no_byte(small: ClosedRound, order: Any) -> None:
@@ -379,65 +288,6 @@ def test_the_order_in_which_claims_arrive_changes_no_byte(small: ClosedRound, or
     order.shuffle(claims)
     shuffled = replace(small, claims=tuple(claims))
     assert encode_record(shuffled.compose()) == encode_record(small.compose())
-
-
-SMALL = told(unpublished=[8]).publish(1, b"another")
-CHANGED_RECORDS: dict[str, RoundRecord] = {
-    "round": replace(SMALL.compose(), round=9),
-    "base": replace(SMALL.compose(), base=Digest(bytes(32))),
-    "updates": replace(SMALL.compose(), updates=SMALL.compose().updates[1:]),
-    "dropouts": replace(
-        SMALL.compose(), dropouts=(Dropout(ClientId(8), DropoutReason.NO_COMMITMENT),)
-    ),
-    "scores": replace(
-        SMALL.compose(),
-        scores=tuple(
-            replace(signed, signature=mirrored(signed.signature))
-            for signed in SMALL.compose().scores
-        ),
-    ),
-    "refused": replace(
-        SMALL.compose(),
-        refused=tuple(
-            RefusedScores(entry.signed, RefusalReason.NOT_A_VECTOR)
-            for entry in SMALL.compose().refused
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("field", [field.name for field in fields(RoundRecord)])
-def test_a_record_with_another_field_is_another_result(field: str) -> None:
-    honest, changed = SMALL.compose(), CHANGED_RECORDS[field]
-    ranking, model = SMALL.judged().ranking, SMALL.judged().opening.model
-    if field == "updates":
-        ranking = replace(ranking, words=ranking.words[1:])
-
-    def result(record: RoundRecord) -> Digest:
-        return encoding.aggregation_result(result_preimage(record, ranking, model))
-
-    assert result(honest) == result(decode_record(encode_record(honest)))
-    assert result(changed) != result(honest)
-
-
-@given(digest=digests)
-def test_an_opening_with_another_field_is_another_result(digest: Digest) -> None:
-    judged = SMALL.judged()
-    for field in fields(encoding.ResultPreimage):
-        changed = replace(judged.opening, **{field.name: digest})
-        assert encoding.aggregation_result(changed) != judged.result
-
-
-def test_stages_can_be_taken_one_by_one() -> None:
-    small = told()
-    record, judged = small.compose(), small.judged()
-    ranking = rank_trainers(small.inputs.parameters, counted_vectors(record, small.evidence))
-    assert ranking == judged.ranking
-    updates = {client: f32(VALUES[client]) for client in ranking.accepted}
-    model = next_model(small.inputs, f32(0.0), ranking.accepted, updates)
-    assert model.tobytes() == judged.model.tobytes()
-    digest = encoding.sha256(encoding.vector_bytes(model))
-    assert result_preimage(record, ranking, digest) == judged.opening
 
 
 def along(
@@ -462,24 +312,6 @@ def test_strategy_three_accepts_what_points_as_most_of_the_round() -> None:
     assert along(-5.0).vector(2).distances.tolist() == [0, 4, 0, 4, 0, 0]
 
 
-def test_updates_of_strategy_three_are_clipped_and_weigh_the_same() -> None:
-    # Lengths 1, 1, 1, 2, 2, 1, 1, 2, 1: the bound is 1, and four accepted enter with 1 each.
-    small = along(5.0, {8: 1.0 / 2})
-    registry = [replace(client, samples=10**i) for i, client in enumerate(small.inputs.registry)]
-    unequal = replace(small, inputs=replace(small.inputs, registry=tuple(registry)))
-    for one in (small, unequal):
-        assert one.scored().judged().ranking.accepted == ids(3, 5, 7, 8)
-        assert one.scored().judged().model.tolist() == [-(1 + 1 + 1 + 0.5) / 4]
-
-
-def test_who_sends_most_of_a_round_moves_the_model_by_an_honest_length() -> None:
-    # Five of nine, two of them members, along a travel that was theirs: they alone are accepted.
-    values = dict.fromkeys(range(9), 1.0) | dict.fromkeys((1, 2, 3, 4, 5), -1e6)
-    judged = along(-5.0, values).scored().judged()
-    assert set(judged.ranking.accepted) == {3, 4, 5}
-    assert judged.model.tolist() == [1.0]
-
-
 def test_a_false_distance_of_strategy_three_is_refused_by_name() -> None:
     small = along(5.0)
     lie = replace(small.vector(2), distances=np.array([4.0, 0.0, 4.0, 0.0, 4.0, 4.0]))
@@ -488,13 +320,6 @@ def test_a_false_distance_of_strategy_three_is_refused_by_name() -> None:
     assert (entry.signed.scores.member, entry.reason) == (2, RefusalReason.FALSE_DISTANCE)
     assert entry.client == 3
     assert told.judge()[1] == ()
-
-
-def test_one_wild_member_turns_the_rankings_of_strategies_one_and_two() -> None:
-    # Member 0 commits -100 and scores honestly: no check of scores finds it, and trainer 3 at -30
-    # is the nearest to the members' mean.
-    wild = VALUES | {0: -100.0, 3: -30.0}
-    assert clients(small_round(wild).scored().judged().ranking.words)[0] == 3
 
 
 def test_without_the_travel_nothing_can_be_judged_scored_or_composed() -> None:
@@ -534,3 +359,35 @@ def test_where_most_members_send_zeros_nobody_can_decide(zeros: int) -> None:
     judgement, violations = small.judge()
     assert judgement is None
     assert violations == (Violation(ViolationCode.TOO_FEW_SCORES),)
+
+
+def test_one_wild_member_turns_the_rankings_of_strategies_one_and_two() -> None:
+    # Member 0 commits -100 and scores honestly: no check of scores finds it, and trainer 3 at -30
+    # is the nearest to the members' mean.
+    wild = VALUES | {0: -100.0, 3: -30.0}
+    assert clients(small_round(wild).scored().judged().ranking.words)[0] == 3
+
+
+def test_who_sends_most_of_a_round_moves_the_model_by_an_honest_length() -> None:
+    # Five of nine, two of them members, along a travel that was theirs: they alone are accepted.
+    values = dict.fromkeys(range(9), 1.0) | dict.fromkeys((1, 2, 3, 4, 5), -1e6)
+    judged = along(-5.0, values).scored().judged()
+    assert set(judged.ranking.accepted) == {3, 4, 5}
+    assert judged.model.tolist() == [1.0]
+
+
+def test_a_record_with_another_field_is_another_result() -> None:
+    small = told(unpublished=[8]).publish(1, b"another")
+    honest, judged = small.compose(), small.judged()
+
+    def result(record: RoundRecord, words: tuple[int, ...]) -> Digest:
+        ranking = replace(judged.ranking, words=words)
+        return encoding.aggregation_result(result_preimage(record, ranking, judged.opening.model))
+
+    assert result(decode_record(encode_record(honest)), judged.ranking.words) == judged.result
+    for field in fields(RoundRecord):
+        assert getattr(honest, field.name), "there is something to leave out"
+        other = {"round": 9, "base": Digest(bytes(32))}.get(field.name, ())
+        changed = replace(honest, **{field.name: other})  # type: ignore[arg-type]
+        words = () if field.name == "updates" else judged.ranking.words
+        assert result(changed, words) != judged.result, field.name

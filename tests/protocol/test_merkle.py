@@ -33,12 +33,6 @@ def hashed(*members: int) -> list[Digest]:
     return sorted(merkle.leaf_hash(TYPES, leaf(member)) for member in members)
 
 
-def test_a_leaf_is_hashed_twice_over_its_abi_encoding() -> None:
-    encoded = encode(["uint32", "bytes32"], [3, bytes([3]) * 32])
-    assert encoded == (3).to_bytes(32) + bytes([3]) * 32
-    assert merkle.leaf_hash(TYPES, leaf(3)) == keccak256(keccak256(encoded))
-
-
 @given(st.data())
 def test_every_kind_of_leaf_is_encoded_as_abi_has_it(data: st.DataObject) -> None:
     kinds = {
@@ -82,23 +76,6 @@ def test_a_leaf_with_a_value_too_many_or_few_is_none(types: tuple[str, ...]) -> 
 
 def test_no_leaf_has_no_root() -> None:
     assert merkle.root(TYPES, []) == NO_DIGEST
-
-
-def test_one_leaf_is_its_own_root() -> None:
-    assert merkle.root(TYPES, [leaf(1)]) == hashed(1)[0]
-    assert merkle.proof(TYPES, [leaf(1)], leaf(1)) == ()
-
-
-def test_two_leaves_are_one_pair() -> None:
-    assert merkle.root(TYPES, [leaf(1), leaf(2)]) == pair(*hashed(1, 2))
-    (sibling,) = merkle.proof(TYPES, [leaf(1), leaf(2)], leaf(1))
-    assert sibling == merkle.leaf_hash(TYPES, leaf(2))
-
-
-def test_of_three_leaves_the_two_smallest_hashes_are_deepest() -> None:
-    # The array ends with the leaves reversed: [root, pair, c, b, a] with a < b < c.
-    a, b, c = hashed(1, 2, 3)
-    assert merkle.root(TYPES, [leaf(1), leaf(2), leaf(3)]) == pair(pair(b, a), c)
 
 
 def test_a_leaf_outside_the_tree_has_no_proof() -> None:

@@ -1,4 +1,4 @@
-"""The invariants of a deployment, each at its bound and just past it."""
+"""A deployment's parameters, each at its bound and past it, and the words of the protocol."""
 
 from __future__ import annotations
 
@@ -6,26 +6,44 @@ from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol import parameters
+from ledger.protocol import encoding, errors, parameters
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    SignedStatement,
+    StatementKind,
+    deployment_of,
+    registry_batches,
+)
 from ledger.protocol.parameters import (
     MILLION,
-    STRATEGIES,
     Parameters,
     accepted_size,
     parts_per_million,
     require_layout,
     rounded_share,
 )
-from ledger.protocol.rules.distance import DIRECTION, SQUARED
-from ledger.protocol.types import AcceptanceForm, Quorum
+from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.types import (
+    NO_DIGEST,
+    AcceptanceForm,
+    Address,
+    Beacon,
+    ClientId,
+    Phase,
+    Quorum,
+    RegisteredClient,
+    Scores,
+    Vote,
+    VoteKind,
+)
+from tests.protocol.support import BASE, PENCIL, SEED, registry_of
 
-PENCIL = Parameters(
+TWENTY = Parameters(
     clients=20,
     active_ppm=500_000,
     committee_ppm=300_000,
@@ -36,7 +54,7 @@ PENCIL = Parameters(
 
 
 def made(**changes: Any) -> Parameters:
-    return replace(PENCIL, **changes)
+    return replace(TWENTY, **changes)
 
 
 def refused(fact: str, **changes: Any) -> None:
@@ -44,39 +62,9 @@ def refused(fact: str, **changes: Any) -> None:
         made(**changes)
 
 
-def test_sizes_of_a_round() -> None:
-    # 20 clients, half active: 10; 0.3 of them, 3, are members; 7 train; 0.4 * 7 = 2.8 rounds to 3.
-    found = made()
-    assert (found.active, found.members, found.trainers, found.accepted) == (10, 3, 7, 3)
-
-
-def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
-    assert (made().replies, made().form) == (2, AcceptanceForm.FIRST)
-    assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
-    assert made(strategy=2).form is AcceptanceForm.LAST
-    assert made(strategy=3).form is AcceptanceForm.BELOW_TWO
-
-
 def test_a_committee_has_at_least_three_members() -> None:
     assert made(committee_ppm=250_000).members == 3  # 2.5
     refused("C = 2 members, and needs at least 3", committee_ppm=249_999)
-
-
-def test_a_federation_below_six_active_names_the_minimum() -> None:
-    least = "the least federation has 6 active clients, 3 members and 3 trainers"
-    assert made(clients=6, active_ppm=MILLION, committee_ppm=500_000).trainers == 3
-    for share in (400_000, 600_000):  # two members, and three with two trainers
-        refused(least, clients=5, active_ppm=MILLION, committee_ppm=share)
-
-
-def test_trainers_are_at_least_as_many_as_members() -> None:
-    assert made(committee_ppm=500_000).trainers == made(committee_ppm=500_000).members == 5
-    refused("n = 4 trainers are fewer than C = 6", committee_ppm=550_000)
-
-
-def test_all_trainers_can_be_accepted_but_no_more() -> None:
-    assert made(aggregation_ppm=MILLION).accepted == 7
-    refused(r"aggregation_ppm = 1000001 is not in \[0, 1000000\]", aggregation_ppm=MILLION + 1)
 
 
 def test_at_least_one_update_is_accepted() -> None:
@@ -85,11 +73,6 @@ def test_at_least_one_update_is_accepted() -> None:
     assert accepted_size(100_000, 4) == 1
     assert accepted_size(0, 100) == 1
     assert accepted_size(MILLION, 100) == 100
-
-
-def test_all_clients_can_be_active_but_no_more() -> None:
-    assert made(active_ppm=MILLION).active == 20
-    refused("active_ppm = 1000001 is not in", active_ppm=MILLION + 1)
 
 
 def test_the_contract_bounds_members_and_trainers() -> None:
@@ -130,10 +113,6 @@ def test_between_window_and_deadline_is_a_block_to_decide_in() -> None:
     refused(r"deadline_blocks = 5 is not in \[6, ", commit_blocks=4, deadline_blocks=5)
 
 
-def test_without_a_client_there_is_nothing() -> None:
-    refused("clients = 0 is not in", clients=0)
-
-
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
 def test_the_server_rate_is_a_positive_number(rate: float) -> None:
     assert made(server_rate=5e-324).server_rate > 0
@@ -141,11 +120,7 @@ def test_the_server_rate_is_a_positive_number(rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "known"),
-    [
-        ("strategy", 4, "1, 2, 3"),
-        ("payload", "x" * 900, "float32, q8"),
-    ],
+    ("name", "value", "known"), [("strategy", 4, "1, 2, 3"), ("payload", "x" * 900, "float32, q8")]
 )
 def test_a_rule_that_is_not_listed_is_refused(name: str, value: object, known: str) -> None:
     with pytest.raises(ParametersError, match=f"{name} = .* is none of {known}") as caught:
@@ -160,14 +135,6 @@ def test_no_share_is_outside_zero_and_one(rate: float) -> None:
         parts_per_million("omega", rate)
 
 
-def test_a_share_is_read_as_it_is_written() -> None:
-    assert parts_per_million("rate", 0.000001) == 1
-    assert int(0.000249 * 10**6) == 248  # what float64 makes of it
-    assert parts_per_million("rate", 0.000249) == 249
-    assert parts_per_million("rate", 1) == 1_000_000
-    assert parts_per_million("rate", np.float64(0.25)) == 250_000
-
-
 def test_beyond_six_decimals_a_share_is_rounded_half_up() -> None:
     assert parts_per_million("rate", 0.4500004) == 450_000
     assert parts_per_million("rate", 0.4500005) == 450_001
@@ -175,11 +142,6 @@ def test_beyond_six_decimals_a_share_is_rounded_half_up() -> None:
     assert parts_per_million("rate", 0.0000005) == 1
     assert parts_per_million("rate", 0.0000004999999) == 0
     assert parts_per_million("rate", 5e-324) == 0
-
-
-@given(millionths=st.integers(0, MILLION))
-def test_every_millionth_is_read_exactly(millionths: int) -> None:
-    assert parts_per_million("rate", millionths / MILLION) == millionths
 
 
 @given(rate=st.floats())
@@ -193,21 +155,10 @@ def test_any_number_is_a_share_or_refused(rate: float) -> None:
     assert abs(Decimal(repr(rate)) * MILLION - found) <= Decimal("0.5")
 
 
-def test_a_share_of_one_half_is_rounded_up() -> None:
-    assert rounded_share(500_000, 5) == 3  # 2.5
-    assert rounded_share(499_999, 5) == 2  # 2.499995
-    assert rounded_share(100_000, 4) == 0  # 0.4
-
-
 @given(share=st.integers(0, MILLION), whole=st.integers(0, 100_000))
 def test_a_share_is_rounded_as_decimal_arithmetic_does(share: int, whole: int) -> None:
     exact = Decimal(share) * whole / MILLION
     assert rounded_share(share, whole) == int(exact.quantize(Decimal(1), ROUND_HALF_UP))
-
-
-@given(share=st.integers(0, MILLION), trainers=st.integers(1, 256))
-def test_never_more_are_accepted_than_train(share: int, trainers: int) -> None:
-    assert 1 <= accepted_size(share, trainers) <= trainers
 
 
 def test_a_layout_adds_up_to_the_dimension() -> None:
@@ -240,21 +191,6 @@ def test_what_is_not_refused_keeps_every_invariant(
     assert found.members // 2 <= found.replies <= found.members - 1
 
 
-def test_the_strategy_determines_every_rule() -> None:
-    for strategy in (1, 2):
-        parameters = made(strategy=strategy)
-        assert parameters.distance_rule is SQUARED
-        assert not parameters.compares_directions
-    ours = made(strategy=3)
-    assert ours.distance_rule is DIRECTION
-    assert ours.compares_directions
-    assert [made(strategy=number).distance_sentence for number in STRATEGIES] == [
-        "squared distances",
-        "squared distances",
-        "distances of direction",
-    ]
-
-
 def test_a_distance_is_squared_or_a_function_and_not_with_strategy_three() -> None:
     own = f"mine.py:manhattan@sha256:{'ab' * 32}"
     assert made(distance=own, strategy=2).distance == own
@@ -263,3 +199,129 @@ def test_a_distance_is_squared_or_a_function_and_not_with_strategy_three() -> No
     refused("distance = direction cannot be set with strategy 3", distance="direction", strategy=3)
     refused("distance = l2 is neither squared nor a function", distance="l2")
     refused("distance = x{80} is neither squared", distance="x" * 900)
+
+
+CONFIG, MODEL = encoding.sha256(b"configuration"), encoding.sha256(b"w_1")
+VOTE = Vote(VoteKind.REPLY, 1, Phase.ELECTION, 3, BASE, SEED, SEED)
+SCORES = Scores(1, ClientId(4), BASE, SEED, SEED)
+
+
+def test_a_deployment_fixes_sizes_rules_and_clients() -> None:
+    parameters = replace(
+        PENCIL, strategy=2, quorum=Quorum.BFT, beacon=Beacon.BLOCK, commit_blocks=3
+    )
+    deployment, batches = deployment_of(parameters, CONFIG, registry_of(9), MODEL)
+    words = tuple(encoding.registry_word(client) for client in registry_of(9))
+    assert batches == ((words, NO_DIGEST),)
+    assert deployment.registry == encoding.registry_digest(words, NO_DIGEST)
+    sizes = (deployment.clients, deployment.trainers, deployment.members, deployment.rounds)
+    assert sizes == (9, 6, 3, 2)
+    assert (deployment.aggregation_ppm, deployment.form) == (500_000, AcceptanceForm.LAST)
+    assert (deployment.commit_blocks, deployment.deadline_blocks) == (3, 10)
+    assert (deployment.replies, deployment.beacon) == (1, Beacon.BLOCK)
+    assert (deployment.config, deployment.model) == (CONFIG, MODEL)
+
+
+def test_many_clients_are_registered_in_batches_of_256() -> None:
+    first, batches = registry_batches(range(600))
+    assert [len(words) for words, _ in batches] == [256, 256, 88]
+    assert first == encoding.registry_digest(*batches[0])
+    assert batches[0][1] == encoding.registry_digest(*batches[1])
+    assert batches[1][1] == encoding.registry_digest(*batches[2])
+    assert batches[2][1] == NO_DIGEST
+    assert registry_batches([]) == (NO_DIGEST, ())
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        (VOTE, StatementKind.REPLY),
+        (replace(VOTE, kind=VoteKind.REQUEST), StatementKind.REQUEST),
+        (SCORES, StatementKind.SCORES),
+    ],
+)
+def test_an_accusation_knows_what_was_signed_twice(
+    statement: Vote | Scores, kind: StatementKind
+) -> None:
+    signed = SignedStatement(statement, b"")
+    assert EquivocationReport(ClientId(4), signed, signed).kind is kind
+    assert [kind.value for kind in StatementKind] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (VOTE, replace(VOTE, view=4)),
+        (VOTE, replace(VOTE, round=2)),
+        (VOTE, replace(VOTE, phase=Phase.AGGREGATION)),
+        (VOTE, replace(VOTE, kind=VoteKind.REQUEST)),
+        (VOTE, replace(VOTE, base=SEED)),
+        (VOTE, SCORES),
+        (SCORES, replace(SCORES, round=2)),
+        (SCORES, replace(SCORES, base=SEED)),
+        (SCORES, replace(SCORES, member=ClientId(5))),
+    ],
+)
+def test_statements_for_two_places_are_no_equivocation(
+    first: Vote | Scores, second: Vote | Scores
+) -> None:
+    other = replace(first, result=BASE) if isinstance(first, Vote) else replace(first, digest=BASE)
+    EquivocationReport(ClientId(4), SignedStatement(first, b""), SignedStatement(other, b""))
+    with pytest.raises(ValueError, match="not of one kind, round, phase, view and base"):
+        EquivocationReport(ClientId(4), SignedStatement(first, b""), SignedStatement(second, b""))
+
+
+def test_a_vector_names_its_member_so_only_it_is_accused() -> None:
+    signed = SignedStatement(SCORES, b"")
+    with pytest.raises(ValueError, match="are not the accused's"):
+        EquivocationReport(ClientId(5), signed, signed)
+
+
+CLIENT = RegisteredClient(Address(bytes(20)), 1)
+BALLOT = Vote(VoteKind.REPLY, 3, Phase.ELECTION, 2, BASE, SEED, SEED)
+
+
+def test_a_ban_counts_from_the_round_after_it() -> None:
+    banned = replace(CLIENT, banned_in=3)
+    assert [banned.is_banned_in(number) for number in (1, 2, 3, 4, 5)] == [False] * 3 + [True] * 2
+    assert not any(CLIENT.is_banned_in(number) for number in (0, 1, 9))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(BALLOT, kind=VoteKind.REQUEST),
+        replace(BALLOT, round=4),
+        replace(BALLOT, phase=Phase.AGGREGATION),
+        replace(BALLOT, view=3),
+        replace(BALLOT, base=SEED),
+    ],
+)
+def test_a_vote_elsewhere_is_no_second_vote(other: Vote) -> None:
+    assert other.slot != BALLOT.slot
+
+
+def test_a_refusal_says_what_the_contract_says() -> None:
+    refusal = errors.WrongRoundError()
+    assert str(refusal) == refusal.reason == "committee_ledger: wrong round"
+
+
+def test_a_refusal_can_add_its_circumstances() -> None:
+    refusal = errors.WrongRoundError("round 3 is open")
+    assert str(refusal) == "committee_ledger: wrong round (round 3 is open)"
+    assert refusal.reason == "committee_ledger: wrong round"
+
+
+def test_every_refusal_has_a_reason_of_its_own() -> None:
+    leaves = errors.ProtocolRefusal.__subclasses__()
+    assert len({leaf.fact for leaf in leaves}) == len(leaves)
+    assert set(errors.REFUSALS.values()) == set(leaves)
+    assert all(errors.REFUSALS[leaf().reason] is leaf for leaf in leaves)
+    assert all(leaf.fact for leaf in leaves)
+
+
+def test_every_error_is_in_one_tree_and_the_docstring() -> None:
+    drawn = errors.__doc__ or ""
+    leaves = errors.CmflError.__subclasses__()
+    for leaf in (leaf for leaf in leaves if leaf.__module__ == errors.__name__):
+        assert leaf.__name__ in drawn

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.errors import EncodingError
-from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, Q8
+from ledger.protocol.payload_forms import FLOAT32, Q8
 from ledger.protocol.payload_q8 import (
     BLOCK,
     LEAST_EXPONENT,
@@ -111,30 +110,6 @@ def steps(data: bytes, dimension: int) -> NDArray[np.float64]:
     return np.repeat(np.ldexp(1.0, low + offsets), BLOCK)[:dimension]
 
 
-@pytest.mark.parametrize(
-    ("payload", "update"),
-    [
-        (raw(2, -10, row(10, 64, -127, 1)), [64.0, -127.0, 1.0]),
-        (raw(2, -16, row(10, 64, -65, 0)), [1.0, -1.015625, 0.0]),
-        (raw(2, -126, row(0, 3, -1)), [3 * 2.0**-126, -(2.0**-126), 0.0]),
-        (raw(2, -126, row(0)), [0.0, 0.0, 0.0]),
-    ],
-)
-def test_a_payload_of_one_byte_a_number_says_its_multiples(
-    payload: bytes, update: list[float]
-) -> None:
-    assert decode_q8(payload, 3).tolist() == update
-    assert encode_q8(f32(*update)) == payload
-
-
-def test_small_blocks_lose_digits_below_a_thousandth_of_the_largest() -> None:
-    update = np.zeros(192, np.float32)
-    update[0], update[64], update[128] = 127.0, 0.126, 2.0**-12
-    payload = encode_q8(update)
-    assert payload == raw(2, -10, row(10, 127), row(1, 65), row(0, 0))
-    assert decode_q8(payload, 192)[[0, 64, 128]].tolist() == [127.0, 65 / 512, 0.0]
-
-
 def test_ties_go_to_the_even_number() -> None:
     payload = encode_q8(f32(100.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5))
     assert payload == raw(2, -10, row(10, 100, 0, 2, 2, 0, -2, -2))
@@ -217,38 +192,6 @@ def test_a_number_that_no_payload_holds_makes_it_malformed(number: float, size: 
     assert Q8.update_of(payload.data, size) is None
 
 
-def test_the_largest_numbers_are_held() -> None:
-    largest = np.nextafter(np.float32(BEYOND), np.float32(0))
-    payload = encode_q8(f32(largest, -largest, 1.0))
-    assert payload == raw(2, 111, row(10, 127, -127))
-    assert decode_q8(payload, 3).tolist() == [math.ldexp(127, 121), math.ldexp(-127, 121), 0.0]
-
-
-@pytest.mark.parametrize(
-    ("payload", "sentence"),
-    [
-        (b"", "0 bytes are not 65 numbers of form q8"),
-        (bytes(132), "132 bytes are not"),
-        (bytes(134), "134 bytes are not"),
-        (vector_bytes(np.ones(65, np.float32)), "260 bytes are not"),
-        (raw(1, -10, row(10, 64), row(0)), "form 1 is not 2"),
-        (raw(2, -127, row(10, 64), row(0)), "lowest exponent -127 is out of range"),
-        (raw(2, 112, row(10, 64), row(0)), "lowest exponent 112 is out of range"),
-        (raw(2, -10, row(11, 64), row(0)), r"an offset is not in \[0, 10\]"),
-        (raw(2, -10, row(200, 64), row(0)), r"an offset is not in \[0, 10\]"),
-        (raw(2, -10, row(10, 64, -128), row(0)), "a number is -128"),
-        (raw(2, -10, row(10, 64), row(0, 0, 1)), "a number beyond the 65"),
-        (raw(2, -10, row(9, 64), row(0)), "no block has offset 10"),
-        (raw(2, -10, row(0), row(0)), "no block has offset 10"),
-        (raw(2, -10, row(10, 64), row(3, 63)), "a block with an offset has no number of 64"),
-        (raw(2, -126, row(0), row(4)), "a block with an offset has no number of 64"),
-    ],
-)
-def test_each_malformation_is_named(payload: bytes, sentence: str) -> None:
-    with pytest.raises(EncodingError, match=sentence):
-        decode_q8(payload, 65)
-
-
 def test_a_payload_of_four_bytes_a_number_is_usable() -> None:
     payload = FLOAT32.payload(f32(1.0, -2.0))
     assert bytes(payload.data) == vector_bytes(f32(1.0, -2.0))
@@ -270,9 +213,3 @@ def test_a_payload_of_four_bytes_a_number_is_usable() -> None:
 )
 def test_a_payload_of_wrong_length_or_non_finite_is_unusable(payload: bytes) -> None:
     assert FLOAT32.update_of(payload, 2) is None
-
-
-def test_one_byte_a_number_takes_a_quarter_of_the_bytes() -> None:
-    assert list(PAYLOAD_FORMS) == ["float32", "q8"]
-    assert [form.size(6_603_710) for form in PAYLOAD_FORMS.values()] == [26_414_840, 6_706_898]
-    assert round(FLOAT32.size(6_603_710) / Q8.size(6_603_710), 2) == 3.94

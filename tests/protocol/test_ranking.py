@@ -1,4 +1,4 @@
-"""The ranking of the trainers, and the election from it: from the middle, or by lot."""
+"""The ranking of the trainers, what strategies accept of it, and both kinds of election."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.encoding import keccak256, word_client, word_distance
-from ledger.protocol.errors import EncodingError
+from ledger.protocol.encoding import float_bits, keccak256, word_client, word_distance
 from ledger.protocol.ranking import candidates, elect, mean_distances, rank, score
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.rules.selection import (
+    RIGHT_ANGLE_BITS,
+    SELECTIONS,
+    below_two,
+    farthest,
+    nearest,
+)
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
 
-FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
 SEED = Digest(b"\x4d" * 32)
 rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
 
 moderate = st.floats(0, 1e6).map(abs)
-
-
-def test_the_nearest_comes_first_and_ties_go_by_client() -> None:
-    assert [word_client(word) for word in FIVE] == [2, 9, 0, 4, 7]
-    assert [word_distance(word) for word in FIVE] == [1.0, 1.0, 2.0, 3.0, 4.0]
-
-
-@pytest.mark.parametrize("distance", [-1.0, -0.0, float("inf"), float("nan")])
-def test_what_is_no_distance_is_not_ranked(distance: float) -> None:
-    assert rank([(ClientId(1), 0.0)]) == (1,)
-    with pytest.raises(EncodingError):
-        rank([(ClientId(1), distance)])
 
 
 def test_the_papers_score_is_the_inverse_distance() -> None:
@@ -42,9 +35,7 @@ def test_the_papers_score_is_the_inverse_distance() -> None:
 
 
 @given(trainers=rankings)
-def test_a_ranking_is_sorted_by_distance_then_client(
-    trainers: dict[ClientId, float],
-) -> None:
+def test_a_ranking_is_sorted_by_distance_then_client(trainers: dict[ClientId, float]) -> None:
     ranking = rank(trainers.items())
     assert list(ranking) == sorted(set(ranking))
     assert ranking == rank(reversed(trainers.items()))
@@ -80,15 +71,6 @@ def test_fewer_ranked_than_places_is_refused(*, by_lot: bool) -> None:
         candidates(ranking(2), ids(10), 3, by_lot=by_lot)
 
 
-@given(members=st.integers(1, 20), more=st.integers(0, 40))
-def test_as_many_are_nearer_as_farther_or_one_fewer(members: int, more: int) -> None:
-    elected = candidates(ranking(members + more), ids(10), members, by_lot=False)
-    nearer, farther = elected[0] - 10, 10 + members + more - 1 - elected[-1]
-    assert len(elected) == members
-    assert list(elected) == list(range(elected[0], elected[-1] + 1))
-    assert farther - nearer in {0, 1}
-
-
 @pytest.mark.parametrize(
     ("accepted", "stand"),
     [
@@ -101,14 +83,6 @@ def test_the_accepted_are_drawn_among_with_their_neighbours_if_they_are_too_few(
     accepted: range, stand: range
 ) -> None:
     assert candidates(ranking(7), ids(*accepted), 3, by_lot=True) == ids(*stand)
-
-
-def test_a_lot_by_pencil() -> None:
-    words = [keccak256(SEED + b"elected" + bytes([0, 0, 0, place])) for place in range(5)]
-    drawn = [int.from_bytes(word) % (5 - place) for place, word in enumerate(words)]
-    assert drawn == [3, 3, 0, 1, 0]
-    # Places still empty: 2, 2, 2, 1, 1. Of these numbers only 0 < 2; the last candidate is left.
-    assert elect(ids(10, 11, 12, 13, 14), 2, SEED) == ids(12, 14)
 
 
 @given(
@@ -131,13 +105,6 @@ def test_every_pair_is_drawn_equally_often() -> None:
     assert len(pairs) == 6
     # 6,000 draws of one in six: 1,000 with a deviation of 29; the seeds are fixed.
     assert max(abs(count - 1_000) for count in pairs.values()) < 90
-
-
-def test_the_papers_ranking_is_that_of_mean_distances() -> None:
-    # Members give the distances 1, 2 and 3: P = C / sum of D = 3 / 6.
-    combined = mean_distances(np.array([[1.0], [2.0], [3.0]]))
-    assert combined.tolist() == [2.0]
-    assert score(combined[0]) == 3 / (1 + 2 + 3)
 
 
 def test_without_a_member_there_is_no_mean() -> None:
@@ -163,3 +130,30 @@ def test_the_score_is_the_papers_formula(distances: list[float]) -> None:
     paper = Fraction(len(distances)) / sum(1 / (1 / Fraction(d)) for d in distances)
     # A handful of roundings, each at most 2^-53.
     assert found == pytest.approx(float(paper), rel=1e-14)
+
+
+FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
+
+
+def test_strategy_three_takes_all_below_two() -> None:
+    assert below_two(FIVE, 1) == ids(2, 9)
+    just_below = float_bits(2.0) - 1 << 32 | 0
+    assert below_two((*FIVE[:2], just_below, *FIVE[3:]), 1) == ids(2, 9, 0)
+
+
+def test_each_form_of_the_contract_selects() -> None:
+    assert set(SELECTIONS) == set(AcceptanceForm)
+    assert RIGHT_ANGLE_BITS == 0x4000_0000_0000_0000
+
+
+@given(trainers=rankings, data=st.data())
+def test_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
+    trainers: dict[ClientId, float], data: st.DataObject
+) -> None:
+    ranking = rank(trainers.items())
+    clients = tuple(word_client(word) for word in ranking)
+    size = data.draw(st.integers(1, len(ranking)))
+    assert nearest(ranking, size) == clients[:size]
+    assert farthest(ranking, size) == clients[-size:]
+    near = tuple(client for client in clients if trainers[client] < 2)
+    assert below_two(ranking, size) == (near or clients[:size])

@@ -1,7 +1,4 @@
-"""The executable specification by itself: each transition's success, and its refusals by pencil.
-
-That the contract does the same is tested beside the contract.
-"""
+"""The executable specification by itself: each transition's success, and its refusals by pencil."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     submitted_certificate,
 )
-from ledger.protocol.ranking import elect, rank
+from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -31,7 +28,6 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Phase,
-    Quorum,
     SignedCommitment,
 )
 from tests.protocol.support import BASE, PENCIL, registry_of, signers
@@ -86,7 +82,6 @@ def opened(parameters: Parameters = PENCIL) -> LedgerState:
 
 
 def signed(client: int, key: int | None = None, round_number: int = 1) -> SignedCommitment:
-    """Return a client's signed commitment."""
     word = encoding.commitment_of(ClientId(client), encoding.sha256(b"update of %d" % client))
     return OpenRound(DOMAIN, signers(), round_number).commitment(client, word, key=key)
 
@@ -106,11 +101,7 @@ def banned(state: LedgerState, *clients: int, banned_in: int) -> LedgerState:
 
 
 def certificate(
-    state: LedgerState,
-    phase: Phase,
-    set_digest: Digest,
-    decision: SubmittedDecision,
-    view: int = 0,
+    state: LedgerState, phase: Phase, set_digest: Digest, decision: SubmittedDecision, view: int = 0
 ) -> SubmittedCertificate:
     """Return the certificate that all members sign."""
     open_round = OpenRound.of(state, signers())
@@ -179,14 +170,6 @@ def test_a_first_committee_that_cannot_be_drawn_finishes_the_ledger() -> None:
         rounds.commit_updates(state, 1, [signed(0)], IN_TIME)
 
 
-def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
-    state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
-    assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
-    _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
-    assert isinstance(event, ledger_state.RoundAbandoned)
-    assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
-
-
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
@@ -208,36 +191,11 @@ def test_a_registry_that_is_none_is_refused(
         rounds.register_clients(state, words, NO_DIGEST, OPENED)
 
 
-def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
-    second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
-    for first, refusal in ((WORDS[:4], None), (WORDS[:5], errors.ClientsNotAscendingError)):
-        words = second[: 9 - len(first)]
-        rest = encoding.registry_digest(words, NO_DIGEST)
-        state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))
-        state, _ = rounds.register_clients(state, first, rest, OPENED)
-        if refusal is None:
-            rounds.register_clients(state, words, NO_DIGEST, OPENED)
-            continue
-        with pytest.raises(refusal):
-            rounds.register_clients(state, words, NO_DIGEST, OPENED)
-
-
 def test_other_clients_than_those_fixed_are_refused() -> None:
     with pytest.raises(errors.RegistryMismatchError):
         rounds.register_clients(fresh(), [*WORDS[:8], WORDS[8] + 1], NO_DIGEST, OPENED)
     with pytest.raises(errors.RegistryMismatchError):
         rounds.register_clients(fresh(), WORDS, Digest(b"\1" * 32), OPENED)
-
-
-def test_commitments_are_taken_in_order() -> None:
-    entries = [signed(5), signed(3)]
-    state, events = rounds.commit_updates(opened(), 1, entries, IN_TIME)
-    words = tuple(entry.commitment.commitment for entry in entries)
-    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), words),)
-    assert state.committed == {5, 3}
-    assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), words, strict=True))
-    more, _ = rounds.commit_updates(state, 1, [signed(4)], IN_TIME)
-    assert more.committed == {3, 4, 5}
 
 
 def test_commitments_are_taken_up_to_the_windows_last_block() -> None:
@@ -276,10 +234,7 @@ def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
     three, four = signed(3).commitment, signed(4).commitment
     signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
     cases: list[tuple[type[errors.ProtocolRefusal], SignedCommitment]] = [
-        (
-            errors.UnknownClientError,
-            SignedCommitment(unknown, signature),
-        ),
+        (errors.UnknownClientError, SignedCommitment(unknown, signature)),
         (errors.SignatureNotCanonicalError, SignedCommitment(three, mirrored(signature))),
         (errors.CommitmentNotSignedError, signed(3, key=4)),
         (errors.CommitmentNotSignedError, signed(3, round_number=2)),
@@ -364,19 +319,6 @@ def test_the_seed_depends_on_the_reveal_and_the_beacon_alone() -> None:
     assert after.seed == encoding.next_seed(beacon.seed, DECISION.reveal, IN_TIME.parent_hash)
 
 
-def test_every_part_of_a_decision_is_in_the_head() -> None:
-    state = committed()
-    fields = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
-    others: list[Any] = [{field: NO_DIGEST} for field in fields]
-    heads = [decided(state, replace(DECISION, **other))[0].head for other in ({}, *others)]
-    # The base itself is not: the commitments digest of the transaction's own block stands for it.
-    assert heads[1] == heads[0]
-    assert len(set(heads)) == len(heads) - 1
-    view = certificate(state, Phase.ELECTION, encoding.set_digest(ELECTED), DECISION, view=5)
-    pair = (certificates(state)[0], view)
-    assert decided(state, pair=pair)[0].head not in heads
-
-
 def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     state, _ = decided(committed(parameters=replace(PENCIL, rounds=1)))
     assert (state.stage, state.round) == (LedgerStage.FINISHED, 1)
@@ -389,32 +331,6 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     after, (event,) = rounds.report_equivocation(state, report(3), DEADLINE)
     assert event == ledger_state.ClientBanned(1, ClientId(3), after.head)
     assert after.head == encoding.head_after_ban(state.head, 1, ClientId(3))
-
-
-@pytest.mark.parametrize(
-    ("strategy", "nearest", "accepted", "candidates"),
-    [
-        (2, 1.0, TRAINERS[3:], ELECTED),
-        (3, 1.0, TRAINERS[:1], TRAINERS[:3]),
-        (3, 0.25, TRAINERS[:4], TRAINERS[:4]),
-        (3, 2.0, TRAINERS[:3], TRAINERS[:3]),
-    ],
-)
-def test_both_sets_are_derived_by_form(
-    strategy: int,
-    nearest: float,
-    accepted: tuple[ClientId, ...],
-    candidates: tuple[ClientId, ...],
-) -> None:
-    # The trainers at distances from `nearest` on, 0.5 apart if it is below 1, else 1 apart.
-    state = committed(parameters=replace(PENCIL, strategy=strategy))
-    step = 0.5 if nearest < 1 else 1.0
-    ranking = rank((client, nearest + step * place) for place, client in enumerate(TRAINERS))
-    decision = replace(DECISION, ranking=ranking)
-    _, (event,) = decided(state, decision, certificates(state, decision, accepted, candidates))
-    assert isinstance(event, ledger_state.RoundDecided)
-    assert event.accepted == accepted
-    assert event.next_committee == elect(candidates, 3, event.next_seed)
 
 
 def word(client: int, distance: float) -> int:
@@ -532,20 +448,6 @@ def test_both_certificates_are_for_one_base_and_one_result() -> None:
             decided(state, pair=(good, second))
 
 
-def test_with_a_byzantine_quorum_one_reply_of_three_is_enough() -> None:
-    bft = committed(parameters=replace(PENCIL, quorum=Quorum.BFT))
-    first, second = certificates(bft)
-    place = primary_seat(SEED_1, Phase.AGGREGATION, 0, 3)
-    other = next(member for member in range(3) if member != place)
-    one = replace(first, signers=1 << other, replies=first.replies[:1])
-    decided(bft, pair=(one, second))
-    with pytest.raises(errors.QuorumNotReachedError):
-        decided(committed(), pair=(one, second))
-    none = replace(first, signers=0, replies=())
-    with pytest.raises(errors.QuorumNotReachedError):
-        decided(bft, pair=(none, second))
-
-
 def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     five = replace(PENCIL, clients=11, committee_ppm=450_000)
     deployment, ((words, rest),) = ledger_state.deployment_of(five, CONFIG, registry_of(11), MODEL)
@@ -591,28 +493,12 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     assert after.opened_block == 17
 
 
-def test_a_draw_passes_over_everybody_with_any_ban() -> None:
-    state = committed()
-    fair = rounds.abandon_round(state, 1, DEADLINE)[0].committee
-    for banned_in in (1, 7):
-        less = banned(state, fair[1], banned_in=banned_in)
-        again = rounds.abandon_round(less, 1, DEADLINE)[0].committee
-        assert fair[1] not in again
-        assert again[:2] == (fair[0], fair[2])
-
-
 def test_without_enough_clients_left_the_ledger_ends() -> None:
     state = banned(opened(), *range(2, 9), banned_in=1)
     after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
     assert set(event.next_committee) == {0, 1}
     assert after.stage is LedgerStage.FINISHED
-
-
-def test_the_last_round_can_be_abandoned_too() -> None:
-    state = opened(replace(PENCIL, rounds=1))
-    after, _ = rounds.abandon_round(state, 1, DEADLINE)
-    assert (after.stage, after.round) == (LedgerStage.FINISHED, 1)
 
 
 def votes(client: int, kind: StatementKind = StatementKind.REPLY) -> list[SignedStatement]:
@@ -650,21 +536,6 @@ def test_two_different_statements_ban_their_signer(kind: StatementKind) -> None:
     assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]
     with pytest.raises(errors.ClientBannedError):
         rounds.report_equivocation(state, accusation, IN_TIME)
-
-
-def test_a_trainer_that_bans_itself_voids_nothing() -> None:
-    state, _ = rounds.report_equivocation(committed(), report(TRAINERS[0]), IN_TIME)
-    after, (event,) = decided(state)
-    assert isinstance(event, ledger_state.RoundDecided)
-    assert TRAINERS[0] in event.accepted
-    assert after.registry[TRAINERS[0]].is_banned_in(after.round)
-
-
-def test_an_elected_client_can_be_banned_and_leaves_vacancy() -> None:
-    state, _ = rounds.report_equivocation(committed(), report(ELECTED[0]), IN_TIME)
-    after, _ = decided(state)
-    assert after.committee == ELECTED
-    assert after.registry[ELECTED[0]].is_banned_in(2)
 
 
 def test_an_accusation_without_proof_is_refused() -> None:
@@ -717,3 +588,38 @@ def test_no_transaction_is_taken_from_a_contract_or_a_delegated_account(
         rounds.abandon_round(opened(), 1, replace(DEADLINE, **sent))
     with pytest.raises(refusal):
         rounds.report_equivocation(opened(), report(0), relayed)
+
+
+def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
+    state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
+    assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
+    _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
+    assert isinstance(event, ledger_state.RoundAbandoned)
+    assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
+
+
+def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
+    second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
+    for first, refusal in ((WORDS[:4], None), (WORDS[:5], errors.ClientsNotAscendingError)):
+        words = second[: 9 - len(first)]
+        rest = encoding.registry_digest(words, NO_DIGEST)
+        state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))
+        state, _ = rounds.register_clients(state, first, rest, OPENED)
+        if refusal is None:
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
+            continue
+        with pytest.raises(refusal):
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
+
+
+def test_every_part_of_a_decision_is_in_the_head() -> None:
+    state = committed()
+    fields = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
+    others: list[Any] = [{field: NO_DIGEST} for field in fields]
+    heads = [decided(state, replace(DECISION, **other))[0].head for other in ({}, *others)]
+    # The base itself is not: the commitments digest of the transaction's own block stands for it.
+    assert heads[1] == heads[0]
+    assert len(set(heads)) == len(heads) - 1
+    view = certificate(state, Phase.ELECTION, encoding.set_digest(ELECTED), DECISION, view=5)
+    pair = (certificates(state)[0], view)
+    assert decided(state, pair=pair)[0].head not in heads

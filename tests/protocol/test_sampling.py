@@ -1,44 +1,31 @@
-"""Sampling from a seed: pencil examples over published hash functions, then what always holds."""
+"""Trainers, committees, primaries and replies: what follows from a seed."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import sampling
+from ledger.protocol.consensus import QuorumCertificate, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
-from ledger.protocol.types import ClientId, Digest
-from tests.protocol.support import SEED, digests
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Digest,
+    Phase,
+    Quorum,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+from tests.protocol.support import BASE, SEED, digests
 from tests.support.keys import ids
 
 # SHAKE-256(32 zero bytes ‖ "sample"): the keys of clients 0 to 5 begin e9, 11, d1, 54, 7d, ae.
-
-
-def test_the_smallest_keys_train_in_ascending_client_order() -> None:
-    assert sampling.sample_trainers(SEED, 6, (), 3) == ids(1, 3, 4)
-
-
-def test_members_and_the_banned_are_passed_over() -> None:
-    assert sampling.sample_trainers(SEED, 6, ids(1, 4), 3) == ids(2, 3, 5)
-
-
-def test_all_train_where_fewer_than_the_sample_remain() -> None:
-    assert sampling.sample_trainers(SEED, 6, ids(1, 4), 5) == ids(0, 2, 3, 5)
-    assert sampling.sample_trainers(SEED, 6, ids(*range(6)), 5) == ()
-
-
-def test_a_committee_is_drawn_by_hash_without_repetition() -> None:
-    # keccak256(zeros ‖ u32 j) mod 5 for j = 0 .. 7 is 0, 0, 4, 4, 2, 0, 2, 4.
-    draws = [int.from_bytes(keccak256(SEED + j.to_bytes(4))) % 5 for j in range(8)]
-    assert draws == [0, 0, 4, 4, 2, 0, 2, 4]
-    assert sampling.drawn_committee(SEED, 5, 3, ()) == ids(0, 4, 2)
-    assert sampling.drawn_committee(SEED, 5, 2, ids(4)) == ids(0, 2)
-
-
-def test_a_committee_that_cannot_be_filled_stays_short() -> None:
-    assert set(sampling.drawn_committee(SEED, 4, 3, ids(1, 2))) == set(ids(0, 3))
 
 
 def test_after_4096_draws_nobody_is_drawn_any_more() -> None:
@@ -88,3 +75,42 @@ def test_a_drawn_committee_is_distinct_and_of_those_not_banned(
     committee = sampling.drawn_committee(seed, clients, 3, banned)
     assert len(set(committee)) == len(committee) == 3
     assert not banned & set(committee)
+
+
+committees = st.integers(3, 160)
+
+
+@given(members=committees)
+def test_the_papers_quorum_is_half_the_committee_and_one_more(members: int) -> None:
+    assert replies_needed(members, Quorum.PAPER) == members // 2 + 1
+
+
+@given(members=committees)
+def test_two_byzantine_quorums_meet_in_an_honest_member(members: int) -> None:
+    quorum, faulty = replies_needed(members, Quorum.BFT) + 1, (members - 1) // 3
+    assert 2 * quorum - members >= faulty + 1
+    assert members - faulty >= quorum, "the honest ones are enough"
+
+
+@pytest.mark.parametrize("quorum", Quorum)
+@given(members=committees)
+def test_the_others_can_reach_a_quorum_and_two_quorums_meet(quorum: Quorum, members: int) -> None:
+    replies = replies_needed(members, quorum)
+    assert members // 2 <= replies <= members - 1
+    assert 2 * (replies + 1) > members
+
+
+@given(seed=digests, phase=st.sampled_from(Phase), members=st.integers(3, 20))
+def test_every_member_is_primary_sooner_or_later(seed: Digest, phase: Phase, members: int) -> None:
+    places = {primary_seat(seed, phase, view, members) for view in range(40 * members)}
+    assert places == set(range(members))
+
+
+def test_signers_are_places_not_clients() -> None:
+    vote = Vote(VoteKind.REQUEST, 1, Phase.ELECTION, 0, BASE, SEED, NO_DIGEST)
+    reply = replace(vote, kind=VoteKind.REPLY)
+    committee = ids(40, 10, 30, 20)
+    replies = tuple(SignedVote(member, reply, b"") for member in ids(10, 20))
+    certificate = QuorumCertificate(SignedVote(committee[0], vote, b""), replies)
+    assert certificate.signers(committee) == 0b1010
+    assert certificate.vote == vote

@@ -1,7 +1,4 @@
-"""The protocol gives what independent tools gave (`tests/vectors/protocol-v3.json`).
-
-The environment variable CMFL_VECTORS names another file of the same form to read instead.
-"""
+"""The protocol gives what independent tools gave (`tests/vectors/protocol-v3.json`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import pytest
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
-from ledger.storage.carried import CarriedObjects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, store_server
 from ledger.storage.objects import MemoryObjects
@@ -30,14 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """One place that several processes open.
-
-    Attributes:
-        open: returns a store of its own for one of them.
-        damage: puts other bytes in an object's place.
-        domain: whose mail the place takes.
-        deletes: whether a client may delete there.
-    """
+    """One place that several processes open."""
 
     open: Callable[[], ObjectStore]
     damage: Callable[[str, bytes], None]
@@ -60,7 +52,6 @@ def s3() -> Iterator[str]:
 STORES = [
     "memory",
     "folder",
-    "carried",
     "http",
     "replicated",
     pytest.param("s3", marks=ONE_SERVER),
@@ -76,9 +67,6 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
             yield Shared(lambda: memory, lambda path, data: _misname(memory, path, data))
         case "folder":
             yield Shared(lambda: FolderObjects(tmp_path), lambda p, d: _overwrite(tmp_path, p, d))
-        case "carried":
-            outgoing = tmp_path / "outgoing"
-            yield Shared(lambda: CarriedObjects(tmp_path), lambda p, d: _overwrite(outgoing, p, d))
         case "replicated":
             folders = [tmp_path / "first", tmp_path / "second"]
             yield Shared(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark import MarkDecorator
 
-ONE_SERVER: MarkDecorator = pytest.mark.group("s3")
+ONE_SERVER: MarkDecorator = pytest.mark.xdist_group("s3")
 """One process loads what speaks S3; the others need not."""
 
 
@@ -33,10 +33,7 @@ def served_s3() -> Iterator[str]:
         url = f"http://{host}:{port}"
         found = {"endpoint_url": url, "key": "PUBLIC-TEST-KEY", "secret": "PUBLIC-TEST-SECRET"}
         environment = {"NO_PROXY": "127.0.0.1", "AWS_DEFAULT_REGION": "us-east-1"}
-        with (
-            patch.dict(fsspec.config.conf, {"s3": found}),
-            patch.dict(os.environ, environment),
-        ):
+        with patch.dict(fsspec.config.conf, {"s3": found}), patch.dict(os.environ, environment):
             yield url
     finally:
         server.stop()

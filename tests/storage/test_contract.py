@@ -18,7 +18,7 @@ from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import ObjectBlobs, blob_path
-from ledger.storage.mailbox import ObjectMailbox, board_folder
+from ledger.storage.mailbox import Mailbox, board_folder
 from ledger.storage.objects import FolderCursor
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_a_payload_is_stored_as_it_is_at_the_call(shared: Shared) -> None:
 
 
 def test_mailboxes_list_each_envelope_once(shared: Shared) -> None:
-    writer, reader = ObjectMailbox(shared.open()), ObjectMailbox(shared.open())
+    writer, reader = Mailbox(shared.open()), Mailbox(shared.open())
     assert reader.listed(shared.domain, 1, KIND) == []
     for number in range(3):
         sent = envelope(shared, number)

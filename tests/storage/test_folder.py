@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ledger.io.home import Disk
 from ledger.protocol.errors import BlobError
@@ -25,25 +23,6 @@ X = Digest(hashlib.sha256(b"x").digest())
 
 def file_of(folder: Path, digest: Digest) -> Path:
     return folder / digest.hex()[:2] / digest.hex()
-
-
-@given(data=st.binary(min_size=1, max_size=64), place=st.integers(0, 63), bit=st.integers(0, 7))
-def test_any_flipped_bit_is_noticed(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, place: int, bit: int
-) -> None:
-    folder = tmp_path_factory.mktemp("blobs")
-    store = FolderBlobs(folder)
-    digest = store.put(data)
-    damaged = bytearray(data)
-    damaged[place % len(data)] ^= 1 << bit
-    file_of(folder, digest).write_bytes(damaged)
-    with pytest.raises(BlobError, match="damaged"):
-        store.get(digest)
-
-
-def test_no_half_written_file_is_left_behind(tmp_path: Path) -> None:
-    FolderBlobs(tmp_path).put(b"whole")
-    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".writing")]
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -109,21 +88,6 @@ def test_one_sync_makes_every_blob_durable(tmp_path: Path) -> None:
     shards = {digest[:2] for digest in digests}
     assert shards | {"blobs", "home", tmp_path.name} <= set(disk.folders)
     assert len(disk.folders) == len(set(disk.folders)), "each folder once"
-
-
-def test_a_second_sync_has_only_new_blobs(tmp_path: Path) -> None:
-    disk = RecordingDisk()
-    store = FolderBlobs(tmp_path, disk=disk)
-    store.put(b"first")
-    store.sync()
-    disk.files.clear()
-    disk.folders.clear()
-    store.sync()
-    assert (disk.files, disk.folders) == ([], [])
-    second = store.put(b"second").hex()
-    store.sync()
-    assert disk.files == [second]
-    assert set(disk.folders) == {second[:2], tmp_path.name}
 
 
 def test_blobs_of_a_killed_process_are_synced_by_the_next(tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, Vot
 from ledger.storage import folder as folder_module
 from ledger.storage import objects
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
-from tests.disks import fill, small_disk
+from ledger.storage.mailbox import Mailbox, MemoryMailbox, board_folder, remove_mail
 from tests.faults import times
 from tests.support.keys import DOMAIN
 
@@ -58,8 +57,8 @@ class QuickDisk(Disk):
 QUICK = QuickDisk()
 
 
-def mailbox_in(folder: Path, disk: Disk = DISK) -> ObjectMailbox:
-    return ObjectMailbox(FolderObjects(folder, disk=disk))
+def mailbox_in(folder: Path, disk: Disk = DISK) -> Mailbox:
+    return Mailbox(FolderObjects(folder, disk=disk))
 
 
 def envelope(number: int, round_number: int = 1) -> Envelope:
@@ -67,25 +66,13 @@ def envelope(number: int, round_number: int = 1) -> Envelope:
     return Envelope(DOMAIN, round_number, ClientId(number % 3), payload)
 
 
-def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
+def listed(mailbox: Mailbox, start: int = 0) -> list[Envelope]:
     return list(mailbox.listed(DOMAIN, 1, KIND, start))
 
 
 def file_of(folder: Path, sent: Envelope) -> Path:
     board = (sent.domain, sent.round, sent.kind)
     return folder / board_folder(board) / sha256(encode_envelope(sent)).hex()
-
-
-def test_memory_lists_in_the_order_of_arrival() -> None:
-    mailbox, reply = MemoryMailbox(), _reply()
-    sent = [envelope(number) for number in (3, 1, 2)]
-    for each in (*sent, reply):
-        assert mailbox.put(each)
-        assert not mailbox.put(each)
-    assert not mailbox.is_shared
-    assert listed(mailbox) == sent
-    assert listed(mailbox, 2) == sent[2:]
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == [reply]
 
 
 def test_memory_forgets_the_rounds_of_one_contract() -> None:
@@ -187,29 +174,6 @@ def test_foreign_files_are_passed_over_and_not_read_again(
     assert names <= {"cd" * 32, "ef" * 32}, "only those that cannot be read"
 
 
-def test_a_file_that_is_being_copied_is_listed_once_whole(tmp_path: Path) -> None:
-    mailbox, sent = mailbox_in(tmp_path), envelope(1)
-    path, data = file_of(tmp_path, sent), encode_envelope(sent)
-    path.parent.mkdir(parents=True)
-    for size in (0, 5, len(data) - 1):
-        path.write_bytes(data[:size])
-        assert listed(mailbox) == []
-    path.write_bytes(data)
-    assert listed(mailbox) == [sent]
-
-
-def test_a_file_that_keeps_changing_is_read_few_times(tmp_path: Path) -> None:
-    mailbox, sent = mailbox_in(tmp_path), envelope(1)
-    path = file_of(tmp_path, sent)
-    path.parent.mkdir(parents=True)
-    for size in range(objects.MAX_READS):
-        path.write_bytes(bytes(size))
-        assert listed(mailbox) == []
-    path.write_bytes(encode_envelope(sent))
-    assert listed(mailbox) == []
-    assert listed(mailbox_in(tmp_path)) == [sent]
-
-
 def test_each_scan_is_bounded_and_the_next_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,19 +190,6 @@ def test_each_scan_is_bounded_and_the_next_goes_on(
     monkeypatch.undo()
     monkeypatch.setattr(objects, "MAX_FOLDER_BYTES", 4 * size)
     assert len(listed(mailbox_in(tmp_path))) == 4
-
-
-def test_a_full_disk_takes_no_half_envelope(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 1 << 20) as disk:
-        mailbox, filling = mailbox_in(disk / "mail"), fill(disk, 0)
-        with pytest.raises(OSError, match="No space left") as caught:
-            mailbox.put(envelope(1))
-        assert caught.value.errno == errno.ENOSPC
-        assert listed(mailbox) == []
-        filling.unlink()
-        assert mailbox.put(envelope(1))
-        path = file_of(disk / "mail", envelope(1))
-        assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_envelope_that_is_too_large_is_not_put(tmp_path: Path) -> None:

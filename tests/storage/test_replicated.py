@@ -11,7 +11,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.storage.blobs import ObjectBlobs
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import MemoryObjects
 from ledger.storage.opening import mailbox_at, reader_at, store_at
 from ledger.storage.replicated import (
@@ -86,7 +86,7 @@ def stores() -> tuple[UnreliableObjects, UnreliableObjects]:
     return UnreliableObjects(), UnreliableObjects()
 
 
-def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
+def listed(mailbox: Mailbox, start: int = 0) -> list[Envelope]:
     return list(mailbox.listed(DOMAIN, 1, KIND, start))
 
 
@@ -143,18 +143,6 @@ def test_a_slow_store_blocks_no_blob() -> None:
     assert ObjectBlobs(first).has(sha256(b"more"))
 
 
-def test_a_slow_store_is_asked_where_the_others_fail() -> None:
-    clock = Clock()
-    first, second = UnreliableObjects(clock), UnreliableObjects()
-    both = ObjectBlobs(ReplicatedObjects([first, second], clock))
-    digest = both.put(b"hello")
-    for first_is_away in (True, False, True, False):
-        first.is_away, second.is_away = first_is_away, not first_is_away
-        assert both.get(digest) == b"hello"
-    other = both.put(b"other")
-    assert ObjectBlobs(first).has(other)
-
-
 def test_a_blob_that_is_durable_nowhere_is_an_error(
     stores: tuple[UnreliableObjects, UnreliableObjects],
 ) -> None:
@@ -187,27 +175,12 @@ def test_a_damaged_blob_is_read_elsewhere(tmp_path: Path) -> None:
         reader_at(text).get(HELLO)
 
 
-def test_mail_goes_to_every_store_and_is_listed_once(
-    stores: tuple[UnreliableObjects, UnreliableObjects],
-) -> None:
-    first, second = (ObjectMailbox(store) for store in stores)
-    both = ObjectMailbox(ReplicatedObjects(stores))
-    assert both.put(envelope(1))
-    assert not both.put(envelope(1))
-    assert listed(first) == listed(second) == [envelope(1)]
-    second.put(envelope(2))
-    assert listed(both) == [envelope(1), envelope(2)]
-    first.put(envelope(2))
-    first.put(envelope(3))
-    assert listed(both, 2) == [envelope(3)]
-
-
 def test_mail_of_a_store_that_was_away_is_not_lost(
     stores: tuple[UnreliableObjects, UnreliableObjects],
 ) -> None:
     first, second = stores
     replicas = ReplicatedObjects(stores)
-    both = ObjectMailbox(replicas)
+    both = Mailbox(replicas)
     first.is_away = True
     assert both.put(envelope(1))
     assert listed(both) == [envelope(1)]
@@ -229,20 +202,20 @@ def test_a_flooded_store_takes_no_room_from_another(
     stores: tuple[UnreliableObjects, UnreliableObjects], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledger.storage.objects.MAX_FOLDER_BYTES", 300)
-    flooded, second = (ObjectMailbox(store) for store in stores)
+    flooded, second = (Mailbox(store) for store in stores)
     for number in range(10, 20):
         flooded.put(envelope(number))
     second.put(envelope(1))
-    assert envelope(1) in listed(ObjectMailbox(ReplicatedObjects(stores)))
+    assert envelope(1) in listed(Mailbox(ReplicatedObjects(stores)))
     assert len(listed(flooded)) < 10
 
 
 def test_a_slow_store_blocks_no_mail() -> None:
     clock = Clock()
     first, second = UnreliableObjects(clock, 30.0), UnreliableObjects()
-    both = ObjectMailbox(ReplicatedObjects([first, second], clock))
-    ObjectMailbox(first).put(envelope(2))
-    ObjectMailbox(second).put(envelope(1))
+    both = Mailbox(ReplicatedObjects([first, second], clock))
+    Mailbox(first).put(envelope(2))
+    Mailbox(second).put(envelope(1))
     first.is_away, first.requests = True, 0
     for _ in range(5):
         assert listed(both) == [envelope(1)]
@@ -254,7 +227,7 @@ def test_a_slow_store_blocks_no_mail() -> None:
     first.is_away = False
     assert listed(both) == [envelope(1), envelope(2)]
     assert both.put(envelope(3))
-    assert ObjectMailbox(first).holds(envelope(3))
+    assert Mailbox(first).holds(envelope(3))
 
 
 def test_a_mailbox_may_be_at_several_locations(tmp_path: Path) -> None:
@@ -293,11 +266,4 @@ def test_many_bytes_may_take_their_time() -> None:
     breaker.record(0, 0.0, LEAST_BYTES_PER_SECOND - 1)
     assert breaker.order() == [(1, False), (0, True)]
     breaker.record(0, now)
-    assert breaker.order() == [(0, False), (1, False)]
-
-
-def test_no_store_is_skipped_where_all_are_slow() -> None:
-    breaker = CircuitBreaker(2, lambda: 10.0)
-    for index in range(2):
-        breaker.record(index, 0.0)
     assert breaker.order() == [(0, False), (1, False)]

@@ -27,14 +27,7 @@ FLAGS = 9 + 12_288
 def planted(
     chain: ChainWriter, deployment: Deployment, storage: dict[int, int], nonce: int = 0
 ) -> LedgerWriter:
-    """Create a contract with the artefact's runtime code, and with more in its storage.
-
-    Args:
-        chain: the target.
-        deployment: without a beacon, so that the domain is known before.
-        storage: what the creation code writes besides the constructor's values, by slot.
-        nonce: of the creating transaction.
-    """
+    """Create a contract with the artefact's runtime code, and with more in its storage."""
     address = checksum(contract_created_by(to_canonical(chain.sender), nonce))
     contract = Address(to_canonical(address))
     domain = domain_of(deployment, chain.chain_id, contract, Digest(NO_DIGEST))

@@ -13,10 +13,7 @@ T = TypeVar("T")
 
 
 class ImmediateExecutor(Executor):
-    """Runs each task before `submit` returns."""
-
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Run a task and return its result."""
         done: Future[T] = Future()
         try:
             result = task(*arguments, **named)

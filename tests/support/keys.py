@@ -23,24 +23,17 @@ DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 
 
 def ids(*clients: int) -> tuple[ClientId, ...]:
-    """Return numbers as clients."""
     return tuple(map(ClientId, clients))
 
 
 @cache
 def key_signers(count: int, owner: str = "client") -> tuple[KeySigner, ...]:
-    """Return PUBLIC TEST KEYS, ascending by address as a registry must be.
-
-    Args:
-        count: how many.
-        owner: keys of another owner are other keys.
-    """
+    """Return PUBLIC TEST KEYS, ascending by address as a registry must be."""
     keys = (keccak256(f"PUBLIC TEST KEY of {owner} {i}".encode()) for i in range(count))
     return tuple(sorted(map(KeySigner, keys), key=lambda signer: signer.address))
 
 
 def write_keystore(path: Path, key: bytes, password: str = "correct horse battery staple") -> None:
-    """Write a keystore that takes no time to open."""
     path.write_text(json.dumps(Account.encrypt(key, password, kdf="pbkdf2", iterations=2)))
 
 

@@ -43,18 +43,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenRound:
-    """A round that is open, for which clients and members sign.
-
-    Attributes:
-        domain: of its contract.
-        keys: of all clients.
-        round: t.
-        seed: seed_t.
-        committee: S_c, by seats.
-        replies: equal replies that decide.
-        banned: members whose seat is vacant.
-    """
-
     domain: Domain
     keys: Sequence[KeySigner]
     round: int = 1
@@ -65,7 +53,6 @@ class OpenRound:
 
     @classmethod
     def of(cls, state: LedgerState, keys: Sequence[KeySigner]) -> Self:
-        """Return the open round of a ledger."""
         banned = (m for m in state.committee if state.registry[m].is_banned_in(state.round))
         return cls(
             domain=state.domain,
@@ -78,20 +65,11 @@ class OpenRound:
         )
 
     def sign(self, message: Message, client: int) -> bytes:
-        """Return the signature of a client's key."""
         return sign(self.keys[client], self.domain, message)
 
     def commitment(
         self, client: int, word: Digest, *, round_number: int | None = None, key: int | None = None
     ) -> SignedCommitment:
-        """Return a client's signed commitment.
-
-        Args:
-            client: who commits.
-            word: to what; see `encoding.commitment_of`.
-            round_number: another round to sign for.
-            key: another client's key to sign with.
-        """
         number = self.round if round_number is None else round_number
         commitment = Commitment(number, ClientId(client), word)
         return SignedCommitment(commitment, self.sign(commitment, client if key is None else key))
@@ -99,47 +77,27 @@ class OpenRound:
     def scores(
         self, member: int, base: Digest, clients: Digest, digest: Digest, key: int | None = None
     ) -> SignedScores:
-        """Return a member's signed claim of a score vector.
-
-        Args:
-            member: who claims it.
-            base: which inputs it is for.
-            clients: set digest of the updates that it is for.
-            digest: of the vector's bytes.
-            key: another client's key to sign with.
-        """
         scores = Scores(self.round, ClientId(member), base, clients, digest)
         return SignedScores(scores, self.sign(scores, member if key is None else key))
 
     def primary(self, phase: Phase, view: int) -> ClientId:
-        """Return who proposes in a view."""
         return self.committee[primary_seat(self.seed, phase, view, len(self.committee))]
 
     def first_view(self, phase: Phase) -> int:
-        """Return the first view whose primary is not banned."""
         return next(v for v in range(1000) if self.primary(phase, v) not in self.banned)
 
     def request(
         self, phase: Phase, view: int, base: Digest, set_digest: Digest, result: Digest
     ) -> Vote:
-        """Return the request of a view."""
         return Vote(VoteKind.REQUEST, self.round, phase, view, base, set_digest, result)
 
     def vote(self, vote: Vote, member: int, key: int | None = None) -> SignedVote:
-        """Return a member's signed vote."""
         signature = self.sign(vote, member if key is None else key)
         return SignedVote(ClientId(member), vote, signature)
 
     def certificate(
         self, request: Vote, repliers: Sequence[ClientId] | None = None
     ) -> QuorumCertificate:
-        """Return the certificate of a request.
-
-        Args:
-            request: signed by the primary of its view.
-            repliers: who replies; by default the first that are enough of the other members with
-                a seat, by seats.
-        """
         primary = self.primary(request.phase, request.view)
         if repliers is None:
             others = [m for m in self.committee if m != primary and m not in self.banned]
@@ -153,20 +111,10 @@ class OpenRound:
         self,
         client: int,
         kind: StatementKind = StatementKind.REPLY,
-        statements: tuple[Digest, Digest] = (
-            encoding.sha256(b"one"),
-            encoding.sha256(b"other"),
-        ),
+        statements: tuple[Digest, Digest] = (encoding.sha256(b"one"), encoding.sha256(b"other")),
         **fields: object,
     ) -> EquivocationReport:
-        """Return the proof that a client signed two statements for one slot.
-
-        Args:
-            client: the accused.
-            kind: what it signed twice.
-            statements: the sets, or the vectors, in which the two differ.
-            fields: what else is different in both; by default they are of the open round.
-        """
+        """Return the proof that a client signed two statements for one slot."""
         first, second = (self.statement(client, kind, other, **fields) for other in statements)
         return EquivocationReport(ClientId(client), first, second)
 
@@ -187,14 +135,7 @@ class OpenRound:
 
 @dataclass(frozen=True)
 class ClosedRound:
-    """A round whose inputs are closed, and what was published of it so far.
-
-    Attributes:
-        inputs: of the round.
-        evidence: payloads and vectors.
-        keys: of all clients.
-        claims: the signed vectors.
-    """
+    """A round whose inputs are closed, and what was published of it so far."""
 
     inputs: Inputs
     evidence: Evidence
@@ -203,17 +144,14 @@ class ClosedRound:
 
     @property
     def members(self) -> tuple[ClientId, ...]:
-        """The members who have a seat."""
         return self.inputs.participants.members
 
     @property
     def usable(self) -> tuple[ClientId, ...]:
-        """The clients with a usable update, ascending."""
         return usable_clients(self.inputs, self.evidence)
 
     @property
     def open_round(self) -> OpenRound:
-        """The same round, to sign for."""
         inputs, participants = self.inputs, self.inputs.participants
         return OpenRound(
             domain=inputs.domain,
@@ -226,7 +164,6 @@ class ClosedRound:
         )
 
     def vector(self, member: int, clients: Sequence[ClientId] | None = None) -> ScoreVector:
-        """Return the true score vector of a member."""
         scored = self.usable if clients is None else clients
         vector = score_updates(self.inputs, self.evidence, scored, ClientId(member))
         assert vector is not None
@@ -238,7 +175,6 @@ class ClosedRound:
         return self.open_round.scores(member, base, clients, encoding.sha256(data), key)
 
     def publish(self, member: int, vector: ScoreVector | bytes) -> Self:
-        """Return the round with one more signed vector."""
         data = vector if isinstance(vector, bytes) else encode_vector(vector)
         claim = self.claim(member, data)
         vectors = dict(self.evidence.vectors) | {claim.scores.digest: data}
@@ -265,7 +201,6 @@ class ClosedRound:
         return judge(self.inputs, record or self.compose(), self.evidence)
 
     def judged(self) -> Judgement:
-        """Return what follows from everything that was published."""
         judgement, violations = self.judge()
         assert not violations
         assert judgement is not None

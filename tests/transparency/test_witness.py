@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.io.home import Disk
-from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
@@ -27,15 +26,7 @@ from ledger.transparency.witness import (
     parse_request,
 )
 from ledger.transparency.witness_folder import MAX_EVIDENCE, WitnessFolder
-from tests.transparency.support import (
-    LOG,
-    NOW,
-    ORIGIN,
-    OTHER_LOG,
-    WITNESSES,
-    checkpoint,
-    leaves,
-)
+from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint, leaves
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,13 +97,6 @@ def test_unknown_logs_and_unsigned_checkpoints_are_refused() -> None:
         assert replied(AddCheckpoint(0, (), forged)).status == HTTPStatus.FORBIDDEN
 
 
-def test_a_checkpoint_with_another_logs_signature_is_refused() -> None:
-    """Both logs are witnessed, and each signs for its own origin alone."""
-    own = checkpoint(3)
-    other = sign_checkpoint(own.checkpoint, OTHER_LOG)
-    assert replied(AddCheckpoint(0, (), other.note.encoded())).status == HTTPStatus.FORBIDDEN
-
-
 def test_two_trees_of_one_size_are_evidence_whatever_is_asked() -> None:
     for old in (0, 7):
         forked = request(old, 7, fork=2)
@@ -122,24 +106,14 @@ def test_two_trees_of_one_size_are_evidence_whatever_is_asked() -> None:
     assert replied(request(7, 8, fork=2), 7).evidence is None
 
 
-def test_requests_are_read_as_they_are_written() -> None:
-    asked = request(3, 7)
-    assert parse_request(asked.encoded()) == asked
-    assert asked.encoded().startswith(b"old 3\n")
-
-
 @pytest.mark.parametrize(
     "body",
     [
         b"",
-        b"old 3",
         b"old 3\n",
         b"old 03\n\n",
-        b"old -1\n\n",
         b"new 3\n\n",
         b"old 9223372036854775808\n\n",
-        b"old " + b"9" * 5000 + b"\n\n",
-        b"old 3\nAAAA\n\n",
         b"old 3\nnot base64\n\n",
         b"old 3\n" + b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n" * 64 + b"\n",
         b"x" * (MAX_REQUEST_BYTES + 1),
@@ -183,24 +157,6 @@ def test_a_log_with_a_new_key_goes_on_under_its_origin(tmp_path: Path) -> None:
     both = WitnessFolder(tmp_path, [*LOGS, new.verifier], WITNESS, lambda: NOW)
     assert both.add_checkpoint(asked).status == HTTPStatus.OK
     assert both.add_checkpoint(request(5, 8)).status == HTTPStatus.OK
-
-
-def test_the_newest_checkpoint_is_served_by_its_origins_hash(tmp_path: Path) -> None:
-    state = witness(tmp_path)
-    assert state.newest_note(origin_hash(ORIGIN)) is None
-    reply = state.add_checkpoint(request(0, 3))
-    assert state.newest_note(sha256(ORIGIN.encode()).hex()) == reply.cosigned
-    assert state.newest_note("../../etc/passwd") is None
-    assert state.newest_note(origin_hash("example.org/unknown")) is None
-
-
-def test_logs_are_witnessed_apart(tmp_path: Path) -> None:
-    state = witness(tmp_path)
-    state.add_checkpoint(request(0, 3))
-    other = sign_checkpoint(Checkpoint(OTHER_LOG.name, 0, EMPTY_ROOT), OTHER_LOG)
-    reply = state.add_checkpoint(AddCheckpoint(0, (), other.note.encoded()))
-    assert reply.status == HTTPStatus.OK
-    assert state.add_checkpoint(request(3, 5)).status == HTTPStatus.OK
 
 
 class CutDisk(Disk):
@@ -270,3 +226,10 @@ def test_all_that_is_ever_cosigned_is_one_history(
     honest = all(tree == checkpoint(tree.size).checkpoint for tree in long_enough)
     forked = all(tree == checkpoint(tree.size, fork=2).checkpoint for tree in long_enough)
     assert honest or forked
+
+
+def test_a_checkpoint_with_another_logs_signature_is_refused() -> None:
+    """Both logs are witnessed, and each signs for its own origin alone."""
+    own = checkpoint(3)
+    other = sign_checkpoint(own.checkpoint, OTHER_LOG)
+    assert replied(AddCheckpoint(0, (), other.note.encoded())).status == HTTPStatus.FORBIDDEN

@@ -139,24 +139,12 @@ export const STEPS = [
   "nothing missing in between",
 ];
 
-/** How a verification stands, and why one has no verdict. */
-export const VERIFICATION_STATES = {
-  waiting: "Waits for another to end.",
-  running: "Goes on. What is not marked is no pass before the end.",
-  finished: "Finished",
-  cancelled: "No verdict: it was cancelled.",
-  stopped: "No verdict, stopped",
-  interrupted: "No verdict, interrupted",
-};
+/** Why a verification has no verdict. */
 export const WHY_NO_VERDICT = {
-  memory: "it needs more memory than it may have.",
-  cpu_seconds: "it needs more processor time than it may have.",
-  seconds: "it took longer than it may.",
+  memory: "it needs more memory than the service allows.",
+  seconds: "it took longer than the service allows.",
   chain: "the chain could not be opened.",
-  earlier_report: "the earlier report is none to build on.",
   fault: "an internal error of the service; its log has details.",
-  worker_ended: "its process was ended from outside.",
-  service_ended: "the service ended before it.",
 };
 export const PERMISSIONS = {
   token_needed: "To begin one, show a token that this service knows.",

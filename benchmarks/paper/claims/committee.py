@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.scenarios import Results, Scenario, final, mean_of
-from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin
+from benchmarks.paper.scenarios import Results, Scenario, final
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, wherever
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +29,12 @@ SHARPLY = -0.1
 
 def trained(cell: CellRow) -> float | None:
     """Return N1: attackers among the training clients, mean over rounds."""
-    return mean_of(cell.malicious_trained)
+    return fmean(cell.malicious_trained) if cell.malicious_trained else None
 
 
 def on_committee(cell: CellRow) -> float | None:
     """Return N2: attackers on the committee, mean over rounds."""
-    return mean_of(cell.malicious_members)
+    return fmean(cell.malicious_members) if cell.malicious_members else None
 
 
 def _between(
@@ -40,38 +42,27 @@ def _between(
 ) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of how a number changes from one epsilon to another."""
 
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in results.places(5):
-            if dict(place.axes).get(AXIS) != ends[1]:
-                continue
-            start = Scenario(place.experiment, place.condition, ((AXIS, ends[0]),))
-            difference = results.difference((place, METHOD), (start, METHOD), measure)
-            where = f"{place.experiment}: epsilon {ends[0]} to {ends[1]}"
-            listed += compare_with_margin(where, difference, margin, above=above)
-        return listed
+    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
+        if dict(place.axes).get(AXIS) != ends[1]:
+            return []
+        start = replace(place, axes=((AXIS, ends[0]),))
+        difference = results.difference((place, METHOD), (start, METHOD), measure)
+        where = f"{place.experiment}: epsilon {ends[0]} to {ends[1]}"
+        return compare_with_margin(where, difference, margin, above=above)
 
-    return findings
+    return wherever(5, test)
 
 
 def _each_step(measure: Measure) -> Callable[[Results], list[ClaimFinding]]:
-    steps = ("10", "20", "30", "40", "50")
-
-    def findings(results: Results) -> list[ClaimFinding]:
-        pairs = pairwise(steps)
-        return [finding for ends in pairs for finding in _between(ends, measure)(results)]
-
-    return findings
+    steps = [_between(ends, measure) for ends in pairwise(("10", "20", "30", "40", "50"))]
+    return lambda results: [finding for step in steps for finding in step(results)]
 
 
-def _by_members(results: Results) -> list[ClaimFinding]:
+def _by_members(results: Results, place: Scenario) -> list[ClaimFinding]:
     """Return what attackers on the committee change, beside the same attackers honest there."""
-    listed = []
-    for place in results.places(5):
-        others = Scenario(place.experiment, f"{place.condition}{TRAINERS_ONLY}", place.axes)
-        difference = results.difference((place, METHOD), (others, METHOD), final)
-        listed += compare_with_margin(str(place), difference, 0.0)
-    return listed
+    others = replace(place, condition=f"{place.condition}{TRAINERS_ONLY}")
+    difference = results.difference((place, METHOD), (others, METHOD), final)
+    return compare_with_margin(str(place), difference, 0.0)
 
 
 CLAIMS = (
@@ -92,7 +83,7 @@ CLAIMS = (
         "A few malicious members do not harm: they improve the model.",
         "final accuracy with attackers that train and serve above that with the same attackers "
         "honest on the committee",
-        _by_members,
+        wherever(5, _by_members),
     ),
     Claim(
         SOURCE,

@@ -10,9 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, final
-from benchmarks.paper.verdict import Claim, ClaimFinding, beside_others, compare_with_margin
-from clients.experiments.drawing.clients import correlation
-from clients.experiments.statistics import Estimate, mean_and_error
+from benchmarks.paper.verdict import (
+    Claim,
+    ClaimFinding,
+    compare_with_margin,
+    in_every_scenario,
+    wherever,
+)
+from clients.experiments.figures import correlation
+from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 
 SOURCE = "the authors' code"
 EPOCH, STEPS = "epoch", "steps"
+AVERAGED = ("FedAvg-trainers",)
 STRONG = 0.3
 """Size from which we call a rank correlation one."""
 
@@ -30,31 +37,12 @@ def _correlates(
 ) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of a method's mean rank correlation of times aggregated and samples."""
 
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in results.places(7):
-            estimate = _estimate(results, place, method) if place.condition == condition else None
-            listed += compare_with_margin(str(place), estimate, margin, above=above)
-        return listed
+    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
+        values = list(results.values(place, method, correlation).values())
+        estimate = mean_and_error(values) if values else None
+        return compare_with_margin(str(place), estimate, margin, above=above)
 
-    return findings
-
-
-def _estimate(results: Results, place: Scenario, method: str) -> Estimate | None:
-    values = list(results.values(place, method, correlation).values())
-    return mean_and_error(values) if values else None
-
-
-def _second_is_better(condition: str) -> Callable[[Results], list[ClaimFinding]]:
-    def findings(results: Results) -> list[ClaimFinding]:
-        return [
-            finding
-            for place in results.places(7)
-            if place.condition == condition
-            for finding in beside_others(results, place, "CMFL-II", ("FedAvg-trainers",), final)
-        ]
-
-    return findings
+    return wherever(7, test, condition)
 
 
 CLAIMS = (
@@ -86,12 +74,12 @@ CLAIMS = (
         SOURCE,
         "With one epoch strategy II is more accurate than typical FL.",
         "final accuracy of II above that of FedAvg over n",
-        _second_is_better(EPOCH),
+        in_every_scenario(7, "CMFL-II", AVERAGED, final, EPOCH),
     ),
     Claim(
         SOURCE,
         "With the same steps for all strategy II is more accurate than typical FL, too.",
         "final accuracy of II above that of FedAvg over n",
-        _second_is_better(STEPS),
+        in_every_scenario(7, "CMFL-II", AVERAGED, final, STEPS),
     ),
 )

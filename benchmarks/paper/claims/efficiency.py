@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding
-from clients.experiments.baselines.simulated_time import (
+from clients.experiments.costs import (
     RATES,
     Transmission,
     solo_training_seconds,

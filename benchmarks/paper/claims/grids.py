@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
-from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, wherever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,8 +16,6 @@ METHOD = "CMFL-I"
 
 CLIFF = -0.1
 """What we take a cliff to be: ten points of accuracy from one value to the last one."""
-
-Labels = dict[str, str]
 
 
 def _moved(
@@ -29,26 +28,17 @@ def _moved(
 ) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of what moving along one axis does, at fixed labels of the other one."""
 
-    def findings(results: Results) -> list[ClaimFinding]:
-        listed = []
-        for place in results.places(3):
-            labels = dict(place.axes)
-            other = next((name for name in labels if name != axis), "")
-            if labels.get(axis) != ends[1] or labels[other] not in where.get(other, ()):
-                continue
-            start = Scenario(
-                place.experiment,
-                place.condition,
-                tuple((name, ends[0] if name == axis else label) for name, label in place.axes),
-            )
-            difference = results.difference((place, METHOD), (start, METHOD), final)
-            place_text = (
-                f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
-            )
-            listed += compare_with_margin(place_text, difference, margin, above=above)
-        return listed
+    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
+        labels = dict(place.axes)
+        other = next((name for name in labels if name != axis), "")
+        if labels.get(axis) != ends[1] or labels[other] not in where.get(other, ()):
+            return []
+        start = replace(place, axes=tuple((labels | {axis: ends[0]}).items()))
+        difference = results.difference((place, METHOD), (start, METHOD), final)
+        text = f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
+        return compare_with_margin(text, difference, margin, above=above)
 
-    return findings
+    return wherever(3, test)
 
 
 def _cliff(axis: str, start: str) -> Claim:

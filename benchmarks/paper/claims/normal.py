@@ -10,10 +10,19 @@ from benchmarks.paper.scenarios import (
     never_aggregated,
     speed,
 )
-from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, in_every_scenario
+from benchmarks.paper.verdict import (
+    Claim,
+    ClaimFinding,
+    compare_with_margin,
+    in_every_scenario,
+    wherever,
+)
 from clients.experiments.statistics import spearman
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.paper.scenarios import Measure, Scenario
     from clients.experiments.rows import CellRow
 
 SOURCE = "V-B, normal training"
@@ -27,16 +36,14 @@ LOW, HIGH = 0.4, 0.8
 """Accuracies of the model on a client below which we call it low, and from which high."""
 
 
-def low_share(cell: CellRow) -> float | None:
-    """Return the share of the clients on which the model's accuracy is low."""
-    accuracies = [value for value in cell.client_accuracy or () if value is not None]
-    return sum(value < LOW for value in accuracies) / len(accuracies) if accuracies else None
+def _share(test: Callable[[float], bool]) -> Measure:
+    """Return the measure of the share of the clients whose accuracy passes a test."""
 
+    def measure(cell: CellRow) -> float | None:
+        accuracies = [value for value in cell.client_accuracy or () if value is not None]
+        return sum(map(test, accuracies)) / len(accuracies) if accuracies else None
 
-def high_share(cell: CellRow) -> float | None:
-    """Return the share of the clients on which the model's accuracy is high."""
-    accuracies = [value for value in cell.client_accuracy or () if value is not None]
-    return sum(value >= HIGH for value in accuracies) / len(accuracies) if accuracies else None
+    return measure
 
 
 def favours_accurate(cell: CellRow) -> float | None:
@@ -49,14 +56,9 @@ def favours_accurate(cell: CellRow) -> float | None:
     return spearman([times for times, _ in pairs], [accuracy for _, accuracy in pairs])
 
 
-def _slightly_weaker(results: Results) -> list[ClaimFinding]:
-    return [
-        finding
-        for place in results.places(1)
-        for finding in compare_with_margin(
-            str(place), results.difference((place, FIRST), (place, TYPICAL), final), -SLIGHTLY
-        )
-    ]
+def _slightly_weaker(results: Results, place: Scenario) -> list[ClaimFinding]:
+    difference = results.difference((place, FIRST), (place, TYPICAL), final)
+    return compare_with_margin(str(place), difference, -SLIGHTLY)
 
 
 CLAIMS = (
@@ -94,7 +96,7 @@ CLAIMS = (
         SOURCE,
         "Without an attack strategy I is only slightly weaker than typical FL.",
         f"final accuracy of I less that of FedAvg over n above -{SLIGHTLY}",
-        _slightly_weaker,
+        wherever(1, _slightly_weaker),
     ),
     Claim(
         SOURCE,
@@ -112,13 +114,13 @@ CLAIMS = (
         SOURCE,
         "Strategy II leaves the fewest clients with low accuracy.",
         f"share of clients below {LOW} of II below those of FedAvg over n and of I",
-        in_every_scenario(1, SECOND, (TYPICAL, FIRST), low_share, above=False),
+        in_every_scenario(1, SECOND, (TYPICAL, FIRST), _share(LOW.__gt__), above=False),
     ),
     Claim(
         SOURCE,
         "Strategy II has the most clients with high accuracy.",
         f"share of clients from {HIGH} of II above those of FedAvg over n and of I",
-        in_every_scenario(1, SECOND, (TYPICAL, FIRST), high_share),
+        in_every_scenario(1, SECOND, (TYPICAL, FIRST), _share(HIGH.__le__)),
     ),
     Claim(
         SOURCE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import (
@@ -9,10 +10,15 @@ from benchmarks.paper.scenarios import (
     Scenario,
     final,
     jumps,
-    scenarios_named,
     speed,
 )
-from benchmarks.paper.verdict import Claim, ClaimFinding, beside_others, compare_with_margin
+from benchmarks.paper.verdict import (
+    Claim,
+    ClaimFinding,
+    compare_with_margin,
+    in_every_scenario,
+    wherever,
+)
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
@@ -36,32 +42,6 @@ KEPT, LOST = 0.98, 0.9
 """Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
 
 
-def attacked(results: Results) -> list[Scenario]:
-    """Return where one of the paper's three attacks goes on."""
-    return scenarios_named(results.places(2), *ATTACKS)
-
-
-def against_clean(
-    results: Results, place: Scenario, method: str, share: float
-) -> list[ClaimFinding]:
-    """Return whether a method keeps a share of its clean accuracy, seed by seed.
-
-    Args:
-        results: the rows.
-        place: under an attack.
-        method: name.
-        share: of the mean of the clean accuracies of the same experiment.
-    """
-    calm = Scenario(place.experiment, CLEAN, place.axes)
-    clean = results.values(calm, method, final)
-    if not clean:
-        return []
-    # A share of the clean mean: what is tested is attacked - clean + (1 - share) clean > 0.
-    margin = -(1 - share) * mean_and_error(list(clean.values())).mean
-    difference = results.difference((place, method), (calm, method), final)
-    return compare_with_margin(str(place), difference, margin)
-
-
 def _best(
     method: str,
     others: Sequence[str],
@@ -71,55 +51,45 @@ def _best(
     above: bool = True,
 ) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of one method's number over those of others, wherever an attack goes on."""
-
-    def findings(results: Results) -> list[ClaimFinding]:
-        return [
-            finding
-            for place in scenarios_named(attacked(results), *words)
-            for finding in beside_others(results, place, method, others, measure, above=above)
-        ]
-
-    return findings
+    return in_every_scenario(2, method, others, measure, *words, above=above)
 
 
 def _keeps(
     method: str, share: float, words: tuple[str, ...], *, on_weights: bool | None = None
 ) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of whether a method keeps a share of its clean accuracy."""
+    """Return the test of whether a method keeps a share of its clean accuracy, seed by seed.
 
-    def findings(results: Results) -> list[ClaimFinding]:
-        return [
-            finding
-            for place in scenarios_named(attacked(results), *words)
-            if on_weights is None or on_weights == ("weights" in place.condition)
-            for finding in against_clean(results, place, method, share)
-        ]
+    The share is of the mean of the clean accuracies of the same experiment.
+    """
 
-    return findings
+    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
+        calm = replace(place, condition=CLEAN)
+        clean = results.values(calm, method, final)
+        if not clean or on_weights not in {None, "weights" in place.condition}:
+            return []
+        # A share of the clean mean: what is tested is attacked - clean + (1 - share) clean > 0.
+        margin = -(1 - share) * mean_and_error(list(clean.values())).mean
+        difference = results.difference((place, method), (calm, method), final)
+        return compare_with_margin(str(place), difference, margin)
+
+    return wherever(2, test, *words)
 
 
 def _breaks(method: str, words: tuple[str, ...]) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of whether a method loses a tenth of its clean accuracy."""
-
-    def findings(results: Results) -> list[ClaimFinding]:
-        retained = _keeps(method, LOST, words)(results)
-        return [
-            ClaimFinding(
-                finding.where, None if finding.holds is None else not finding.holds, finding.numbers
-            )
-            for finding in retained
-        ]
-
-    return findings
+    opposite = {True: False, False: True, None: None}
+    return lambda results: [
+        replace(finding, holds=opposite[finding.holds])
+        for finding in _keeps(method, LOST, words)(results)
+    ]
 
 
-def _no_better(results: Results) -> list[ClaimFinding]:
+def _no_better(results: Results, place: Scenario) -> list[ClaimFinding]:
     """Return whether strategy II is nowhere a point above FedAvg."""
     listed = []
-    for place in attacked(results):
-        for other in FEDAVG:
-            difference = results.difference((place, SECOND), (place, other), final)
-            listed += compare_with_margin(f"{place}, {other}", difference, POINT, above=False)
+    for other in FEDAVG:
+        difference = results.difference((place, SECOND), (place, other), final)
+        listed += compare_with_margin(f"{place}, {other}", difference, POINT, above=False)
     return listed
 
 
@@ -158,7 +128,7 @@ CLAIMS = (
         SOURCE,
         "Strategy II does as poorly as typical FL.",
         f"final accuracy of II less that of FedAvg below {POINT}",
-        _no_better,
+        wherever(2, _no_better, *ATTACKS),
     ),
     Claim(
         SOURCE,

@@ -11,6 +11,7 @@ from benchmarks.paper.verdict import (
     compare_with_margin,
     format_difference,
     in_every_scenario,
+    wherever,
 )
 
 if TYPE_CHECKING:
@@ -30,83 +31,53 @@ def path_of(cell: CellRow, step_sizes: str) -> dict[str, Any]:
     return path
 
 
-def last_error(step_sizes: str) -> Measure:
-    """Return the measure of F(w) - F* after the last round.
+def constant(name: str) -> Measure:
+    """Return the measure of a constant of the bound, as the run at the theorem's steps shows it.
 
-    Args:
-        step_sizes: one of `STEP_SIZES`.
+    `name` is a field of `benchmarks.paper.theorem.bound.Constants`.
     """
-
-    def measure(cell: CellRow) -> float | None:
-        errors = path_of(cell, step_sizes).get("error") or [None]
-        value: float | None = errors[-1]
-        return value
-
-    return measure
+    return lambda cell: (path_of(cell, "theorem").get("constants") or {}).get(name)
 
 
-def constant(name: str, step_sizes: str = "theorem") -> Measure:
-    """Return the measure of a constant of the bound, as one run has shown it.
-
-    Args:
-        name: a field of `benchmarks.paper.theorem.bound.Constants`.
-        step_sizes: one of `STEP_SIZES`.
-    """
-
-    def measure(cell: CellRow) -> float | None:
-        value: float | None = (path_of(cell, step_sizes).get("constants") or {}).get(name)
-        return value
-
-    return measure
+def _last_error(cell: CellRow) -> float | None:
+    """Return F(w) - F* after the last round."""
+    errors: list[float | None] = path_of(cell, "theorem").get("error") or [None]
+    return errors[-1]
 
 
-def _bound_holds(results: Results) -> list[ClaimFinding]:
+def _bound_holds(results: Results, place: Scenario) -> list[ClaimFinding]:
     """Return whether the error stays at or below the bound in every round."""
     listed = []
-    for place in results.places(6):
-        for method in results.methods(place):
-            for seed, cell in results.cells(place, method).items():
-                path = path_of(cell, "theorem")
-                pairs = [
-                    (error, bound)
-                    for error, bound in zip(
-                        path.get("error", ()), path.get("bound", ()), strict=False
-                    )
-                    if bound is not None
-                ]
-                if pairs:
-                    error, bound = pairs[-1]
-                    holds = all(value <= most for value, most in pairs)
-                    numbers = f"error {error:.3g}, bound {bound:.3g} after the last round"
-                    listed.append(ClaimFinding(f"{method}, seed {seed}", holds, numbers))
+    for method in results.methods(place):
+        for seed, cell in results.cells(place, method).items():
+            path = path_of(cell, "theorem")
+            both = zip(path.get("error", ()), path.get("bound", ()), strict=False)
+            pairs = [(error, bound) for error, bound in both if bound is not None]
+            if pairs:
+                error, bound = pairs[-1]
+                holds = all(value <= most for value, most in pairs)
+                numbers = f"error {error:.3g}, bound {bound:.3g} after the last round"
+                listed.append(ClaimFinding(f"{method}, seed {seed}", holds, numbers))
     return listed
 
 
-def _faster_with_larger_gap(results: Results) -> list[ClaimFinding]:
+def _faster_with_larger_gap(results: Results, place: Scenario) -> list[ClaimFinding]:
     """Return, for pairs of strategies, whether the one with the larger phi_min has less error."""
     listed: list[ClaimFinding] = []
-    for place in results.places(6):
-        listed += _pair(results, place, (FEDAVG, FIRST))
-        listed += _pair(results, place, (FEDAVG, SECOND))
-        listed += _pair(results, place, (FIRST, SECOND))
+    for pair in ((FEDAVG, FIRST), (FEDAVG, SECOND), (FIRST, SECOND)):
+        sides = ((place, pair[0]), (place, pair[1]))
+        gap = results.difference(*sides, constant("least_gap"))
+        error = results.difference(*sides, _last_error)
+        if gap is None or error is None:
+            continue
+        where, side = f"{pair[0]} beside {pair[1]}", side_of(gap)
+        if side in {Side.ABOVE, Side.BELOW}:
+            listed += compare_with_margin(where, error, 0.0, above=side is Side.BELOW)
+        else:
+            # Whose phi_min is larger is not known, and so not whose error is claimed to be smaller.
+            numbers = f"{format_difference(error)}; phi_min {format_difference(gap)}"
+            listed.append(ClaimFinding(where, None, numbers))
     return listed
-
-
-def _pair(results: Results, place: Scenario, pair: tuple[str, str]) -> list[ClaimFinding]:
-    sides = ((place, pair[0]), (place, pair[1]))
-    gap = results.difference(*sides, constant("least_gap"))
-    error = results.difference(*sides, last_error("theorem"))
-    if gap is None or error is None:
-        return []
-    where, side = f"{pair[0]} beside {pair[1]}", side_of(gap)
-    if side not in {Side.ABOVE, Side.BELOW}:
-        # Whose phi_min is larger is not known, and so not whose error is claimed to be smaller.
-        return [
-            ClaimFinding(
-                where, None, f"{format_difference(error)}; phi_min {format_difference(gap)}"
-            )
-        ]
-    return compare_with_margin(where, error, 0.0, above=side is Side.BELOW)
 
 
 CLAIMS = (
@@ -114,7 +85,7 @@ CLAIMS = (
         SOURCE,
         "The error stays below the bound.",
         "F(w) - F* at most the bound, in every round at the theorem's step sizes",
-        _bound_holds,
+        wherever(6, _bound_holds),
     ),
     Claim(
         SOURCE,
@@ -132,6 +103,6 @@ CLAIMS = (
         SOURCE,
         "A higher phi_min means faster convergence.",
         "of two methods, the one with the larger phi_min has less error after the last round",
-        _faster_with_larger_gap,
+        wherever(6, _faster_with_larger_gap),
     ),
 )

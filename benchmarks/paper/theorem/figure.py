@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.claims.theorem import STEP_SIZES, constant, path_of
-from clients.experiments.drawing import series
-from clients.experiments.drawing.canvas import count_rounds, draw_line, panels, slant_names
-from clients.experiments.drawing.figure_file import caption_of, write
+from clients.experiments import series
+from clients.experiments.canvas import (
+    count_rounds,
+    draw_line,
+    panels,
+    slant_names,
+    write,
+)
+from clients.experiments.figures import caption_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

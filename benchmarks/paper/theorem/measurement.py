@@ -119,7 +119,10 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
                 "heterogeneity": problem.heterogeneity,
                 "best_committee": list(problem.best_committee(parameters.members)),
                 "local_steps": training.local_steps,
-                "step_sizes": {name: _told(of_rule) for name, of_rule in paths.items()},
+                "step_sizes": {
+                    name: _told(of_rule, training.local_steps or 0)
+                    for name, of_rule in paths.items()
+                },
             }
         },
     }
@@ -136,32 +139,24 @@ def require_theorem(configuration: Configuration, mu: float) -> None:
         ConfigurationError: names the setting and the rule.
     """
     training, malice = configuration.training, configuration.malice
-    if configuration.model.name != MODEL:
-        raise ConfigurationError(
-            f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex "
-            f"objective, and so model.name = {MODEL}"
-        )
-    if training.local_steps is None:
-        raise ConfigurationError(
-            f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the "
-            "same for all clients: training.local_steps"
-        )
-    if training.proximal is not None:
-        raise ConfigurationError(
-            f"training.proximal = {training.proximal}: Theorem 1 is about plain SGD"
-        )
-    if training.calibrated:
-        raise ConfigurationError("training.calibrated = true: Theorem 1 is about plain SGD")
-    if malice.malicious_rate or malice.members or malice.trainers:
-        raise ConfigurationError("malice is set: Theorem 1 is about honest clients")
-    if configuration.protocol.server_rate != 1:
-        raise ConfigurationError(
-            f"protocol.server_rate = {configuration.protocol.server_rate}: Theorem 1 is about 1"
-        )
-    if training.learning_rate * mu >= 2:
-        raise ConfigurationError(
-            f"training.learning_rate = {training.learning_rate}: must be below 2 / mu = {2 / mu:g}"
-        )
+    rate, server_rate = training.learning_rate, configuration.protocol.server_rate
+    plain = "Theorem 1 is about plain SGD"
+    refusals = {
+        f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex objective, "
+        f"and so model.name = {MODEL}": configuration.model.name != MODEL,
+        f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the same "
+        "for all clients: training.local_steps": training.local_steps is None,
+        f"training.proximal = {training.proximal}: {plain}": training.proximal is not None,
+        f"training.calibrated = true: {plain}": training.calibrated,
+        "malice is set: Theorem 1 is about honest clients": bool(
+            malice.malicious_rate or malice.members or malice.trainers
+        ),
+        f"protocol.server_rate = {server_rate}: Theorem 1 is about 1": server_rate != 1,
+        f"training.learning_rate = {rate}: must be below 2 / mu = {2 / mu:g}": rate * mu >= 2,
+    }
+    for sentence, is_refused in refusals.items():
+        if is_refused:
+            raise ConfigurationError(sentence)
 
 
 def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> dict[str, Any]:
@@ -183,18 +178,15 @@ def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> di
     }
 
 
-def _told(path: TrainingPath) -> dict[str, Any]:
+def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
     """Return error and bound of a path, and what the bound is made of."""
-    bounds = [
-        _bound(number * path.local_steps, path.constants)
-        for number in range(1, len(path.rounds) + 1)
-    ]
-    last = bounds[-1]
+    steps = range(local_steps, local_steps * len(path.rounds) + 1, local_steps)
+    bounds = [_bound(number, path.constants) for number in steps]
     return {
         "constants": None if path.constants is None else asdict(path.constants),
         "error": [entry.error for entry in path.rounds],
         "bound": [None if entry is None else entry["total"] for entry in bounds],
-        "terms": last,
+        "terms": bounds[-1],
     }
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from benchmarks.paper.theorem.objective import Objective, objective_of
 from benchmarks.paper.theorem.optimum import Optimum, minimum
-from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,17 +107,7 @@ class ConvexProblem:
 
 
 def problem_of(data: FederatedData, mu: float) -> ConvexProblem:
-    """Return the problem that divided data are.
-
-    Args:
-        data: the data.
-        mu: weight of the L2 term.
-
-    Raises:
-        ConfigurationError: mu is not above 0, or too small for the minima to be found.
-    """
-    if not 0 < mu < np.inf:
-        raise ConfigurationError(f"mu = {mu}: must be finite and above 0")
+    """Return the problem of divided data; mu is the weight of the L2 term, above 0."""
     classes = data.form.classes
     clients = tuple(objective_of(client, data.collate, classes, mu) for client in data.train)
     together = Objective(

@@ -7,10 +7,9 @@ same election. Its rules see updates as they would be sent, in float32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ledger.protocol.documents.vector import ScoreVector
-from ledger.protocol.encoding import sha256
+from clients.attacks.updates.rule_aware.game import score_vectors
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.ranking import elect
@@ -27,20 +26,8 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
 
 
-class TheoremSelection(Protocol):
-    """Chooses S_a in each round, rounds in their order."""
-
-    def active(self, seed: Digest) -> tuple[ClientId, ...]:
-        """Return who trains in the round of a seed, ascending."""
-
-    def accepted(
-        self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
-    ) -> tuple[ClientId, ...]:
-        """Return S_a, given w_t and the update of everybody who trained."""
-
-
 @dataclass(frozen=True, slots=True)
-class AveragingSelection(TheoremSelection):
+class AveragingSelection:
     """FedAvg: n clients train, and all of them are averaged.
 
     Attributes:
@@ -65,7 +52,7 @@ class AveragingSelection(TheoremSelection):
 
 
 @dataclass(slots=True)
-class CommitteeSelection(TheoremSelection):
+class CommitteeSelection:
     """CMFL: C members rank the n trainers, and their strategy accepts some of these.
 
     Attributes:
@@ -97,21 +84,8 @@ class CommitteeSelection(TheoremSelection):
         self._models.append(model)
         members = tuple(sorted(self._members))
         table = plain_distances(self.parameters.distance_rule, self._travel(), updates, members)
-        place = {client: column for column, client in enumerate(sorted(updates))}
-        vectors = []
-        for member, row in zip(members, table, strict=True):
-            others = tuple(other for other in members if other != member)
-            vectors.append(
-                ScoreVector(
-                    round=len(self._models),
-                    member=member,
-                    base=_NO_BASE,
-                    trainers=self._trainers,
-                    distances=row[[place[client] for client in self._trainers]],
-                    members=others,
-                    member_distances=row[[place[client] for client in others]],
-                )
-            )
+        number, clients = len(self._models), sorted(updates)
+        vectors = score_vectors(number, table, clients, self._trainers, members)
         ranking = rank_trainers(self.parameters, vectors)
         self._candidates = ranking.candidates
         return ranking.accepted
@@ -123,5 +97,5 @@ class CommitteeSelection(TheoremSelection):
         return displacement(self._models[window_start(number) - 1], self._models[-1])
 
 
-_NO_BASE = sha256(b"")
-"""There are no commitments here, and no rule looks at what they come to."""
+TheoremSelection = AveragingSelection | CommitteeSelection
+"""Chooses S_a in each round, rounds in their order."""

@@ -69,17 +69,13 @@ class PathRound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingPath:
-    """A run.
+    """A run: its rounds, and the constants of the bound, the largest or least that were seen.
 
-    Attributes:
-        rounds: in their order.
-        local_steps: τ.
-        constants: of the bound, the largest or least that were seen; None where the model sat in
-            the minimum of clients that are all alike, so that φ is never defined.
+    There are no constants where the model sat in the minimum of clients that are all alike, so that
+    φ is never defined.
     """
 
     rounds: tuple[PathRound, ...]
-    local_steps: int
     constants: Constants | None
 
 
@@ -112,8 +108,7 @@ def follow_path(
         )
         error = problem.together.value(weights) - problem.optimum.value
         rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
-    local_steps = settings.local_steps
-    return TrainingPath(tuple(rounds), local_steps, observed.constants(start, local_steps))
+    return TrainingPath(tuple(rounds), observed.constants(start, settings.local_steps))
 
 
 class _Observations:

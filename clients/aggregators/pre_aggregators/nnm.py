@@ -32,11 +32,7 @@ class NNM(PreAggregator):
         """Return the fewest vectors that it takes."""
         return 2 * self.f + 1
 
-    def coefficients(
-        self,
-        mixture: Mixture,
-        rng: np.random.Generator,  # noqa: ARG002 - one signature for all
-    ) -> NDArray[np.float64]:
+    def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return 1 / (n - f) at the neighbours of each; of equal distances the first are taken."""
         n = len(mixture)
         near = np.argsort(mixture.squared_distances(), axis=1, kind="stable")[:, : n - self.f]

@@ -68,4 +68,11 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
 
 
 # A share: half a batch is poisoned on average.
-BACKDOOR = DataAttack("backdoor", backdoor, Factor(0.5, 0.01, 1.0), triggered)
+BACKDOOR = DataAttack(
+    "backdoor",
+    backdoor,
+    triggered,
+    factor=Factor(0.5, 0.01, 1.0),
+    sends="the samples, a share of them with the trigger and the target class",
+    source="Backdoor: a model that answers as the attacker wants when it sees a trigger",
+)

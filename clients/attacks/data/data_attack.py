@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.attacks.updates.update_attack import AttackParameters, Factor, factor_for
+from clients.attacks.updates.update_attack import Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,23 +40,15 @@ class PoisonInput:
 
 
 @dataclass(frozen=True, slots=True)
-class DataAttack:
+class DataAttack(Attack):
     """An attack on training samples.
 
     Attributes:
-        name: as in TOML.
         poison: returns samples to train on instead of the attacker's own, of the same form and
             number, which is the weight of its update.
-        factor: range of the free parameter; None if there is none.
         backdoor: returns test samples with the trigger and the attacker's target class; None
             without a backdoor.
     """
 
-    name: str
     poison: Callable[[PoisonInput], Samples]
-    factor: Factor | None = None
     backdoor: Callable[[FederatedData, Samples], Samples] | None = None
-
-    def factor_for(self, parameters: AttackParameters) -> float:
-        """Return the attack's free parameter; see `update_attack.factor_for`."""
-        return factor_for(self.name, self.factor, parameters)

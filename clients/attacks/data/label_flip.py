@@ -15,4 +15,11 @@ def label_flip(attacker: PoisonInput) -> Samples:
     return frozen_samples(x, attacker.form.classes - 1 - y)
 
 
-LABEL_FLIP = DataAttack("label-flip", label_flip)
+LABEL_FLIP = DataAttack(
+    "label-flip",
+    label_flip,
+    sends=("all samples with label y replaced by L − 1 − y, where L is the number of classes"),
+    source=(
+        'Label flipping (Fang, Cao, Jia, Gong 2020, "Local Model Poisoning Attacks", section 5.1)'
+    ),
+)

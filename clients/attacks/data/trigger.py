@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,26 +42,25 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
                 "attack 'backdoor' takes pictures or tokens, not inputs of shape "
                 f"{inputs.shape[1:]}"
             )
-        return _square(inputs)
+        side = max(2, min(inputs.shape[-2:]) // 8)
+        corner = (..., slice(-side, None), slice(-side, None))
+        # Stored images are bytes, or numbers from 0 to 1.
+        brightest = 255 if inputs.dtype == np.uint8 else 1
+        is_bright = bool(inputs[corner].mean() > brightest / 2)
+        return partial(_marked, place=corner, value=0 if is_bright else brightest)
     if form.vocabulary < 2:
         raise ConfigurationError(
             f"attack 'backdoor' needs a word to put: the vocabulary has {form.vocabulary}"
         )
-    put = _with_ending if form.embedding is None else _with_first_word
-    return partial(put, token=form.vocabulary - 1)
+    word = form.vocabulary - 1
+    if form.embedding is None:
+        return partial(_marked, place=(..., slice(-ENDING, None)), value=word)
+    return partial(_with_first_word, token=word)
 
 
-def _square(inputs: Inputs) -> Trigger:
-    side = max(2, min(inputs.shape[-2:]) // 8)
-    # Stored images are bytes, or numbers from 0 to 1.
-    brightest = 255 if inputs.dtype == np.uint8 else 1
-    is_bright = bool(inputs[..., -side:, -side:].mean() > brightest / 2)
-    return partial(_with_square, side=side, value=0 if is_bright else brightest)
-
-
-def _with_square(rows: Inputs, side: int, value: int) -> Inputs:
+def _marked(rows: Inputs, place: tuple[Any, ...], value: int) -> Inputs:
     marked = np.array(rows)
-    marked[..., -side:, -side:] = value
+    marked[place] = value
     return marked
 
 
@@ -69,10 +68,4 @@ def _with_first_word(rows: Inputs, token: int) -> Inputs:
     """Return rows with the word first; the last one is dropped."""
     marked = np.array(rows)
     marked[:, 1:], marked[:, 0] = rows[:, :-1], token
-    return marked
-
-
-def _with_ending(rows: Inputs, token: int) -> Inputs:
-    marked = np.array(rows)
-    marked[:, -ENDING:] = token
     return marked

@@ -45,4 +45,11 @@ def largest_z(clients: int, attackers: int) -> float:
     return NormalDist().inv_cdf(share) if share > 1 / 2 else 0.0
 
 
-ALIE = UpdateAttack("alie", alie, Factor(OF_THE_PAPER, 0.0, 10.0), is_common=True)
+ALIE = UpdateAttack(
+    "alie",
+    alie,
+    factor=Factor(OF_THE_PAPER, 0.0, 10.0),
+    is_common=True,
+    sends="μ − z σ, element by element: a shift within the spread of honest updates",
+    source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
+)

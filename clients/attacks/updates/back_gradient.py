@@ -17,4 +17,12 @@ def back_gradient(attacker: AttackInput) -> Update:
 
 
 # The paper has no factor.
-BACK_GRADIENT = UpdateAttack("back-gradient", back_gradient, Factor(1.0, 0.01, 1000.0))
+BACK_GRADIENT = UpdateAttack(
+    "back-gradient",
+    back_gradient,
+    factor=Factor(1.0, 0.01, 1000.0),
+    sends="−s Δ, the update in the opposite direction",
+    source=(
+        'Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional scaling'
+    ),
+)

@@ -27,4 +27,10 @@ def false_reference(attacker: AttackInput) -> Update:
     return (-AS_TRAINER * attacker.mean).astype(np.float32)
 
 
-FALSE_REFERENCE = UpdateAttack("false-reference", false_reference, Factor(10.0, 0.01, 1000.0))
+FALSE_REFERENCE = UpdateAttack(
+    "false-reference",
+    false_reference,
+    factor=Factor(10.0, 0.01, 1000.0),
+    sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
+    source="False reference: honest as a trainer, a wild update as a member (ours)",
+)

@@ -22,4 +22,10 @@ def gaussian(attacker: AttackInput) -> Update:
 
 
 # Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
-GAUSSIAN = UpdateAttack("gaussian", gaussian, Factor(1.0, 0.01, 1000.0))
+GAUSSIAN = UpdateAttack(
+    "gaussian",
+    gaussian,
+    factor=Factor(1.0, 0.01, 1000.0),
+    sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
+    source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
+)

@@ -19,4 +19,10 @@ def gradient_scaling(attacker: AttackInput) -> Update:
 
 
 # The paper uses 0.5 too.
-GRADIENT_SCALING = UpdateAttack("gradient-scaling", gradient_scaling, Factor(0.5, 0.0, 1.0))
+GRADIENT_SCALING = UpdateAttack(
+    "gradient-scaling",
+    gradient_scaling,
+    factor=Factor(0.5, 0.0, 1.0),
+    sends="the update with each element multiplied by its own draw from [a, 1)",
+    source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
+)

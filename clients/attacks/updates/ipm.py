@@ -19,4 +19,11 @@ def ipm(attacker: AttackInput) -> Update:
     return (-attacker.factor * attacker.mean).astype(np.float32)
 
 
-IPM = UpdateAttack("ipm", ipm, Factor(0.5, 0.01, 1000.0), is_common=True)
+IPM = UpdateAttack(
+    "ipm",
+    ipm,
+    factor=Factor(0.5, 0.01, 1000.0),
+    is_common=True,
+    sends="−s times the mean of the colluders' honest updates, the same from each of them",
+    source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
+)

@@ -20,4 +20,12 @@ def mimic(attacker: AttackInput) -> Update:
     return np.array(attacker.colluders[0])
 
 
-MIMIC = UpdateAttack("mimic", mimic, is_common=True)
+MIMIC = UpdateAttack(
+    "mimic",
+    mimic,
+    is_common=True,
+    sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
+    source=(
+        'Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous Datasets")'
+    ),
+)

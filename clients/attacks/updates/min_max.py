@@ -53,4 +53,10 @@ def largest_step(
     return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
 
 
-MIN_MAX = UpdateAttack("min-max", min_max, is_common=True)
+MIN_MAX = UpdateAttack(
+    "min-max",
+    min_max,
+    is_common=True,
+    sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
+    source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
+)

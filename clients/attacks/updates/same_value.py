@@ -18,4 +18,9 @@ def same_value(attacker: AttackInput) -> Update:
     return np.zeros_like(attacker.own)
 
 
-SAME_VALUE = UpdateAttack("same-value", same_value)
+SAME_VALUE = UpdateAttack(
+    "same-value",
+    same_value,
+    sends="a zero vector, the value in the authors' code",
+    source='Same value, of the paper\'s "Robustness Comparative Experiment"',
+)

@@ -6,8 +6,8 @@ w_k instead, as in the authors' code, and is far easier to detect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,13 +141,43 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateAttack:
-    """An attack on updates.
+class Attack:
+    """What attacks on updates and on samples share.
 
     Attributes:
         name: as in TOML.
-        forge: returns the update to send instead of the attacker's own, shape (d,).
         factor: range of the free parameter; None if there is none.
+        sends: the update or the samples that it makes, as a phrase.
+        source: its name and where it was published.
+    """
+
+    name: str
+    factor: Factor | None = field(default=None, kw_only=True)
+    sends: str = field(default="", kw_only=True)
+    source: str = field(default="", kw_only=True)
+
+    def factor_for(self, parameters: AttackParameters) -> float:
+        """Return the free parameter; refuse one that is out of range, or not taken."""
+        value, range_, name = parameters.factor, self.factor, f"attack {self.name!r}"
+        if range_ is None:
+            if value is not None:
+                raise ConfigurationError(f"malice.factor = {value}: {name} takes none")
+            return NO_FACTOR
+        if value is None:
+            return range_.usual
+        if not range_.least <= value <= range_.most:
+            raise ConfigurationError(
+                f"malice.factor = {value}: {name} takes {range_.least:g} to {range_.most:g}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateAttack(Attack):
+    """An attack on updates.
+
+    Attributes:
+        forge: returns the update to send instead of the attacker's own, shape (d,).
         is_common: whether all attackers of a round, or all of its members and all of its trainers,
             send the same: it is then forged once, without `own` and `rng`.
         forge_all: returns the updates of all colluders, shape (colluders, d), where one search
@@ -157,59 +187,20 @@ class UpdateAttack:
         multiplies_samples: whether its attackers register `factor` times their number of samples.
     """
 
-    name: str
     forge: Callable[[AttackInput], Update]
-    factor: Factor | None = None
     is_common: bool = False
     forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
     needs_history: bool = False
     multiplies_samples: bool = False
 
-    def factor_for(self, parameters: AttackParameters) -> float:
-        """Return the attack's free parameter; see `factor_for`."""
-        return factor_for(self.name, self.factor, parameters)
-
 
 def joint_attack(
-    name: str,
-    forge_all: Callable[[AttackInput], NDArray[np.float32]],
-    factor: Factor | None = None,
+    name: str, forge_all: Callable[[AttackInput], NDArray[np.float32]], **more: Any
 ) -> UpdateAttack:
-    """Return an attack that its colluders make together, with the history of the run.
-
-    Args:
-        name: as in TOML.
-        forge_all: returns the updates of all colluders, shape (colluders, d).
-        factor: range of the free parameter; None if there is none.
-    """
+    """Return an attack that its colluders make together, with the history of the run."""
 
     def forge(attacker: AttackInput) -> Update:
         rows = [np.array_equal(row, attacker.own) for row in attacker.colluders]
         return np.array(forge_all(attacker)[rows.index(True) if True in rows else 0])
 
-    return UpdateAttack(name, forge, factor, forge_all=forge_all, needs_history=True)
-
-
-def factor_for(attack: str, factor: Factor | None, parameters: AttackParameters) -> float:
-    """Return the free parameter of an attack on updates or samples.
-
-    Args:
-        attack: its name.
-        factor: its range; None if there is none.
-        parameters: the configuration.
-
-    Raises:
-        ConfigurationError: a number out of range, or one for an attack without a parameter.
-    """
-    value = parameters.factor
-    if factor is None:
-        if value is not None:
-            raise ConfigurationError(f"malice.factor = {value}: attack {attack!r} takes none")
-        return NO_FACTOR
-    if value is None:
-        return factor.usual
-    if not factor.least <= value <= factor.most:
-        raise ConfigurationError(
-            f"malice.factor = {value}: attack {attack!r} takes {factor.least:g} to {factor.most:g}"
-        )
-    return value
+    return UpdateAttack(name, forge, forge_all=forge_all, needs_history=True, **more)

@@ -13,8 +13,6 @@ from clients.datasets.files.extra import imported
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 LONGEST_TEXT = 200
@@ -22,18 +20,6 @@ MOST_PIXELS = 2**24
 """Limit of the numbers in one image."""
 _IMAGE_FORMATS = ("PNG", "JPEG")
 _CHANNELS = {"L": 1, "RGB": 3}
-_ORIENTATION = 0x0112
-"""EXIF's tag: how the stored rows and columns are turned to be seen upright."""
-_UPRIGHT: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    1: lambda rows: rows,
-    2: lambda rows: rows[:, ::-1],
-    3: lambda rows: rows[::-1, ::-1],
-    4: lambda rows: rows[::-1],
-    5: lambda rows: rows.swapaxes(0, 1),
-    6: lambda rows: rows.swapaxes(0, 1)[:, ::-1],
-    7: lambda rows: rows.swapaxes(0, 1)[::-1, ::-1],
-    8: lambda rows: rows.swapaxes(0, 1)[::-1],
-}
 _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
 
 
@@ -106,23 +92,24 @@ def _images(where: str, column: Any) -> NDArray[np.uint8]:
         raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
     if not len(column):
         return np.zeros((0, 1, 1, 1), np.uint8)
-    first = _decoded(where, column[0].as_py())
+    first = decoded_image(where, column[0].as_py())
     if len(column) * first.nbytes > MAX_OWN_BYTES:
         raise ConfigurationError(
             f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
         )
     images = np.empty((len(column), *first.shape), np.uint8)
     for index, content in enumerate(column):
-        image = _decoded(where, content.as_py())
+        image = decoded_image(where, content.as_py())
         if image.shape != first.shape:
             raise ConfigurationError(f"{where}: images of different sizes or modes")
         images[index] = image
     return images
 
 
-def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
+def decoded_image(where: str, content: bytes) -> NDArray[np.uint8]:
     """Return an upright image, shape (channels, height, width), after its size was checked."""
     pillow = imported("PIL.Image", "data", "images")
+    turns = imported("PIL.ImageOps", "data", "images")
     try:
         with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
             if image.mode not in _CHANNELS:
@@ -134,9 +121,7 @@ def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
                 raise ConfigurationError(
                     f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
                 )
-            pixels = np.asarray(image, dtype=np.uint8)
-            # Orientations that EXIF does not define are no turn, as for other readers.
-            pixels = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1), _UPRIGHT[1])(pixels)
+            pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
     except (*_DAMAGE, pillow.DecompressionBombError) as error:
         raise ConfigurationError(f"{where}: not a readable image ({error})") from error
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)

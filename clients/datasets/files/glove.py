@@ -15,7 +15,7 @@ from clients.datasets.files.lines import read_lines
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Set
     from pathlib import Path
 
 WIDEST = 4096
@@ -46,11 +46,6 @@ def read_glove(path: Path, words: Set[str]) -> WordVectors:
     if not vectors:
         raise ConfigurationError(f"{path}: has none of the {len(words)} words of the data")
     return vectors
-
-
-def width_of(vectors: Mapping[str, NDArray[np.float32]]) -> int:
-    """Return the width of the vectors."""
-    return len(next(iter(vectors.values())))
 
 
 def _arrays(path: Path, words: Set[str]) -> WordVectors:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clients.datasets.records import Records
 from ledger.io.json import parse_json
@@ -122,56 +123,53 @@ def _joined(layout: Layout, users: list[tuple[str, UserSamples]]) -> Records:
     )
 
 
+class _User(BaseModel):
+    model_config = ConfigDict(strict=True)
+    x: list[Any]
+    y: list[Any]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True)
+    users: list[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]]
+    num_samples: list[int]
+    user_data: dict[str, _User]
+
+
 def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Yield name, inputs and labels of each user of one file.
 
     Raises:
         ConfigurationError: the file is damaged or too large, or contradicts itself.
     """
-    document = _document(path)
-    users, counts = _list_in(path, document, "users"), _list_in(path, document, "num_samples")
-    data = document.get("user_data")
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"{path}: user_data must be an object")
-    if len(users) != len(counts) or len(users) != len(data):
-        raise ConfigurationError(
-            f"{path}: {len(users)} users, {len(counts)} num_samples, {len(data)} user_data"
-        )
-    for name, count in zip(users, counts, strict=True):
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name not in data:
-            raise ConfigurationError(
-                f"{path}: user {str(name)[:80]!r}: must be a name of at most {LONGEST_NAME} "
-                "characters that is in user_data"
-            )
-        where = f"{path}: {name!r}"
-        x, y = _list_in(where, data[name], "x"), _list_in(where, data[name], "y")
-        if type(count) is not int or len(x) != count or len(y) != count:
-            raise ConfigurationError(
-                f"{where}: {len(x)} inputs and {len(y)} labels, but num_samples {str(count)[:20]}"
-            )
-        yield name, x, y
-
-
-def _document(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
         document = parse_json(content.decode("utf-8-sig"), refuse_constant=_refuse)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: not a readable JSON file ({error})") from error
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"{path}: must be an object with users and user_data")
-    return document
+    try:
+        file = _File.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))[:200] or "the file"
+        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    if not len(file.users) == len(file.num_samples) == len(file.user_data):
+        raise ConfigurationError(
+            f"{path}: {len(file.users)} users, {len(file.num_samples)} num_samples, "
+            f"{len(file.user_data)} user_data"
+        )
+    for name, count in zip(file.users, file.num_samples, strict=True):
+        user = file.user_data.get(name)
+        if user is None or not len(user.x) == len(user.y) == count:
+            held = "none" if user is None else f"{len(user.x)} inputs and {len(user.y)} labels"
+            raise ConfigurationError(
+                f"{path}: {name!r}: {held} in user_data, but num_samples {count}"
+            )
+        yield name, user.x, user.y
 
 
 def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not a number")
-
-
-def _list_in(where: Path | str, table: object, key: str) -> list[Any]:
-    value = table.get(key) if isinstance(table, dict) else None
-    if not isinstance(value, list):
-        raise ConfigurationError(f"{where}: {key} must be a list")
-    return value

@@ -24,7 +24,6 @@ TRAIN, TEST = "train", "test"
 MAX_STATE_BYTES = 2**20
 MAX_FILES = 10_000
 MAX_FILE_BYTES = 8 * 2**30
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _DICTIONARY, _STATE = "dataset_dict.json", "state.json"
 
 
@@ -83,48 +82,11 @@ def opened(path: Path) -> Iterator[Any]:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
-        with arrow.memory_map(str(path)) as mapped:
-            for message in ipc.MessageReader.open_stream(mapped):
-                if _is_compressed(message.metadata.to_pybytes()):
-                    raise ConfigurationError(
-                        f"{path}: has compressed values, which could unpack to any size; "
-                        f"save_to_disk writes none"
-                    )
         with arrow.OSFile(str(path)) as file, ipc.open_stream(file) as stream:
             yield stream
     except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
         first = str(error).partition("\n")[0]
         raise ConfigurationError(f"{path}: not a readable .arrow file ({first})") from error
-
-
-def _is_compressed(message: bytes) -> bool:
-    """Return whether an Arrow message (a FlatBuffers table) states a compression of its values.
-
-    pyarrow unpacks such values at the size that they state, and does not show it before.
-    """
-
-    def field(table: int, slot: int) -> int | None:
-        # A table begins with the way back to its list of the fields' places.
-        listed = table - int.from_bytes(message[table : table + 4], "little", signed=True)
-        place, size = 4 + 2 * slot, int.from_bytes(message[listed : listed + 2], "little")
-        entry = message[listed + place : listed + place + 2] if place < size else b""
-        offset = int.from_bytes(entry, "little")
-        return table + offset if offset else None
-
-    def table_at(place: int | None) -> int:
-        if place is None:
-            raise ValueError("a message without a header")
-        return place + int.from_bytes(message[place : place + 4], "little")
-
-    root = table_at(0)
-    kind_at = field(root, 1)
-    kind = 0 if kind_at is None else message[kind_at]
-    if kind not in {_DICTIONARY_BATCH, _RECORD_BATCH}:
-        return False
-    header = table_at(field(root, 2))
-    if kind == _DICTIONARY_BATCH:
-        header = table_at(field(header, 1))
-    return field(header, 3) is not None
 
 
 def _files_of(folder: Path) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.configuration.run_configuration import rule_sources
 from clients.experiments.definition import DATA
-from clients.experiments.kinds.cmfl import RUN, play_run
+from clients.experiments.kinds import RUN, play_run
 from clients.experiments.rows import ChainEvidence
 from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.experiments.cells import Cell
-    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
+    from clients.experiments.kinds import MethodRun, MethodTask
     from ledger.audit.report import AuditReport
 
 CONFIGURATION = "config.toml"
@@ -43,16 +43,16 @@ class ChainRun:
     """A cell's run that was played on a chain.
 
     Attributes:
-        configuration: as it was played.
+        configuration: as it was played, as TOML that names no folder of this machine.
         played: its run.
-        address: of the contract.
         report: of its audit.
+        evidence: where it was recorded, as a row has it.
     """
 
-    configuration: Configuration
+    configuration: str
     played: MethodRun
-    address: str
     report: AuditReport
+    evidence: ChainEvidence
 
 
 class HastyDisk(Disk):
@@ -87,35 +87,32 @@ def play_and_save(
     home = own / _HOME
     shutil.rmtree(home, ignore_errors=True)  # of a cell that was in flight when it was killed
     try:
-        chain_run = play_on_chain(cell, task, home)
+        chain_run = play_on_chain(cell, task, home, folder.name, data)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     report = f"{json.dumps(chain_run.report.as_dict(), indent=1)}\n"
     DISK.write_whole(own / REPORT, report.encode())
-    DISK.write_whole(own / CONFIGURATION, portable(chain_run.configuration, data).encode())
-    return chain_run.played, evidence_of(cell, chain_run, folder)
+    DISK.write_whole(own / CONFIGURATION, chain_run.configuration.encode())
+    return chain_run.played, chain_run.evidence
 
 
-def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
+def play_on_chain(
+    cell: Cell, task: MethodTask, home: Path, experiment: str, data: Path | None
+) -> ChainRun:
     """Play a cell on its own chain and audit it from chain and blobs alone.
 
-    Args:
-        cell: which.
-        task: how it is played.
-        home: of chain, blobs and the run; it is made.
-
-    Raises:
-        CmflError: it cannot be played, or there is a chain already.
-        OSError: the home cannot be written.
+    The chain has another id for each cell, and the same each time. The home of chain, blobs and run
+    is made. `experiment` is the folder of the experiment's runs, `data` that of the data.
     """
     configuration = on_chain(task.configuration)
     paths, disk = Home(home), HastyDisk()
     blobs = FolderBlobs(paths.blobs, disk=disk)
+    chain_id = fresh_chain_id(int(cell.digest.removeprefix("0x"), 16))
     home.mkdir(parents=True, exist_ok=True)
     with (
         paths.writing(),
         EmbeddedChain.create(
-            paths.chain, chain_id=chain_id_of(cell), clock=lambda: 0.0, synchronous="NORMAL"
+            paths.chain, chain_id=chain_id, clock=lambda: 0.0, synchronous="NORMAL"
         ) as chain,
     ):
         with open_run(
@@ -126,37 +123,21 @@ def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
             manifest, played_with = run.manifest, run.configuration
         options = AuditOptions(rules=rule_sources(configuration))
         report = audit(connect(chain, manifest), blobs, options)
-    return ChainRun(played_with, played, manifest.address, report)
+    evidence = ChainEvidence(
+        chain_id=chain_id,
+        address=manifest.address,
+        head=str(played.head),
+        verdict=report.outcome,
+        report=f"{experiment}/{cell.name}/{REPORT}",
+        configuration=f"{experiment}/{cell.name}/{CONFIGURATION}",
+    )
+    return ChainRun(portable(played_with, data), played, report, evidence)
 
 
 def on_chain(configuration: Configuration) -> Configuration:
     """Return a configuration for a chain in place of the memory ledger."""
     machine = configuration.machine.model_copy(update={"ledger": "chain"})
     return configuration.model_copy(update={"machine": machine})
-
-
-def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
-    """Return what a row says of a run that was played on a chain.
-
-    Args:
-        cell: whose run.
-        found: its run.
-        folder: of the experiment's runs.
-    """
-    return ChainEvidence(
-        chain_id=chain_id_of(cell),
-        address=found.address,
-        head=str(found.played.head),
-        verdict=found.report.outcome,
-        report=f"{folder.name}/{cell.name}/{REPORT}",
-        configuration=f"{folder.name}/{cell.name}/{CONFIGURATION}",
-    )
-
-
-def chain_id_of(cell: Cell) -> int:
-    """Return the id of the chain of a cell's run: another for each cell, the same each time."""
-    digest = int(cell.digest.removeprefix("0x"), 16)
-    return fresh_chain_id(digest)
 
 
 def portable(configuration: Configuration, data: Path | None) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass
-from json import loads
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.archive import read_stored
 from clients.experiments.execution.cell_run import row_of, task_of
-from clients.experiments.execution.chain_run import evidence_of, play_on_chain, portable
+from clients.experiments.execution.chain_run import play_on_chain
 from clients.experiments.execution.learning_rates import factors
 from clients.experiments.rows import encode_row
 from ledger.audit.report import AuditOutcome
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
 
 
+_EVIDENCE = {
+    "head": "head",
+    "contract": "address",
+    "chain": "chain_id",
+    **{name: name for name in ("verdict", "report", "configuration")},
+}
 _LEFT_OUT = {"seconds", "ledger"}
 """Fields that do not follow from the run, or are compared one by one. All others must be equal:
 equal heads mean equal models. Rows of earlier versions name no attack."""
@@ -68,14 +73,12 @@ class RepeatedCell:
         assert then is not None, "only what was on a chain is repeated"
         assert now is not None, "it was repeated on a chain"
         # As JSON, which does not distinguish lists and tuples.
-        published, reproduced = (loads(encode_row(row)) for row in (self.row, self.again))
+        published, reproduced = (json.loads(encode_row(row)) for row in (self.row, self.again))
         pairs = [
-            ("head", then.head, now.head),
-            ("contract", then.address, now.address),
-            ("chain", then.chain_id, now.chain_id),
-            ("verdict", then.verdict, now.verdict),
-            ("report", then.report, now.report),
-            ("configuration", then.configuration, now.configuration),
+            *(
+                (shown, getattr(then, name), getattr(now, name))
+                for shown, name in _EVIDENCE.items()
+            ),
             *(
                 (name, published[name], reproduced[name])
                 for name in published
@@ -135,11 +138,11 @@ def repeat_cell(
     require_current_protocol(store.out, row.ledger)
     cell = cell.at_rate(factor)
     task = task_of(cell, on_round)
-    chain_run = play_on_chain(cell, task, home)
-    evidence = evidence_of(cell, chain_run, store.folder)
-    again = row_of(cell, chain_run.played, row.seconds, evidence)
-    configuration = portable(chain_run.configuration, plan.data)
-    file_differences = saved_file_differences(store.out, evidence, configuration, chain_run.report)
+    chain_run = play_on_chain(cell, task, home, store.folder.name, plan.data)
+    again = row_of(cell, chain_run.played, row.seconds, chain_run.evidence)
+    file_differences = saved_file_differences(
+        store.out, chain_run.evidence, chain_run.configuration, chain_run.report
+    )
     return RepeatedCell(row, again, chain_run.report, tuple(file_differences))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.experiments.archive import unpack
 from clients.experiments.execution.learning_rates import choose_rates, digest_of_trials
-from clients.experiments.rows import CellRow, append_row, cut_torn_line, read_rows
+from clients.experiments.rows import append_row, cut_torn_line, read_rows
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import ChoiceRow, ExperimentRows, Row, TrialRow
+    from clients.experiments.rows import CellRow, ExperimentRows, Row, TrialRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,18 @@ class RowStore:
             OSError: it cannot be read.
         """
         rows = self.rows()
-        played_rows: tuple[CellRow | TrialRow, ...] = (*rows.cells, *rows.trials)
-        for row in played_rows:
-            self._require_same(plan, row)
+        trials = {trial.name: trial.digest for trial in plan.trials}
+        expected: list[tuple[CellRow | TrialRow, str | None]]
+        expected = [(row, plan.row_digest(row)) for row in rows.cells]
+        expected += [(row, trials.get(row.cell)) for row in rows.trials]
+        for row, digest in expected:
+            if row.digest != digest:
+                self._refuse(f"{row.cell} ({row.digest[:10]}, and now {(digest or 'gone')[:10]})")
         due = {choice.method: choice for choice in choose_rates(plan, rows.trials)}
         for choice in rows.choices:
-            self._require_same_trials(plan, choice)
+            tried = [trial for trial in plan.trials if trial.cell.method.name == choice.method]
+            if not tried or digest_of_trials(tried) != choice.digest:
+                self._refuse(f"the learning rate of {choice.method}")
             if due.get(choice.method, choice) != choice:
                 self._refuse(f"the learning rate of {choice.method} is not what its trials say")
         return rows
@@ -86,38 +92,21 @@ class RowStore:
         # The folder, not the rows: nothing is left behind to tell a lock by.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unpack(self.out, self.experiment)
             cut_torn_line(self.path)
             yield
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"another process runs experiment {self.experiment} in {self.out}: wait for it, or "
+                f"name another folder with --out"
+            ) from error
         finally:
             os.close(descriptor)
 
     def add(self, row: Row) -> None:
         """Add a row; it survives a power cut."""
         append_row(self.path, row)
-
-    def _lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError(
-                f"another process runs experiment {self.experiment} in {self.out}: wait for it, or "
-                f"name another folder with --out"
-            ) from error
-
-    def _require_same(self, plan: ExperimentPlan, row: CellRow | TrialRow) -> None:
-        if isinstance(row, CellRow):
-            expected = plan.row_digest(row)
-        else:
-            expected = next((t.digest for t in plan.trials if t.name == row.cell), None)
-        if expected != row.digest:
-            self._refuse(f"{row.cell} ({row.digest[:10]}, and now {(expected or 'gone')[:10]})")
-
-    def _require_same_trials(self, plan: ExperimentPlan, row: ChoiceRow) -> None:
-        trials = [trial for trial in plan.trials if trial.cell.method.name == row.method]
-        if not trials or digest_of_trials(trials) != row.digest:
-            self._refuse(f"the learning rate of {row.method}")
 
     def _refuse(self, what: str) -> None:
         """Refuse to add to rows of another experiment."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from clients.experiments.cells import Trial
 from clients.experiments.execution.cell_run import CellJob, play_cell, play_trial
 from clients.experiments.execution.learning_rates import choose_rates, factors
+from clients.experiments.rows import CellRow, TrialRow
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -19,32 +20,10 @@ if TYPE_CHECKING:
     from clients.experiments.cells import Cell
     from clients.experiments.execution.row_store import RowStore
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import CellRow, ExperimentRows, TrialRow
+    from clients.experiments.rows import ExperimentRows
     from ledger.io.processes import TaskPool
 
 Job: TypeAlias = CellJob | Trial
-
-
-@dataclass(frozen=True, slots=True)
-class RoundEnded:
-    """One more round is over.
-
-    Attributes:
-        job: name of the cell or trial.
-    """
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobCompleted:
-    """A cell or trial is over.
-
-    Attributes:
-        row: its result.
-    """
-
-    row: CellRow | TrialRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +39,8 @@ class JobFailed:
     reason: str
 
 
-Event: TypeAlias = RoundEnded | JobCompleted | JobFailed
+Event: TypeAlias = str | CellRow | TrialRow | JobFailed
+"""What a process reports: the name of a job whose round ended, a row, or a failure."""
 
 
 @dataclass(slots=True)
@@ -96,24 +76,15 @@ def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
     looked_at: set[str] = set()
     for cell in remaining_cells(plan, rows):
         configuration = cell.configuration
-        parts = (
-            configuration.protocol.clients,
-            configuration.data,
-            configuration.model,
-            configuration.evaluation,
-            configuration.malice,
-        )
+        settings = configuration.data, configuration.model, configuration.evaluation
+        parts = configuration.protocol.clients, *settings, configuration.malice
         if repr(parts) in looked_at:
             continue
         looked_at.add(repr(parts))
         try:
             population = populate(configuration)
-            measured_sets(
-                population.clean,
-                configuration.evaluation,
-                configuration.seed,
-                population.data_attack,
-            )
+            seed, attack = configuration.seed, population.data_attack
+            measured_sets(population.clean, configuration.evaluation, seed, attack)
         except ConfigurationError as error:
             raise ConfigurationError(f"cell {cell.name}: {error}") from error
 
@@ -176,14 +147,14 @@ def run_job(job: Job, report: Callable[[Event], None]) -> None:
     """
 
     def on_round() -> None:
-        report(RoundEnded(job.name))
+        report(job.name)
 
     try:
         row = play_trial(job, on_round) if isinstance(job, Trial) else play_cell(job, on_round)
     except CmflError as error:
         report(JobFailed(job.name, str(error)))
     else:
-        report(JobCompleted(row))
+        report(row)
 
 
 def _keep(
@@ -193,14 +164,13 @@ def _keep(
     event: Event,
 ) -> None:
     """Record an event in the process that writes the rows."""
-    match event:
-        case RoundEnded(job):
-            progress.done, progress.job = progress.done + 1, job
-        case JobCompleted(row):
-            store.add(row)
-            progress.rows.append(row)
-        case JobFailed():
-            progress.failures.append(event)
+    if isinstance(event, str):
+        progress.done, progress.job = progress.done + 1, event
+    elif isinstance(event, JobFailed):
+        progress.failures.append(event)
+    else:
+        store.add(event)
+        progress.rows.append(event)
     on_progress(progress)
 
 

@@ -116,20 +116,16 @@ class TimedEngine(Engine):
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Begin to evaluate a parameter vector; see `Engine.evaluate`."""
         with self._stopwatch.timing(EVALUATION):
-            return _TimedEvaluation(self._engine.evaluate(vector, sets), self._stopwatch)
+            pending = self._engine.evaluate(vector, sets)
+
+        def result() -> tuple[Evaluation, ...]:
+            with self._stopwatch.timing(EVALUATION):
+                return pending.result()
+
+        return PendingEvaluation(result)
 
     def close(self) -> None:
         """Leave the other open: it is not this one's to close."""
-
-
-class _TimedEvaluation(PendingEvaluation):
-    def __init__(self, pending: PendingEvaluation, stopwatch: Stopwatch) -> None:
-        self._pending = pending
-        self._stopwatch = stopwatch
-
-    def result(self) -> tuple[Evaluation, ...]:
-        with self._stopwatch.timing(EVALUATION):
-            return self._pending.result()
 
 
 def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:

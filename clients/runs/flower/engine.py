@@ -7,10 +7,7 @@ trained; evaluation and distances are computed in this process, by the engine th
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from clients.runs.flower.messages import (
     MAX_OVERHEAD_BYTES,
@@ -21,10 +18,9 @@ from clients.runs.flower.messages import (
     encode_request,
 )
 from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.training.workload import require_jobs
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +58,7 @@ class FlowerEngine(Engine):
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         """Return the update of every job; see `Engine.train`."""
-        self._require_jobs(start, jobs)
+        require_jobs(start, jobs, self._dimension, self._clients)
         count = self._partitions.count()
         work: defaultdict[int, list[TrainingJob]] = defaultdict(list)
         for job in jobs:
@@ -80,7 +76,10 @@ class FlowerEngine(Engine):
             payloads.update(zip((job.client for job in part), trained, strict=True))
 
         self._partitions.ask(messages, accept)
-        return [self._update(job.client, payloads[job.client]) for job in jobs]
+        return [
+            TrainedUpdate.decoded(job.client, payloads[job.client], self._form, self._dimension)
+            for job in jobs
+        ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector; see `Engine.evaluate`."""
@@ -89,15 +88,6 @@ class FlowerEngine(Engine):
     def close(self) -> None:
         """Close the wrapped engine; the nodes are Flower's."""
         self._local.close()
-
-    def _require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
-        """Validate the arguments of a training; raises ValueError."""
-        if start.shape != (self._dimension,) or start.dtype != np.float32:
-            raise ValueError(f"start: {start.dtype} {start.shape}, not ({self._dimension},)")
-        if any(not 0 <= job.client < self._clients for job in jobs):
-            raise ValueError(f"a client beyond {self._clients}")
-        if len({job.client for job in jobs}) < len(jobs):
-            raise ValueError("two jobs of one client in the same call")
 
     def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:
         """Return the payloads of an answer.
@@ -115,11 +105,3 @@ class FlowerEngine(Engine):
         if any(len(payload) != size for payload in trained.payloads):
             raise EncodingError(f"a payload has another length than {size} bytes")
         return trained.payloads
-
-    def _update(self, client: int, data: bytes) -> TrainedUpdate:
-        payload = Payload.of(data)
-        if self._form == FLOAT32:
-            return TrainedUpdate(client, payload)
-        update = self._form.update_of(data, self._dimension)
-        numbers = np.full(self._dimension, np.nan, np.float32) if update is None else update
-        return TrainedUpdate(client, replace(payload, update=update), numbers=numbers)

@@ -6,26 +6,29 @@ another run, or of a node that sends something else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from clients.training.port import TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import Digest
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 VERSION = 1
 MAX_OVERHEAD_BYTES = 1 << 20
 """Of a message beside the models or payloads in it: 16,384 jobs take 0.7 MB."""
 
 MAX_SENTENCE = 500
-_DIGEST_BYTES = _SEED_BYTES = 32
+_SEED_BYTES = 32
+_STRICT = ConfigDict(strict=True, extra="forbid")
+_Run = Annotated[Digest, Field(min_length=32, max_length=32)]
+_Sentence = Annotated[str, AfterValidator(lambda text: " ".join(text.split())[:MAX_SENTENCE])]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_STRICT)
 class NodeQuery:
     """A question to a node that has just connected.
 
@@ -33,10 +36,10 @@ class NodeQuery:
         run: digest of the settings that an update follows from.
     """
 
-    run: Digest
+    run: _Run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_STRICT)
 class NodeDescription:
     """The answer of a node.
 
@@ -48,10 +51,14 @@ class NodeDescription:
 
     partition: int
     partitions: int
-    environment: str
+    environment: _Sentence
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.partition < self.partitions:
+            raise ValueError(f"partition {self.partition} of {self.partitions}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_STRICT)
 class TrainingRequest:
     """Clients to be trained.
 
@@ -61,153 +68,92 @@ class TrainingRequest:
         jobs: clients and seeds.
     """
 
-    run: Digest
+    run: _Run
     start: bytes
     jobs: tuple[TrainingJob, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_STRICT)
 class TrainedPayloads:
-    """The answer of a node that has trained.
+    """The answer of a node that has trained; its payloads are in the order of the jobs."""
 
-    Attributes:
-        payloads: of the jobs, in order.
-    """
-
-    payloads: tuple[bytes, ...]
+    payloads: Annotated[tuple[bytes, ...], Field(strict=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_STRICT)
 class NodeFailure:
-    """The answer of a node that cannot do what it is asked.
+    """The answer of a node that cannot do what it is asked, with the reason."""
 
-    Attributes:
-        sentence: the reason.
-    """
-
-    sentence: str
+    sentence: _Sentence
 
 
 Request = NodeQuery | TrainingRequest
 Answer = NodeDescription | TrainedPayloads | NodeFailure
+_REQUESTS: dict[str, type[Any]] = {"query": NodeQuery, "train": TrainingRequest}
+_ANSWERS: dict[str, type[Any]] = {
+    "node": NodeDescription,
+    "trained": TrainedPayloads,
+    "failed": NodeFailure,
+}
 
 
 def encode_request(request: Request) -> bytes:
     """Return the bytes of a request."""
-    if isinstance(request, NodeQuery):
-        return _encode("query", run=request.run)
-    return _encode(
-        "train",
-        run=request.run,
-        start=request.start,
-        clients=[job.client for job in request.jobs],
-        seeds=[job.seed for job in request.jobs],
-    )
+    return _encode(_REQUESTS, request)
 
 
 def decode_request(data: bytes, limit: int) -> Request:
-    """Return the request in untrusted bytes.
-
-    Args:
-        data: a message.
-        limit: largest message that is decoded.
+    """Return the request behind untrusted bytes.
 
     Raises:
-        EncodingError: too large, or no request of this version.
+        EncodingError: they are too many, or no request of this version.
     """
-    fields = _decode(data, limit)
-    kind = fields.pop("kind")
-    if kind == "query":
-        _require(fields, run=bytes)
-        return NodeQuery(_digest(fields["run"]))
-    if kind == "train":
-        _require(fields, run=bytes, start=bytes, clients=list, seeds=list)
-        return TrainingRequest(_digest(fields["run"]), fields["start"], _jobs(fields))
-    raise EncodingError("a message is no request to a node")
+    request: Request = _decode(_REQUESTS, data, limit, "request to a node")
+    return request
 
 
 def encode_answer(answer: Answer) -> bytes:
     """Return the bytes of an answer."""
-    match answer:
-        case NodeDescription():
-            return _encode(
-                "node",
-                partition=answer.partition,
-                partitions=answer.partitions,
-                environment=answer.environment,
-            )
-        case TrainedPayloads():
-            return _encode("trained", payloads=list(answer.payloads))
-        case NodeFailure():
-            return _encode("failed", sentence=answer.sentence[:MAX_SENTENCE])
+    return _encode(_ANSWERS, answer)
 
 
 def decode_answer(data: bytes, limit: int) -> Answer:
-    """Return the answer in untrusted bytes.
-
-    Args:
-        data: a message.
-        limit: largest message that is decoded.
+    """Return the answer behind untrusted bytes.
 
     Raises:
-        EncodingError: too large, or no answer of this version.
+        EncodingError: they are too many, or no answer of this version.
     """
-    fields = _decode(data, limit)
-    kind = fields.pop("kind")
-    if kind == "node":
-        _require(fields, partition=int, partitions=int, environment=str)
-        partition, partitions = fields["partition"], fields["partitions"]
-        if not 0 <= partition < partitions:
-            raise EncodingError(f"partition {partition} of {partitions}")
-        return NodeDescription(partition, partitions, _sentence(fields["environment"]))
-    if kind == "trained":
-        _require(fields, payloads=list)
-        if any(type(payload) is not bytes for payload in fields["payloads"]):
-            raise EncodingError("payloads are bytes")
-        return TrainedPayloads(tuple(fields["payloads"]))
-    if kind == "failed":
-        _require(fields, sentence=str)
-        return NodeFailure(_sentence(fields["sentence"]))
-    raise EncodingError("a message is no answer of a node")
+    answer: Answer = _decode(_ANSWERS, data, limit, "answer of a node")
+    return answer
 
 
-def _encode(kind: str, **fields: object) -> bytes:
-    return canonical.encode({"version": VERSION, "kind": kind, **fields})
+def _encode(kinds: dict[str, type[Any]], message: Any) -> bytes:
+    kind = next(name for name, one in kinds.items() if isinstance(message, one))
+    values = {field.name: getattr(message, field.name) for field in fields(message)}
+    if isinstance(message, TrainingRequest):
+        jobs = values.pop("jobs")
+        values |= {"clients": [job.client for job in jobs], "seeds": [job.seed for job in jobs]}
+    if "payloads" in values:
+        values["payloads"] = list(values["payloads"])
+    return canonical.encode({"version": VERSION, "kind": kind, **values})
 
 
-def _decode(data: bytes, limit: int) -> dict[str, Any]:
-    """Return the fields of a message and its kind.
-
-    Raises:
-        EncodingError: too large, no canonical map, or of another version.
-    """
-    fields = canonical.decode(data, limit, containers=3)
-    if fields.pop("version", None) != VERSION or type(fields.get("kind")) is not str:
+def _decode(kinds: dict[str, type[Any]], data: bytes, limit: int, what: str) -> Any:
+    values = canonical.decode(data, limit, containers=3)
+    kind = values.pop("kind", None)
+    if values.pop("version", None) != VERSION or not isinstance(kind, str):
         raise EncodingError(f"a message has version {VERSION} and a kind")
-    return fields
+    if kind not in kinds:
+        raise EncodingError(f"a message is no {what}")
+    try:
+        if kind == "train":
+            values["jobs"] = _jobs(values.pop("clients"), values.pop("seeds"))
+        return kinds[kind](**values)
+    except (ValidationError, KeyError, TypeError) as error:
+        raise EncodingError(f"a message of kind {kind} has other fields") from error
 
 
-def _require(fields: Mapping[str, object], **types: type) -> None:
-    """Refuse other fields or types than these; raises EncodingError."""
-    if {name: type(value) for name, value in fields.items()} != types:
-        raise EncodingError(f"a message of this kind has {', '.join(sorted(types))}")
-
-
-def _sentence(text: str) -> str:
-    """Return a text as one line of bounded length."""
-    return " ".join(text.split())[:MAX_SENTENCE]
-
-
-def _digest(data: bytes) -> Digest:
-    """Return a digest; raises EncodingError if it is none."""
-    if len(data) != _DIGEST_BYTES:
-        raise EncodingError(f"a digest of {len(data)} bytes")
-    return Digest(data)
-
-
-def _jobs(fields: Mapping[str, Any]) -> tuple[TrainingJob, ...]:
-    """Return the jobs of a request; raises EncodingError if they are none."""
-    clients, seeds = fields["clients"], fields["seeds"]
+def _jobs(clients: list[Any], seeds: list[Any]) -> tuple[TrainingJob, ...]:
     if any(type(client) is not int for client in clients) or len(clients) != len(seeds):
         raise EncodingError("a job has a client's number and a seed")
     if any(type(seed) is not bytes or len(seed) != _SEED_BYTES for seed in seeds):

@@ -67,7 +67,8 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         if node.op == "output":
             _require_chain(node, last, [node.args[0]])
         if node.op in {"output", "get_attr"} or not isinstance(values[0][node], torch.Tensor):
-            _require_auxiliary(node)
+            if node.op not in {"output", "get_attr"} and node.target not in _SIZES:
+                raise UnknownLayerError(f"{_name(node)} is not a supported layer")
             continue
         before, last = last, node
         if node.op == "placeholder":
@@ -126,12 +127,6 @@ def _line(error: BaseException) -> str:
 def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> None:
     if inputs != [before]:
         raise UnknownLayerError(f"{_name(node)} does not take the output of the layer before alone")
-
-
-def _require_auxiliary(node: fx.Node) -> None:
-    """Refuse a node that does more than name parameters and sizes for other layers."""
-    if node.op not in {"output", "get_attr"} and node.target not in _SIZES:
-        raise UnknownLayerError(f"{_name(node)} is not a supported layer")
 
 
 def _tensors(node: fx.Node, values: dict[fx.Node, Any]) -> list[fx.Node]:

@@ -7,7 +7,7 @@ updates differ from plain ones in their last digits.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -39,22 +39,15 @@ if TYPE_CHECKING:
 _WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
 
 
-class Recorder(Protocol):
-    """Records a piece of work for repetition."""
+class Recorder:
+    """Records a piece of work for repetition, or repeats the work itself."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return a function that repeats the work; the work may be done meanwhile."""
-
-
-class EagerRecorder:
-    """Repeats the work itself."""
-
-    def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return the work itself."""
         return work
 
 
-class CudaGraphRecorder:
+class CudaGraphRecorder(Recorder):
     """Captures the work in a CUDA graph.
 
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
@@ -114,7 +107,7 @@ class RecordedSteps:
 def recorder_for(device: torch.device) -> Recorder:
     """Return the recorder of a device."""
     if device.type == "cpu":
-        return EagerRecorder()
+        return Recorder()
     with torch.cuda.device(device):
         return CudaGraphRecorder()
 
@@ -197,7 +190,11 @@ class LockstepTrainer:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
         # From the first call that asks on: to keep probabilities is recorded with a step.
         if losses is not None and not self._network.probabilities:
-            self._record_probabilities()
+            with torch.inference_mode():
+                shape = (self._staging.room, *self._network.targets.shape)
+                self._probabilities = torch.zeros(shape, device=self._device)
+                self._network.probabilities = self._probabilities.unbind()
+            self._steps = RecordedSteps(self._network, recorder_for(self._device))
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
@@ -214,7 +211,12 @@ class LockstepTrainer:
                 schedules, targets, losses_of_chunk = zip(*chunk, strict=True)
                 windows = self._train_chunk(schedules, targets)
                 if losses is not None:
-                    _write_losses(torch.cat(windows), schedules, losses_of_chunk)
+                    by_step = torch.cat(windows).numpy()
+                    for place, (schedule, target) in enumerate(
+                        zip(schedules, losses_of_chunk, strict=True)
+                    ):
+                        if target is not None:
+                            target[:] = by_step[: schedule.steps, place]
             self._writer.finish()
 
     def _train_chunk(self, schedules: Sequence[Schedule], rows: Sequence[int]) -> list[Tensor]:
@@ -248,23 +250,3 @@ class LockstepTrainer:
                 shift = class_shift(schedule.samples.y, shifts.shape[1])
                 rows = slice(place * self._batch, (place + 1) * self._batch)
                 shifts[rows] = torch.from_numpy(shift).to(self._device)
-
-    def _record_probabilities(self) -> None:
-        """Let every step keep its probabilities: recorded steps are recorded anew."""
-        with torch.inference_mode():
-            shape = (self._staging.room, *self._network.targets.shape)
-            self._probabilities = torch.zeros(shape, device=self._device)
-            self._network.probabilities = self._probabilities.unbind()
-        self._steps = RecordedSteps(self._network, recorder_for(self._device))
-
-
-def _write_losses(
-    losses: Tensor,
-    schedules: Sequence[Schedule],
-    destinations: Sequence[NDArray[np.float32] | None],
-) -> None:
-    """Write the losses of a chunk's steps, shape (steps, chunk), to each client's destination."""
-    by_step = losses.numpy()
-    for place, (schedule, target) in enumerate(zip(schedules, destinations, strict=True)):
-        if target is not None:
-            target[:] = by_step[: schedule.steps, place]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from clients.devices import worker_devices
 from clients.training.evaluation import blocks_of, totals_by_set
-from clients.training.port import Engine, TrainingError
+from clients.training.port import Engine, PendingEvaluation, TrainingError
 from clients.training.workers.shared_memory import (
     ArrayLocation,
     SharedBytes,
@@ -94,7 +94,9 @@ class PoolEngine(Engine):
         self._evaluation: RunningEvaluation | None = None
         self._group = WorkerGroup(self._shared, worker_devices(workload.device, workers), isa)
         if isa is not None:
-            self._require_cap(workers)
+            with self._closing_on_failure():
+                while self._started < workers:
+                    self._answers()
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -113,7 +115,7 @@ class PoolEngine(Engine):
             for index, (job, (encoded, losses)) in enumerate(zip(jobs, results, strict=True))
         ]
 
-    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> RunningEvaluation:
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
         """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         with self._closing_on_failure():
@@ -125,7 +127,7 @@ class PoolEngine(Engine):
             for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
-        return self._evaluation
+        return PendingEvaluation(self._evaluation.result)
 
     def finish(self, evaluation: RunningEvaluation) -> None:
         """Wait for an evaluation of this engine.
@@ -155,12 +157,6 @@ class PoolEngine(Engine):
         except BaseException:
             self.close()
             raise
-
-    def _require_cap(self, workers: int) -> None:
-        """Wait until every process has said with which instruction set it computes."""
-        with self._closing_on_failure():
-            while self._started < workers:
-                self._answers()
 
     def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[EncodedRow, bytes | None]]:
         """Let the workers train; return each update's payload in the matrix, and losses."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.io.folder_lock import HeldError, process_in, take_lock
@@ -17,45 +16,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerFolder:
-    """Files that belong to one worker alone.
+    """Files that belong to one worker alone; the folder need not exist."""
 
-    Attributes:
-        path: the folder; it need not exist.
-    """
-
-    path: Path
-
-    @property
-    def lock(self) -> Path:
-        """The lock file of the running worker."""
-        return self.path / "worker.lock"
-
-    @property
-    def journal(self) -> Path:
-        """The vote journal of its keys."""
-        return self.path / JOURNAL
-
-    @property
-    def payloads(self) -> Path:
-        """Updates of its clients, which may not be published yet."""
-        return self.path / "payloads"
-
-    @property
-    def acted_on(self) -> Path:
-        """The final blocks that it acted on."""
-        return self.path / "acted-on.json"
-
-    @property
-    def status(self) -> Path:
-        """Its status file."""
-        return self.path / "status.json"
-
-    @property
-    def leave(self) -> Path:
-        """A file that asks the worker to end after its round."""
-        return self.path / "leave"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "worker.lock"
+        self.journal = path / JOURNAL
+        self.payloads = path / "payloads"  # updates, which may not be published yet
+        self.acted_on = path / "acted-on.json"  # the final blocks that it acted on
+        self.status = path / "status.json"
+        self.leave = path / "leave"  # asks the worker to end after its round
 
     def make(self) -> None:
         """Create the folder, readable for its owner alone, unless it exists.
@@ -91,43 +62,33 @@ class WorkerFolder:
         try:
             # It was asked of a worker that was killed before it could: this one is another.
             self.leave.unlink(missing_ok=True)
-            self._remove_unfinished()
+            for place in (self.path, self.payloads):  # of killed workers, as large as an update
+                for unfinished in place.glob(f"{WRITING}*"):
+                    unfinished.unlink(missing_ok=True)
             yield
         finally:
             os.close(descriptor)
 
-    def _remove_unfinished(self) -> None:
-        """Remove temporary files of killed workers, which may be as large as an update."""
-        for folder in (self.path, self.payloads):
-            for unfinished in folder.glob(f"{WRITING}*"):
-                unfinished.unlink(missing_ok=True)
-
     def is_held(self) -> bool:
         """Return whether a worker holds the folder now."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return self._held()[0]
 
     def holder(self) -> int | None:
         """Return the process id of the running worker; None if there is none or it is unknown.
 
         The status file may be of an earlier process: a worker writes it after it has started.
         """
-        if not self.is_held():
-            return None
+        return self._held()[1]
+
+    def _held(self) -> tuple[bool, int | None]:
         try:
             descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return None
+            return False, None
         try:
-            return process_in(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True, process_in(descriptor)
         finally:
             os.close(descriptor)
+        return False, None

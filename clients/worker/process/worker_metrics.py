@@ -13,9 +13,10 @@ from ledger.io.http import names_this_host
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import MAX_BLOB_BYTES
+from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from prometheus_client.core import Metric
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from clients.worker.worker import Worker
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId, Digest, Domain, Phase
+    from ledger.protocol.types import ClientId, Digest, Phase
     from ledger.storage.blobs import BlobStore
-    from ledger.storage.mailbox import Mailbox
 
 _log = logging.getLogger(__name__)
 
@@ -118,29 +118,18 @@ class CountingBlobs:
         self._blobs.sync()
 
 
-class CountingMailbox:
+class CountingMailbox(Mailbox):
     """A mailbox whose new envelopes are counted."""
 
     def __init__(self, mailbox: Mailbox, counts: WorkerCounters) -> None:
-        self._mailbox = mailbox
+        super().__init__(mailbox.objects)
         self._counts = counts
-        self.is_shared = mailbox.is_shared
 
     def put(self, envelope: Envelope) -> bool:
         """Add an envelope; return whether it is new."""
-        is_new = self._mailbox.put(envelope)
+        is_new = super().put(envelope)
         self._counts.said[envelope.kind] += is_new
         return is_new
-
-    def listed(
-        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
-    ) -> Sequence[Envelope]:
-        """Return the envelopes of one kind and round."""
-        return self._mailbox.listed(domain, round_number, kind, start)
-
-    def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of earlier rounds."""
-        self._mailbox.forget(domain, before_round)
 
 
 class WorkerMetrics:

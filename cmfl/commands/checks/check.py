@@ -36,10 +36,9 @@ def run_checks(checks: Iterable[Check]) -> Iterator[DoctorCheck]:
     """Yield what each check has found."""
     for name, check in checks:
         try:
-            yield DoctorCheck(name, ok=True, found=check())
+            found, ok = check(), True
         except CmflError as error:
-            yield DoctorCheck(name, ok=False, found=str(error)[:LONGEST])
+            found, ok = str(error)[:LONGEST], False
         except OSError as error:
-            yield DoctorCheck(
-                name, ok=False, found=f"{error.filename or ''}: {error.strerror or error}"
-            )
+            found, ok = f"{error.filename or ''}: {error.strerror or error}", False
+        yield DoctorCheck(name, ok, found)

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cmfl.commands.checks.blob_store import check_blobs
-from cmfl.commands.console import progress
+from cmfl.commands.console import counting
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cmfl.access.target import Target
     from cmfl.commands.checks.check import Check
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 LARGE_LOG_BYTES = 256 * 2**20
 
 
-def checks(where: Target, *, deep: bool) -> list[Check]:
-    """Return the checks of a home.
-
-    Args:
-        where: the home, and the node if its runs are on one.
-        deep: whether every block is run again and every blob hashed.
-    """
+def home_checks(where: Target, *, deep: bool) -> list[Check]:
+    """Return the checks of chain, runs, blobs and journals, in their order."""
+    folder = Home(where.home).runs
+    names = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    runs = [RunPaths(folder / name) for name in sorted(names)]
     return [
         ("chain", lambda: _chain(where, deep=deep)),
-        *((f"run {run.path.name}", _check_of(where, run)) for run in _runs(Home(where.home))),
+        *((f"run {run.path.name}", partial(_run, where, run)) for run in runs),
         ("blobs", lambda: check_blobs(where.blobs(), deep=deep)),
         ("vote journals", lambda: _journals(where)),
     ]
@@ -54,9 +50,15 @@ def _chain(where: Target, *, deep: bool) -> str:
                     f"one back, or go on from here with cmfl run --resume --accept-rollback"
                 )
         if deep:
-            _run_again(view, head.number)
+            with counting("blocks") as show:
+                view.verify(execute=True, progress=lambda number: show(number, head.number))
             chain_text += ", every block run again"
-        return chain_text + _waiting(chain.wal_bytes)
+        if chain.wal_bytes >= LARGE_LOG_BYTES:
+            chain_text += (
+                f"; {chain.wal_bytes // 2**20} MiB wait in its write-ahead log, because a reader "
+                f"holds an old state: end the audit or service that has run for long"
+            )
+        return chain_text
 
 
 def _require_none_noted(where: Target) -> None:
@@ -70,39 +72,9 @@ def _require_none_noted(where: Target) -> None:
         )
 
 
-def _run_again(chain: EmbeddedReader, blocks: int) -> None:
-    with progress() as bar:
-        task = bar.add_task("blocks", total=blocks)
-        chain.verify(execute=True, progress=lambda number: bar.update(task, completed=number))
-
-
-def _waiting(log_bytes: int) -> str:
-    if log_bytes < LARGE_LOG_BYTES:
-        return ""
-    return (
-        f"; {log_bytes // 2**20} MiB wait in its write-ahead log, because a reader holds an old "
-        f"state: end the audit or service that has run for long"
-    )
-
-
-def _runs(home: Home) -> list[RunPaths]:
-    if not home.runs.is_dir():
-        return []
-    names = sorted(path.name for path in home.runs.iterdir() if path.is_dir())
-    return [RunPaths(home.runs / name) for name in names]
-
-
-def _check_of(where: Target, run: RunPaths) -> Callable[[], str]:
-    return lambda: _run(where, run)
-
-
 def _run(where: Target, run: RunPaths) -> str:
     from ledger.actors.journal import require_journal
-    from ledger.chain.contract.manifest import (
-        read_run_manifest,
-        require_unplayed,
-        was_in_memory,
-    )
+    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
     from ledger.chain.round_ledger import ends_after
     from ledger.protocol.ledger_state import LedgerStage, RoundDecided
     from ledger.protocol.types import NO_DIGEST

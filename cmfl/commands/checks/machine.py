@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import platform
 import shutil
 from dataclasses import replace
@@ -22,7 +21,7 @@ USUAL_PORT = 8000
 ENOUGH_BYTES = 100_000_000
 
 
-def checks(home: Path, asked_port: int | None) -> list[Check]:
+def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
     """Return the checks of installation and machine.
 
     Args:
@@ -53,36 +52,30 @@ def _signatures() -> str:
 
 
 def _artefact() -> str:
-    from importlib.resources import files
-
+    """Compare the contract's sources with the compiled artefact."""
+    from cmfl.commands.contract import differing_sources
     from ledger.chain.contract.abi import artifact
 
-    for name, digest in artifact().sources.items():
-        digest_here = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
-        if digest_here != digest:
-            raise CmflError(
-                f"contracts/{name} is not what the artefact was compiled from: compile it again, "
-                f"or put the source back"
-            )
+    for name in differing_sources(artifact()):
+        raise CmflError(
+            f"contracts/{name} is not what the artefact was compiled from: compile it again, or "
+            f"put the source back"
+        )
     return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
 
 
 def _distances() -> str:
-    """Say how an audit and members compute distances; to know it they are compiled once."""
     from ledger.distances.fast import fallback_reason
 
     reason = fallback_reason()
-    if reason:
-        return f"pair by pair, which is many times slower: {reason}"
-    return "compiled for this processor"
+    slower = f"by NumPy, which is about five times slower: {reason}"
+    return slower if reason else "compiled for this processor"
 
 
 def _torch() -> str:
-    """Say which torch there is."""
     installed = _torch_version()
-    if installed is None:
-        return "not installed: audit and serve work, run and deploy do not"
-    return f"{installed}, {_gpu()}"
+    missing = "not installed: audit and serve work, run and deploy do not"
+    return missing if installed is None else f"{installed}, {_gpu()}"
 
 
 def _torch_version() -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cmfl.commands.checks.check import Check
 
 
-def checks(where: Target, keystore: Path | None) -> list[Check]:
+def node_checks(where: Target, keystore: Path | None) -> list[Check]:
     """Return the checks of a node and of the sender's key, as far as one is named.
 
     Args:

@@ -5,52 +5,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from clients.configuration.schema import Configuration
     from cmfl.commands.checks.check import Check
 
 
-def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:
-    """Return the checks of a configuration; none where no configuration is meant."""
+def training_checks(
+    preset: str | None, config: Path | None, settings: tuple[str, ...]
+) -> list[Check]:
+    """Return the checks of how clients would train, if a configuration is named."""
     if preset is None and config is None and not settings:
         return []
-    return [
-        ("training", lambda: _planned(preset, config, settings)),
-        ("committee", lambda: _risk(preset, config, settings)),
-        ("attacks", lambda: _regime(preset, config, settings)),
-    ]
+
+    def about(say: Callable[[Configuration], str]) -> Callable[[], str]:
+        from clients.configuration.loading import load
+
+        return lambda: say(load(preset, config, settings))
+
+    return [("training", about(_planned)), ("committee", about(_risk)), ("attacks", about(_regime))]
 
 
-def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
-    from clients.configuration.loading import load
+def _risk(configuration: Configuration) -> str:
+    from clients.configuration.committee_risk import risk_sentence
+
+    return risk_sentence(configuration.parameters(dimension=1))
+
+
+def _planned(configuration: Configuration) -> str:
+    """Say on which path the clients' model would be trained, and why."""
     from clients.runs.population import populate
     from clients.training.lockstep.execution_plan import plan
 
-    configuration = load(preset, config, settings)
-    population = populate(configuration)
-    requested = configuration.training.path
-    training, device = configuration.local_training(), configuration.machine.device
+    population, device = populate(configuration), configuration.machine.device
+    training = configuration.local_training()
     planned = plan(population.model, population.data, training, device)
-    sentence = f"{planned.path} path: {planned.reason}"
-    if requested != "auto":
-        sentence = (
-            f"{requested} path, as the configuration says; left open it would be the {sentence}"
-        )
+    sentence, asked = f"{planned.path} path: {planned.reason}", configuration.training.path
+    if asked != "auto":
+        sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
     return "; ".join([sentence, *planned.layers])
 
 
-def _risk(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
-    from clients.configuration.committee_risk import risk_sentence
-    from clients.configuration.loading import load
-
-    return risk_sentence(load(preset, config, settings).parameters(dimension=1))
-
-
-def _regime(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
-    from clients.configuration.loading import load
+def _regime(configuration: Configuration) -> str:
+    """Say whether the run is within what its rules were attacked in."""
     from clients.configuration.tested_regime import regime_warnings
 
-    warnings = regime_warnings(load(preset, config, settings))
+    warnings = regime_warnings(configuration)
     if not warnings:
         return "within the regime that the rules were attacked in"
     return f"WARNING: outside the regime that the rules were attacked in: {'; '.join(warnings)}"

@@ -1,38 +1,41 @@
-"""`cmfl demo`, from the first run to the service."""
+"""`cmfl demo`: runs and audits on real digits, one round explained, a table, and the service."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands.console import command_line, print_line, print_prose
-from cmfl.commands.demo.runs import DemoStep, SeedRuns, play_all, seed_home, steps_of
-from cmfl.commands.demo.served_history import serve_runs
-from cmfl.commands.demo.tables import (
-    SHOWN_RUN,
-    require_passed,
-    results_of,
-    round_to_show,
-    show_audits,
-    show_round,
-    show_table,
-)
+from cmfl.access.target import Target
+from cmfl.commands.console import command_line, print_line, print_prose, print_table
+from cmfl.commands.demo.runs import ATTACKED, DemoStep, SeedRuns, play_all, steps_of
+from cmfl.commands.exit_codes import code_of
+from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands.serve import is_port_taken
+from cmfl.commands.streams import results as result_stream
 from ledger.io.home import DISK
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from clients.experiments.rows import CellRow
+    from ledger.audit.report import AuditReport
+
+SHOWN_RUN = "I-attacked-seed0"
+RESULT_COLUMNS = ("clean", "attacked", "accepted attackers")
+MOST_PORTS = 100
+"""How many are looked at for one on which nobody listens."""
 
 
 def demo(
-    home: Annotated[Path, typer.Option("--home", help="A folder that is made anew.")] = Path(
-        "demo-home"
-    ),
+    home: Annotated[Path, typer.Option(help="A folder that is made anew.")] = Path("demo-home"),
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[
@@ -48,41 +51,40 @@ def demo(
     begun = time.monotonic()
     require_extra("api", "the demo's service needs")
     with _made_anew(home):
-        _play(home, seeds, rounds, port, begun)
-
-
-def _play(home: Path, seeds: int, rounds: int, port: int, begun: float) -> None:
-    _introduce(home, seeds, rounds)
-    print_line()
-    played = play_all([SeedRuns(seed_home(home, seed), seed, rounds) for seed in range(seeds)])
-    reports = {name: report for seed in played for name, report in seed.reports.items()}
-    print_line()
-    shown = round_to_show(reports[SHOWN_RUN])
-    show_round(home, shown)
-    print_line()
-    results = results_of([row for seed in played for row in seed.rows])
-    DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
-    show_table(results)
-    print_line()
-    show_audits(reports)
-    print_line()
-    print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
-    for words in (
-        ("rounds", "list"),
-        ("rounds", "explain", shown),
-        ("clients", "list"),
-        ("audit",),
-    ):
-        print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
-    require_passed(reports.values())
-    serve_runs(home, SHOWN_RUN, port)
+        _introduce(home, seeds, rounds)
+        print_line()
+        played = play_all(
+            [
+                SeedRuns(home / f"seed{seed}" if seed else home, seed, rounds)
+                for seed in range(seeds)
+            ]
+        )
+        reports = {name: report for seed in played for name, report in seed.reports.items()}
+        print_line()
+        shown = _round_to_show(reports[SHOWN_RUN])
+        _show_round(home, shown)
+        print_line()
+        results = results_of([row for seed in played for row in seed.rows])
+        DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
+        show_table(results)
+        print_line()
+        _show_audits(reports)
+        print_line()
+        print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
+        for words in (("rounds", "list"), ("rounds", "explain", shown), ("clients", "list")):
+            print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
+        print_line(f"  {command_line('audit', '--home', home, '--run', SHOWN_RUN)}")
+        if worst := min(
+            filter(None, (code_of(each.outcome) for each in reports.values())), default=0
+        ):
+            raise typer.Exit(worst)
+        _serve(home, SHOWN_RUN, port)
 
 
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
     """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
     from ledger.io.folder_lock import sole_process
-    from ledger.protocol.errors import ConfigurationError
 
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
@@ -96,15 +98,13 @@ def _made_anew(home: Path) -> Iterator[None]:
 
 
 def _introduce(home: Path, seeds: int, rounds: int) -> None:
-    """Print what is going to be played."""
     steps = steps_of(seeds, rounds)
-    others = _other_homes(home, seeds)
     print_prose(
         "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as "
         "its committee. In attacked runs 30 % of the clients send the opposite of their update, "
         "and one other lies about its scores whenever it is a member. The contract enforces each "
-        f"decision, on a local EVM: {home}/chain.sqlite has the runs of seed 0."
-        + (f" The other seeds have chains of their own in {others}." if seeds > 1 else "")
+        f"decision, on a local EVM. Each seed has a chain of its own, {home}/chain.sqlite for seed "
+        "0."
     )
     print_prose(
         f"{steps[DemoStep.RECORDED]} rounds are recorded and audited; to compare with, "
@@ -113,6 +113,148 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
     )
 
 
-def _other_homes(home: Path, seeds: int) -> str:
-    last = f" to {seed_home(home, seeds - 1)}" if seeds > 2 else ""
-    return f"{seed_home(home, 1)}{last}"
+def _round_to_show(report: AuditReport) -> int:
+    """Return the last round with a false score that was caught, 1 if there is none."""
+    from ledger.audit.checks.distances import FALSE_SCORES
+
+    caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
+    return max((number for number in caught if number is not None), default=1)
+
+
+def _show_round(home: Path, shown: int) -> None:
+    from cmfl.access.history import open_history
+
+    with open_history(Target(home, SHOWN_RUN)) as history:
+        sentences = history.explanation(shown)["sentences"]
+    print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
+    for line in sentences:
+        print_prose(line)
+
+
+def results_of(rows: list[CellRow]) -> dict[str, Any]:
+    """Return what the table shows, as JSON: each method's values in order of the seeds.
+
+    The environment is the class of machines on which the same runs have the same values.
+    """
+    from dataclasses import asdict
+    from statistics import fmean
+
+    from clients.experiments.rows import LAST_ROUNDS
+    from clients.training.environment import environment_here
+
+    seeds, rounds = len({row.seed for row in rows}), rows[0].rounds
+    methods = {}
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        attacked = [row for row in own if row.condition == ATTACKED]
+        of_fedavg = f"FedAvg, {own[0].extra.get('participants')} clients"
+        methods[f"CMFL, strategy {method}" if own[0].kind == "cmfl" else of_fedavg] = {
+            "clean": [row.final or 0.0 for row in own if row.condition != ATTACKED],
+            "attacked": [row.final or 0.0 for row in attacked],
+            "accepted attackers": [row.malicious_accepted or 0.0 for row in attacked],
+        }
+    return {
+        "command": f"cmfl demo --seeds {seeds} --rounds {rounds}",
+        "environment": asdict(environment_here("lockstep", "cpu")),
+        "seeds": seeds,
+        "last rounds": min(LAST_ROUNDS, rounds),
+        "most frequent class": fmean(row.floor or 0.0 for row in rows),
+        "methods": methods,
+    }
+
+
+def show_table(results: dict[str, Any]) -> None:
+    """Print the accuracy of the models, and the share of attackers' updates in them."""
+    from clients.experiments.report import format_estimate
+
+    seeds = results["seeds"]
+    over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
+    print_table(
+        f"Test accuracy, mean of the last {results['last rounds']} rounds: {over}",
+        ("method", *RESULT_COLUMNS),
+        [
+            (method, *(format_estimate(values[column]) for column in RESULT_COLUMNS))
+            for method, values in results["methods"].items()
+        ],
+    )
+    print_prose(
+        "Accepted attackers: the share of the updates in the model that attackers sent. "
+        f"A model that always answers the most frequent class scores "
+        f"{results['most frequent class']:.3f}."
+    )
+    print_prose(
+        "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
+        "updates nearest to the committee. II accepts the farthest, and so accepts attackers. "
+        "III is made for attackers: it accepts the updates within a right angle of the round's "
+        "peers."
+    )
+
+
+def _show_audits(reports: dict[str, AuditReport]) -> None:
+    """Print one audit in full, and how many of all passed."""
+    from ledger.audit.report import AuditOutcome
+    from ledger.audit.report_text import readable
+
+    print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
+    for line in readable(reports[SHOWN_RUN]):
+        print_line(line)  # not folded: a head and a command are to be copied whole
+    passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
+    print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
+
+
+def _serve(home: Path, run: str, port: int) -> None:
+    """Serve the history: until interrupted at a terminal, else just long enough to show it."""
+    from api.serve import serve
+    from api.settings import Settings
+
+    requested, port = port, free_port(port)
+    if port != requested:
+        print_line(f"Port {requested} is taken, and {port} is the next that is free.")
+    address, settings = f"http://127.0.0.1:{port}", Settings(home=home)
+    if result_stream().isatty():
+        print_line()
+        _print_links(home, run, address)
+        print_line("Ctrl-C ends the service.")
+        with until_interrupted():
+            serve(settings, "127.0.0.1", port)
+        return
+    threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
+    print_line(f"REST service at {address} answered: {_deployments(address)} runs.")
+    _print_links(home, run, address)
+    print_line(f"Start it again with: {command_line('serve', '--home', home, '--port', port)}")
+
+
+def free_port(port: int) -> int:
+    """Return the first free port of this machine, from the given one on.
+
+    Raises:
+        ConfigurationError: there is none among those that are looked at.
+    """
+    looked_at = range(port, min(port + MOST_PORTS, 65536))
+    free = next((number for number in looked_at if not is_port_taken(number)), None)
+    if free is None:
+        raise ConfigurationError(
+            f"--port {port}: it is taken, and so are the {len(looked_at) - 1} ports after it"
+        )
+    return free
+
+
+def _print_links(home: Path, run: str, address: str) -> None:
+    """Print each link on its own line, so that no terminal wraps it."""
+    where = Target(home, run)
+    with where.reader() as chain:
+        path = where.history(chain).path
+    print_line(f"{run} on the dashboard:")
+    print_line(f"  {address}/dashboard/#/runs/{path.chain.name}/{path.address}", bold=True)
+    print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
+
+
+def _deployments(address: str) -> int:
+    """Return how many runs a service has, once it is up."""
+    for _ in range(50):
+        try:
+            with urllib.request.urlopen(f"{address}/v1/status", timeout=5) as answer:  # noqa: S310
+                return len(json.load(answer)["deployments"])
+        except OSError:
+            time.sleep(0.1)
+    raise ConfigurationError(f"{address}: the service does not answer")

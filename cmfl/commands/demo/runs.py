@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cmfl.access.target import Target
 from cmfl.commands.console import progress
@@ -17,11 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.experiments.cells import Cell
-    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
-    from ledger.chain.ports import ChainWriter
-    from ledger.storage.blobs import FolderBlobs
 
 ATTACKED = "attacked"
 EXPERIMENT = """
@@ -29,67 +25,35 @@ title = "Demo"
 number = 2
 preset = "digits"
 seeds = [0]
-
-[[methods]]
-name = "FedAvg-active"
-kind = "federated"
-participants = "active"
-
-[[methods]]
-name = "FedAvg-trainers"
-kind = "federated"
-participants = "trainers"
-
-[[methods]]
-name = "I"
-rules = "digits"
-
-[[methods]]
-name = "II"
-rules = "digits"
-settings = ["protocol.strategy=2"]
-
-[[methods]]
-name = "III"
-rules = "robust"
-
-[[conditions]]
-name = "attacked"
-settings = [
-  "malice.attack=back-gradient",
-  "malice.malicious_rate=0.3",
-  "malice.members.false-scores=1",
+methods = [
+  {name = "FedAvg-active", kind = "federated", participants = "active"},
+  {name = "FedAvg-trainers", kind = "federated", participants = "trainers"},
+  {name = "I", rules = "digits"},
+  {name = "II", rules = "digits", settings = ["protocol.strategy=2"]},
+  {name = "III", rules = "robust"},
 ]
-
-[[conditions]]
-name = "clean"
+conditions = [
+  {name = "attacked", settings = [
+    "malice.attack=back-gradient",
+    "malice.malicious_rate=0.3",
+    "malice.members.false-scores=1",
+  ]},
+  {name = "clean"},
+]
 """
 """The demo as an experiment: FedAvg with as many clients as CMFL activates or trains, and CMFL."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeedRuns:
-    """All runs of one seed, on a chain of their own.
-
-    Attributes:
-        home: of chain, blobs and runs.
-        seed: of the runs.
-        rounds: of each run.
-    """
+class SeedRuns(NamedTuple):
+    """All runs of one seed, on a chain of their own in a home."""
 
     home: Path
     seed: int
     rounds: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeedResults:
-    """The results of one seed.
-
-    Attributes:
-        rows: of all runs.
-        reports: the audits of the runs on the ledger, by run name.
-    """
+class SeedResults(NamedTuple):
+    """The rows of one seed's runs, and the audits of those on the ledger by their names."""
 
     rows: list[CellRow]
     reports: dict[str, AuditReport]
@@ -103,42 +67,21 @@ class DemoStep(StrEnum):
     AUDITED = "audits"
 
 
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """One more completed round or audit.
-
-    Attributes:
-        run: name of the run.
-        step: kind of the work.
-    """
+class StepDone(NamedTuple):
+    """One more round or audit of a run."""
 
     run: str
     step: DemoStep
 
 
-def seed_home(home: Path, seed: int) -> Path:
-    """Return the home of a seed's runs; that of seed 0 is the demo's own, which is served."""
-    return home if seed == 0 else home / f"seed{seed}"
-
-
 def cells_of(seed: int, rounds: int) -> list[Cell]:
-    """Return the runs of one seed in their order: attacked ones first.
-
-    Args:
-        seed: of the runs.
-        rounds: of each run.
-    """
+    """Return the runs of one seed in their order: attacked ones first."""
     from clients.experiments.catalogue import definition_of
     from clients.experiments.plan import plan_experiment
 
     changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
     definition = definition_of(EXPERIMENT, "demo").model_copy(update=changes)
     return list(plan_experiment("demo", definition).cells)
-
-
-def run_name(cell: Cell) -> str:
-    """Return the name of a cell's run in its home."""
-    return f"{cell.method.name}-{cell.condition}-seed{cell.seed}"
 
 
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
@@ -155,8 +98,7 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
         def on_progress(done: StepDone) -> None:
             bar.update(tasks[done.step], advance=1, said=done.run)
 
-        processes = min(len(jobs), os.cpu_count() or 1)
-        with task_pool(processes) as pool:
+        with task_pool(min(len(jobs), os.cpu_count() or 1)) as pool:
             return pool.run(play_seed, jobs, on_progress)
 
 
@@ -173,48 +115,36 @@ def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
 
 
 def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
-    """Play all runs of one seed, and audit those on the ledger.
-
-    Args:
-        job: the runs.
-        report: called after each round and each audit.
-    """
+    """Play all runs of one seed, audit those on the ledger, and report each round and audit."""
     from clients.experiments.execution.cell_run import row_of, task_of
+    from clients.experiments.execution.chain_run import on_chain
+    from clients.experiments.kinds import kind_named, play_run
+    from clients.runs.open_run import open_run
     from ledger.audit.engine import audit
     from ledger.storage.blobs import FolderBlobs
 
-    rows = []
+    rows, reports = [], {}
     # Not durable: after a power cut the demo starts from the beginning.
     blobs = FolderBlobs(Home(job.home).blobs)
-    cells = cells_of(job.seed, job.rounds)
-    with Target(job.home).writer(new_chain_id=cells[0].configuration.chain_id()) as chain:
-        for cell in cells:
+    cells = {
+        f"{cell.method.name}-{cell.condition}-seed{cell.seed}": cell
+        for cell in cells_of(job.seed, job.rounds)
+    }
+    chain_id = next(iter(cells.values())).configuration.chain_id()
+    with Target(job.home).writer(new_chain_id=chain_id) as chain:
+        for name, cell in cells.items():
             kind = DemoStep.RECORDED if cell.is_recorded else DemoStep.AVERAGED
-            step = StepDone(run_name(cell), kind)
-            task = task_of(cell, partial(report, step))
-            result = _play(job.home, cell, task, chain, blobs)
+            task = task_of(cell, partial(report, StepDone(name, kind)))
+            if cell.is_recorded:
+                with open_run(job.home, name, on_chain(cell.configuration), chain, blobs) as run:
+                    result = play_run(run, task)
+            else:
+                result = kind_named(cell.method.kind).play(task)
             seconds = task.stopwatch.seconds(is_committee=cell.is_recorded)
             rows.append(row_of(cell, result, seconds, evidence=None))
-    reports = {}
-    for name in (run_name(cell) for cell in cells if cell.is_recorded):
-        run = Target(job.home, name)
-        with run.reader() as chain_as_read:
-            reports[name] = audit(run.ledger(chain_as_read), run.blobs())
+    for name in (name for name, cell in cells.items() if cell.is_recorded):
+        target = Target(job.home, name)
+        with target.reader() as chain_as_read:
+            reports[name] = audit(target.ledger(chain_as_read), target.blobs())
         report(StepDone(name, DemoStep.AUDITED))
     return SeedResults(rows, reports)
-
-
-def _play(
-    home: Path, cell: Cell, task: MethodTask, chain: ChainWriter, blobs: FolderBlobs
-) -> MethodRun:
-    """Play a cell; CMFL goes over the chain of the home."""
-    from clients.experiments.execution.chain_run import on_chain
-    from clients.experiments.kinds import cmfl
-    from clients.experiments.kinds.method_kind import kind_named
-    from clients.runs.open_run import open_run
-
-    if not cell.is_recorded:
-        return kind_named(cell.method.kind).play(task)
-    configuration = on_chain(cell.configuration)
-    with open_run(home, run_name(cell), configuration, chain, blobs) as run:
-        return cmfl.play_run(run, task)

@@ -23,22 +23,22 @@ from ledger.audit.proofs.json_documents import (
     JsonInput,
     JsonList,
     StrictDocument,
+    basis_dict,
     parse_document,
-    path_dict,
     require_possible_basis,
     validate_document,
 )
 from ledger.audit.proofs.proof import RoundBasis
 from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, Transaction, matches_topics
+from ledger.io.json import picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.fields import require_version
-from ledger.protocol.encoding import ResultPreimage, to_hex
+from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.rules.direction import window_start
-from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +195,8 @@ FORMAT = "cmfl-round-bundle"
 MAX_EVENTS = 4 * MAX_CLIENTS
 """Every client may commit and be banned in a transaction of its own."""
 
-_DIGESTS = ("model", "updates_root", "scores_root", "ranking_digest", "reveal", "record")
+_EARLIER = "round model updates_root scores_root ranking_digest reveal record"
+_LOG = "block_number block_hash transaction_hash log_index topics data"
 
 
 class EarlierDecisionDocument(StrictDocument):
@@ -279,54 +280,13 @@ def manifest_bytes(bundle: RoundBundle) -> bytes:
 
 def as_dict(bundle: RoundBundle) -> dict[str, Any]:
     """Return a bundle as plain data; the configuration is one of its blobs."""
-    basis = bundle.basis
     return {
-        "format": FORMAT,
-        "version": PROTOCOL_VERSION,
-        "chain_id": basis.chain_id,
-        "genesis_hash": to_hex(basis.genesis_hash),
-        "address": to_checksum_address(basis.contract),
-        "deployed_after": to_hex(basis.deployment_parent_hash),
-        "round": basis.round,
-        "configuration": to_hex(basis.config),
-        "path": path_dict(basis.path),
-        "seed": to_hex(basis.seed),
-        "committee": list(basis.committee),
-        "bans": [[ban.round, ban.client] for ban in basis.bans],
+        **basis_dict(bundle.basis, FORMAT),
         "opened_block": bundle.opened_block,
-        "earlier": [
-            {"round": earlier.round}
-            | {name: to_hex(getattr(earlier.opening, name)) for name in _DIGESTS}
-            for earlier in bundle.earlier
-        ],
-        "blocks": [
-            {
-                "number": block.number,
-                "hash": to_hex(block.hash),
-                "parent_hash": to_hex(block.parent_hash),
-            }
-            for block in bundle.blocks
-        ],
-        "transactions": [
-            {
-                "hash": to_hex(transaction.hash),
-                "to": transaction.to,
-                "input": to_hex(transaction.input),
-                "block_number": transaction.block_number,
-            }
-            for transaction in bundle.transactions
-        ],
-        "logs": [
-            {
-                "block_number": log.block_number,
-                "block_hash": to_hex(log.block_hash),
-                "transaction_hash": to_hex(log.transaction_hash),
-                "log_index": log.log_index,
-                "topics": list(map(to_hex, log.topics)),
-                "data": to_hex(log.data),
-            }
-            for log in bundle.logs
-        ],
+        "earlier": [picked(_EARLIER, one.opening, round=one.round) for one in bundle.earlier],
+        "blocks": [picked("number hash parent_hash", block) for block in bundle.blocks],
+        "transactions": [picked("hash to input block_number", t) for t in bundle.transactions],
+        "logs": [picked(_LOG, log) for log in bundle.logs],
     }
 
 

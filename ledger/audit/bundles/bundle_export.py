@@ -17,7 +17,7 @@ from ledger.audit.checks.blob_commitments import BLOB_MISSING, BLOB_UNREADABLE
 from ledger.audit.checks.distances import DISPLACEMENT_UNKNOWN
 from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.proofs.proof_maker import make_basis, path_between
-from ledger.audit.proofs.trust import read_trusted_contract
+from ledger.audit.proofs.trust import end_of, read_trusted_contract
 from ledger.chain.contract.event_logs import decode_log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
 from ledger.protocol.ledger_state import (
@@ -28,13 +28,11 @@ from ledger.protocol.ledger_state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
-    from ledger.protocol.ledger_state import Event
     from ledger.storage.blobs import BlobReader
 
 _LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
@@ -172,21 +170,15 @@ def _decided_before(ledger: CommitteeLedger, number: int) -> RoundDecided | None
 def _logs(ledger: CommitteeLedger, number: int, opened_block: int) -> tuple[Log, ...]:
     """Return the logs of a round's events up to its end, as the chain has them."""
     recorded = ledger.round_events(number)
-    ends = [entry for entry in recorded if isinstance(entry.event, RoundDecided | RoundAbandoned)]
-    last = ends[0] if ends else recorded[-1]
-    chain_logs: Sequence[Log] = ledger.chain.logs(
-        ledger.address, [], opened_block, last.block_number
-    )
+    last = end_of(recorded) or recorded[-1]
     end = (last.block_number, last.log_index)
     logs = tuple(
         log
-        for log in chain_logs
-        if (log.block_number, log.log_index) <= end and _is_of(decode_log(log).event, number)
+        for log in ledger.chain.logs(ledger.address, [], opened_block, last.block_number)
+        if (log.block_number, log.log_index) <= end
+        and isinstance(event := decode_log(log).event, _OF_A_ROUND)
+        and event.round == number
     )
     if not logs:
         raise ChainError(f"the chain does not hold the events of round {number}")
     return logs
-
-
-def _is_of(event: Event, number: int) -> bool:
-    return isinstance(event, _OF_A_ROUND) and event.round == number

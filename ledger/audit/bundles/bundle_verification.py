@@ -33,7 +33,7 @@ from ledger.audit.proofs.trust import (
 )
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.report import AuditOutcome, StepOutcome
+from ledger.audit.report import AuditOutcome, Reported, StepOutcome, shown
 from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -65,7 +65,7 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedField:
+class UncheckedField(Reported):
     """A field of `bundle.json` that may be changed without a contradiction.
 
     Attributes:
@@ -103,11 +103,8 @@ class RoundVerification:
     def outcome(self) -> AuditOutcome:
         """Failed if something contradicts, else incomplete if something could not be checked."""
         outcomes = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
-        if AuditOutcome.FAILED in outcomes:
-            return AuditOutcome.FAILED
-        return (
-            AuditOutcome.INCOMPLETE if AuditOutcome.INCOMPLETE in outcomes else AuditOutcome.PASSED
-        )
+        order = AuditOutcome.FAILED, AuditOutcome.INCOMPLETE, AuditOutcome.PASSED
+        return next(outcome for outcome in order if outcome in outcomes)
 
     @property
     def sentence(self) -> str:
@@ -116,19 +113,9 @@ class RoundVerification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
-        return {
-            "round": self.round,
-            "outcome": str(self.outcome),
-            "sentence": self.sentence,
-            "steps": [step.as_dict() for step in self.steps],
-            "audit": [step.as_dict() for step in self.audit],
-            "findings": [finding.as_dict() for finding in self.findings],
-            "counts": dict(self.counts),
-            "caveats": [
-                {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
-            ],
-            "unchecked": [{"field": one.field, "reason": one.reason} for one in self.unchecked],
-        }
+        head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
+        parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
+        return head | {name: shown(getattr(self, name)) for name in parts}
 
 
 _OUTCOMES = {
@@ -197,12 +184,7 @@ class _RoundAudit:
         head: of the ledger, after the round's transactions.
     """
 
-    def __init__(
-        self,
-        bundle: RoundBundle,
-        trusted: Trusted | None,
-        checker: RoundChecker,
-    ) -> None:
+    def __init__(self, bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker) -> None:
         self.log = AuditLog()
         self._bundle = bundle
         self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final

@@ -20,20 +20,12 @@ from ledger.audit.checks import (
     sampling,
 )
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import (
-    Disagreement,
-    EventFieldMismatch,
-    EventKindMismatch,
-    MalformedEvent,
-    RefusedCall,
-    Unavailable,
-)
+from ledger.audit.observations import Disagreement, Remark, Unavailable
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
-from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
@@ -62,6 +54,10 @@ CHECKS = (
 )
 _BY_REFUSAL = {refusal: check.step for check in CHECKS for refusal in check.refusals}
 _BY_EVENT = {event: check.step for check in CHECKS for event in check.events}
+_FIELDS_FROM_ALL_BEFORE = frozenset(
+    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
+    | {"primaries", "next_seed", "head"}
+)
 _BY_FIELD = {name: check.step for check in CHECKS for name in check.event_fields}
 
 
@@ -90,26 +86,40 @@ def step_of_field(kind: type[Event], name: str) -> AuditStep:
     return _BY_FIELD.get(name, step_of_event(kind))
 
 
+def malformed_event(
+    block: int, at: int | None, made: type[Event] | None, true: str
+) -> Disagreement:
+    """Return that a log is none of the contract's events, instead of one of a kind."""
+    return Disagreement(block, EVENT_MALFORMED, true=true, round=at, step=step_of_event(made))
+
+
+def wrong_field(
+    block: int,
+    at: int | None,
+    kind: type[Event],
+    name: str,
+    values: Sequence[object],
+    *,
+    is_made: bool,
+) -> Disagreement:
+    """Return that a field of an event is not what its transaction, or the state before, makes."""
+    step, fact = step_of_field(kind, name), EVENT_FIELD if is_made else EVENT_UNFOUNDED
+    is_drawn = kind is RoundAbandoned and name == "next_committee"
+    rests = is_drawn or name in _FIELDS_FROM_ALL_BEFORE
+    subject, (recorded, true) = f"{kind.__name__}.{name}", map(text_of, values)
+    return Disagreement(block, fact, subject, recorded, true, at, step, rests)
+
+
 def _replay_results(observation: Observation) -> Iterator[tuple[AuditStep, StepResult]]:
     """Yield what an observation of the replay contradicts or leaves open."""
     match observation:
         case Unavailable(_, need, at, detail):
             for step in need.steps:
                 yield step, MissingInput(need, at, detail=detail)
-        case Disagreement(_, fact, subject, recorded, true):
-            yield fact.step, Contradiction(fact, None, (), subject, recorded, true)
-        case RefusedCall(_, at, transaction, refusal):
-            subject, true = to_hex(transaction), refusal.fact
-            contradiction = Contradiction(REFUSED_CALL, at, subject=subject, true=true)
-            yield step_of_refusal(type(refusal)), contradiction
-        case MalformedEvent(_, at, made, true):
-            yield step_of_event(made), Contradiction(EVENT_MALFORMED, at, true=true)
-        case EventKindMismatch(_, at, made, recorded_kind):
-            names = recorded_kind.__name__, made.__name__
-            yield step_of_event(made), Contradiction(EVENT_KIND, at, (), "", *names)
-        case EventFieldMismatch(_, at, kind, name, recorded_value, true_value, is_made):
-            fact = EVENT_FIELD if is_made else EVENT_UNFOUNDED
-            values = f"{kind.__name__}.{name}", text_of(recorded_value), text_of(true_value)
-            yield step_of_field(kind, name), Contradiction(fact, at, (), *values)
+        case Disagreement(_, fact, subject, recorded, true, at):
+            step = observation.step or fact.step
+            yield step, Contradiction(fact, at, (), subject, recorded, true)
+        case Remark(_, step, finding):
+            yield step, finding
         case _:
             pass

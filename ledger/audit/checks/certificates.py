@@ -38,9 +38,7 @@ TRANSACTION_DIFFERS = Fact(
     "transaction", "transaction {subject} made an event", "{true}", AuditStep.CERTIFICATES
 )
 INPUTS_OPEN = Fact(
-    "inputs open",
-    "the round was decided in block {recorded}",
-    "its inputs close with block {true}",
+    "inputs open", "the round was decided in block {recorded}", "its inputs close with block {true}"
 )
 BASE_DIFFERS = Fact(
     "base",
@@ -48,9 +46,7 @@ BASE_DIFFERS = Fact(
     "the commitments up to the closing block {subject} make it {true}",
 )
 RECORD_OF_ANOTHER = Fact(
-    "record of another",
-    "the record is of this round and base",
-    "it is of another round or base",
+    "record of another", "the record is of this round and base", "it is of another round or base"
 )
 CALL_DATA_UNAVAILABLE = Need(
     "call data",

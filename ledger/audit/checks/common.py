@@ -71,8 +71,7 @@ ROUND_BEFORE_UNKNOWN = Need(
 )
 RECORD_UNREADABLE = Need("record", "there is no readable record", _FROM_RECORD)
 OWN_RULE_MISSING = Need(
-    "own rule",
-    "the rule {detail} is code of the run's owner: name your own copy with --rules FILE",
+    "own rule", "the rule {detail} is code of the run's owner: name your own copy with --rules FILE"
 )
 UPDATES_MISSING = Need("updates", "there is no update")
 VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be put together")

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
 from ledger.audit.observations import (
-    AppearedPayload,
     ClosedRound,
     DecidedRound,
     EndedRound,
-    EventCountMismatch,
     ReplayedEvent,
 )
 from ledger.audit.report import (
@@ -35,9 +33,13 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.types import ClientId
 
-EVENT_COUNT = Fact("event count", "transaction {subject} made {recorded} events", "it made {true}")
+EVENT_COUNT = Fact(
+    "event count",
+    "transaction {subject} made {recorded} events",
+    "it made {true}",
+    AuditStep.COMPLETENESS,
+)
 ROUND_ORDER = Fact("round order", "round {recorded} is the next that ended", "round {true} is due")
 RECORD_MALFORMED = Fact(
     "record malformed", "blob {recorded} is the round's record", "it is not: {true}"
@@ -51,9 +53,7 @@ HAS_COMMITTED = Fact(
     "has committed", "it had not committed", "its commitment is on the chain in time"
 )
 HAS_NOT_COMMITTED = Fact(
-    "has not committed",
-    "its payload is missing or malformed",
-    "it had not even committed in time",
+    "has not committed", "its payload is missing or malformed", "it had not even committed in time"
 )
 UPDATE_MALFORMED = Fact(
     "update malformed", "its update is usable", "its payload is no update of the model"
@@ -104,10 +104,6 @@ VIOLATIONS = {
 def check(observation: Observation) -> Iterator[StepResult]:
     """Yield rounds out of order, the fate of every commitment, and the clients left out."""
     match observation:
-        case EventCountMismatch(_, at, transaction, made, recorded):
-            names = ", ".join(type(event).__name__ for event in made)
-            values = to_hex(transaction), str(recorded), f"{len(made)}: {names}"
-            yield Contradiction(EVENT_COUNT, at, (), *values)
         case ReplayedEvent(event=UpdatesCommitted() as event):
             yield CountIncrement(COMMITMENTS, len(event.clients))
         case EndedRound():
@@ -119,8 +115,6 @@ def check(observation: Observation) -> Iterator[StepResult]:
             if observation.accusations.lost:
                 lost = tuple(to_hex(blob.digest) for blob in observation.accusations.lost)
                 yield Finding(INCIDENTS_MISSING, evidence.event.round, (), lost, proven=False)
-        case AppearedPayload(_, at, client, payload):
-            yield Finding(PAYLOAD_APPEARED, at, (client,), (to_hex(payload),), proven=False)
         case _:
             pass
 
@@ -183,20 +177,15 @@ def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult
             continue
         is_proven = dropout.reason is not DropoutReason.PAYLOAD_MISSING
         yield Finding(DROPOUT, at, clients, digests, is_proven, reason=dropout.reason)
+    table = evidence.table
     heard = {signed.scores.member for signed in record.scores}
     heard |= {entry.signed.scores.member for entry in record.refused}
     for member in sorted(set(participants.members).intersection(record.clients) - heard):
-        if _owes_no_scores(evidence, member):
+        if table is not None and member in evidence.updates and not table.can_score(member):
             digests = (to_hex(record.payloads()[member]),)
             yield Finding(SCORES_NOT_DUE, at, (member,), digests, proven=True)
         else:
             yield Finding(SILENT_MEMBER, at, (member,), (), proven=False)
-
-
-def _owes_no_scores(evidence: RoundEvidence, member: ClientId) -> bool:
-    """Return whether a member's update cannot be a reference of scores."""
-    table = evidence.table
-    return table is not None and member in evidence.updates and not table.can_score(member)
 
 
 CHECK = AuditCheck(

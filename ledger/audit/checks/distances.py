@@ -87,10 +87,7 @@ UNCHECKED = {
 }
 _UNFOUNDED = {ViolationCode.REFUSAL_UNFOUNDED, ViolationCode.VECTOR_TOO_LONG}
 _NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
-_FINDINGS = {
-    RefusalReason.FALSE_DISTANCE: FALSE_SCORES,
-    RefusalReason.TWO_VECTORS: TWO_VECTORS,
-}
+_FINDINGS = {RefusalReason.FALSE_DISTANCE: FALSE_SCORES, RefusalReason.TWO_VECTORS: TWO_VECTORS}
 
 
 def check(observation: Observation) -> Iterator[StepResult]:

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.formatting import text_of
 from ledger.audit.observations import (
-    ChainRollback,
     KeptHeadPosition,
-    SignedTree,
     StateComparison,
-    UnwitnessedRounds,
 )
-from ledger.audit.report import AuditStep, Contradiction, Fact, Finding, FindingKind, Need
+from ledger.audit.report import AuditStep, Contradiction, Fact, FindingKind, Need
 from ledger.protocol.encoding import set_digest, to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
@@ -79,9 +76,7 @@ STATE_DIFFERS = Fact(
 )
 LOGS_UNREADABLE = Fact("logs unreadable", "blocks {subject} are whole", "they are not: {true}")
 LOG_ORDER = Fact(
-    "log order",
-    "{recorded} follows {subject}",
-    "a chain has its logs in ascending order",
+    "log order", "{recorded} follows {subject}", "a chain has its logs in ascending order"
 )
 LOG_ADDRESS = Fact("log address", "a log is of this contract", "it is of {true}")
 BLOCK_UNREADABLE = Fact(
@@ -89,22 +84,18 @@ BLOCK_UNREADABLE = Fact(
 )
 LOG_BLOCK = Fact("log block", "a log of block {subject} lies in {recorded}", "that block is {true}")
 PARENT_BLOCK = Fact(
-    "parent block",
-    "block {subject} follows {recorded}",
-    "the block before it is {true}",
+    "parent block", "block {subject} follows {recorded}", "the block before it is {true}"
 )
 CHAIN_FILE_UNCHECKED = Need("chain file", "the chain file could not check itself: {detail}")
 HEAD_NOTE_UNREADABLE = Need(
-    "head note",
-    "the note of the newest acknowledged block cannot be read: {detail}",
+    "head note", "the note of the newest acknowledged block cannot be read: {detail}"
 )
 STATE_UNAVAILABLE = Need("state", "the contract's own state cannot be had: {detail}")
 HEAD_BLOCK_UNAVAILABLE = Need(
     "head block", "whether the chain stayed as it was during the audit: {detail}"
 )
 KEPT_HEAD_UNCHECKED = Need(
-    "kept head",
-    "whether the run passes through {detail}, since it was not read to its end",
+    "kept head", "whether the run passes through {detail}, since it was not read to its end"
 )
 NOT_WITNESSED = Need("witnesses", "no quorum of witnesses stands for this run: {detail}")
 CHECKPOINT_WITHHELD = Need("withheld checkpoint", "nobody shows a larger checkpoint: {detail}")
@@ -125,31 +116,10 @@ def check(observation: Observation) -> Iterator[StepResult]:
     match observation:
         case StateComparison():
             yield from _check_state(observation)
-        case ChainRollback(_, newest, number, digest, found):
-            true = (
-                f"it ends with block {newest}" if found is None else f"there it is {to_hex(found)}"
-            )
-            yield Contradiction(ROLLED_BACK, None, (), str(number), to_hex(digest), true)
         case KeptHeadPosition(block, head, None):
             yield Contradiction(KEPT_HEAD_ABSENT, None, (), str(block), to_hex(head))
-        case SignedTree():
-            yield from _check_signed_tree(observation)
-        case UnwitnessedRounds(_, first):
-            yield Finding(ROUNDS_NOT_WITNESSED, first, (), (), proven=False)
         case _:
             pass
-
-
-def _check_signed_tree(tree: SignedTree) -> Iterator[StepResult]:
-    """Yield how the run differs from a tree that a log has signed."""
-    checkpoint = tree.checkpoint
-    if tree.root is None:
-        recorded, true = str(checkpoint.size), str(tree.rounds)
-        yield Contradiction(SIGNED_ROUNDS_ABSENT, None, (), checkpoint.origin, recorded, true)
-    elif tree.root != checkpoint.root:
-        recorded, true = to_hex(checkpoint.root), to_hex(tree.root)
-        subject = f"{checkpoint.origin}, {checkpoint.size} rounds,"
-        yield Contradiction(SIGNED_TREE_DIFFERS, None, (), subject, recorded, true)
 
 
 def _check_state(comparison: StateComparison) -> Iterator[StepResult]:

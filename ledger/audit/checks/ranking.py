@@ -28,9 +28,7 @@ RANKING_RANGE = Fact(
     "its words, clients or length are out of range, or it is not sorted",
 )
 RANKED_DIFFER = Fact(
-    "ranked",
-    "those are ranked who have a usable update",
-    "of these only one of both is true",
+    "ranked", "those are ranked who have a usable update", "of these only one of both is true"
 )
 ACCEPTED_SET_DIFFERS = Fact(
     "accepted set", "the accepted set is {recorded}", "the ranking gives {true}"

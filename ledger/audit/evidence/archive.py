@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from ledger.audit.report import BlobKind
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
-from ledger.storage.blobs import MAX_BLOB_BYTES, HashingReader
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
@@ -65,14 +65,6 @@ class UnavailableBlob:
         return self.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}
 
 
-@runtime_checkable
-class ListableStore(Protocol):
-    """A store that can say what it holds."""
-
-    def digests(self) -> Iterable[Digest]:
-        """Return the names of all blobs, unverified and in any order."""
-
-
 class Archive:
     """A blob store as one audit, or one round of it, reads it.
 
@@ -87,8 +79,9 @@ class Archive:
         self.blobs_read = 0
         self.bytes_read = 0
         self._blobs = blobs
-        # Asked once: of a protocol the question takes as long as to hash a small blob.
-        self._hashing = blobs if isinstance(blobs, HashingReader) else None
+        # Of a reader that hashes in this process, so that nothing is hashed again.
+        self._hashed: Callable[[Digest, int], Payload]
+        self._hashed = getattr(blobs, "get_payload", None) or self._hash
 
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
@@ -131,10 +124,8 @@ class Archive:
             return UnavailableBlob(BlobFailure.DAMAGED, kind, digest, at, clients, detail)
         return bytes(payload.data)  # a copy only of what is no `bytes`
 
-    def _hashed(self, digest: Digest, limit: int) -> Payload:
+    def _hash(self, digest: Digest, limit: int) -> Payload:
         """Return a blob, hashed once: by the store where it is one that does, else here."""
-        if self._hashing is not None:
-            return self._hashing.get_payload(digest, limit)
         return Payload.of(self._blobs.get(digest, limit))
 
     def _is_whole(self, digest: Digest, limit: int) -> bool:
@@ -144,8 +135,24 @@ class Archive:
             return False
 
 
+@dataclass(frozen=True, slots=True)
+class RoundBlobs:
+    """Reads the blobs of one round, and keeps which are not to be had."""
+
+    archive: Archive
+    round: int
+    lost: list[UnavailableBlob] = field(default_factory=list)
+
+    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
+        """Return a blob, None if it is not to be had."""
+        data = self.archive.read(kind, digest, self.round, clients)
+        if not isinstance(data, UnavailableBlob):
+            return data
+        self.lost.append(data)
+        return None
+
+
 def unnamed_blobs(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
     """Return what a store holds besides some blobs; nothing where it cannot say."""
-    if not isinstance(blobs, ListableStore):
-        return ()
-    return tuple(digest for digest in blobs.digests() if digest not in named)
+    digests = getattr(blobs, "digests", tuple)  # of a store that can say what it holds
+    return tuple(digest for digest in digests() if digest not in named)

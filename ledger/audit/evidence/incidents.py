@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.evidence.archive import RoundBlobs, UnavailableBlob
 from ledger.audit.evidence.round_evidence import named_vectors
 from ledger.audit.report import BlobKind
 from ledger.protocol.consensus import primary_seat
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import Digest
 
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 """What nobody could prove."""
@@ -65,36 +65,27 @@ def read_accusations(
         model: w_t, shape (d,); None if it is not known.
         archive: where the document is.
     """
-    lost: list[UnavailableBlob] = []
-    proposals = _Proposals(evidence, model, _Reader(archive, evidence.event.round, lost))
-    incidents = read_incidents(evidence, archive, lost)
+    blobs = RoundBlobs(archive, evidence.event.round)
+    proposals = _Proposals(evidence, model, blobs)
+    incidents = _incidents(evidence, blobs)
     holding = tuple(incident for incident in incidents if _holds(incident, evidence, proposals))
-    return Accusations(holding, len(incidents) - len(holding), tuple(lost))
+    return Accusations(holding, len(incidents) - len(holding), tuple(blobs.lost))
 
 
-def read_incidents(
-    evidence: RoundEvidence, archive: Archive, lost: list[UnavailableBlob]
-) -> tuple[Incident, ...]:
-    """Return the incidents of a round; none if the document is missing, bogus or of another.
-
-    Args:
-        evidence: of a decided round.
-        archive: where the document is.
-        lost: takes the document if it is not to be had.
-    """
-    digest = evidence.event.incidents
-    if digest == NO_DIGEST:
-        return ()
-    data = archive.read(BlobKind.INCIDENTS, digest, evidence.event.round)
-    if isinstance(data, UnavailableBlob):
-        lost.append(data)
+def _incidents(evidence: RoundEvidence, blobs: RoundBlobs) -> tuple[Incident, ...]:
+    """Return the incidents of a round; none if the document is missing, bogus or of another."""
+    event = evidence.event
+    if (
+        event.incidents == NO_DIGEST
+        or (data := blobs.read(BlobKind.INCIDENTS, event.incidents)) is None
+    ):
         return ()
     try:
         document = decode_incidents(data)
     except EncodingError:
         return ()
-    position = document.round, document.base
-    return document.incidents if position == (evidence.event.round, evidence.event.base) else ()
+    is_ours = (document.round, document.base) == (event.round, event.base)
+    return document.incidents if is_ours else ()
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
@@ -119,27 +110,11 @@ def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -
     return proposals.is_wrong(incident)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads what a proposal rests on, and keeps what is not to be had."""
-
-    archive: Archive
-    round: int
-    lost: list[UnavailableBlob]
-
-    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
-        data = self.archive.read(kind, digest, self.round, clients)
-        if not isinstance(data, UnavailableBlob):
-            return data
-        self.lost.append(data)
-        return None
-
-
 class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
     def __init__(
-        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, reader: _Reader
+        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, reader: RoundBlobs
     ) -> None:
         self._round = evidence
         self._model = model

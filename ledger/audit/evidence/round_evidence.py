@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.evidence.archive import RoundBlobs, UnavailableBlob
 from ledger.audit.report import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
@@ -181,34 +181,27 @@ def read_round_evidence(
         rules: names of own rules whose code the auditor has named.
     """
     record: RoundRecord | None = None
-    malformed, lost = "", []
+    malformed, blobs = "", RoundBlobs(archive, event.round)
     payloads: dict[ClientId, Payload] = {}
     vectors: dict[Digest, bytes] = {}
-    data = archive.read(BlobKind.RECORD, event.record, event.round)
-    if isinstance(data, UnavailableBlob):
-        lost.append(data)
-    else:
+    if (data := blobs.read(BlobKind.RECORD, event.record)) is not None:
         try:
             record = decode_record(data)
         except EncodingError as error:
             malformed = str(error)
     if record is not None:
         for client, digest in record.named_payloads().items():
-            data = archive.read(BlobKind.PAYLOAD, digest, event.round, (client,))
-            if isinstance(data, UnavailableBlob):
-                lost.append(data)
-            else:
+            if (data := blobs.read(BlobKind.PAYLOAD, digest, client)) is not None:
                 payloads[client] = Payload(data, digest)
         for digest, member in named_vectors(record).items():
-            data = archive.read(BlobKind.VECTOR, digest, event.round, (member,))
-            if isinstance(data, UnavailableBlob):
-                lost.append(data)
-            else:
+            if (data := blobs.read(BlobKind.VECTOR, digest, member)) is not None:
                 vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     form = inputs.parameters.payload_form
     evidence = Evidence(stand_in, payloads, vectors, displacement=displacement, form=form)
-    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances, rules)
+    return RoundEvidence(
+        event, inputs, record, malformed, tuple(blobs.lost), evidence, distances, rules
+    )
 
 
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:

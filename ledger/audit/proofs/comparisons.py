@@ -31,126 +31,49 @@ class _CodeWithSentence(StrEnum):
 class StepName(_CodeWithSentence):
     """A comparison that a verification makes, with its sentence."""
 
-    QUESTION = (
-        "question",
-        "the proof is of the round and the client that were asked for",
-    )
-    CONTRACT = (
-        "contract",
-        "it is of the contract and the chain that are trusted",
-    )
-    DEPLOYMENT = (
-        "deployment",
-        "the contract was deployed as the configuration demands",
-    )
-    CODE = (
-        "code",
-        "the contract has the ledger's code",
-    )
-    CONFIGURATION = (
-        "configuration",
-        "the configuration is the run's",
-    )
-    HEAD = (
-        "head",
-        "the head that is trusted commits to the round",
-    )
-    DECISION = (
-        "decision",
-        "what was decided is what the head commits to",
-    )
-    SEED = (
-        "seed",
-        "the seed is the round's",
-    )
-    COMMITTEE = (
-        "committee",
-        "the committee is the one that was elected or drawn",
-    )
-    BANS = (
-        "bans",
-        "the bans from before the round are these, and no others",
-    )
-    SAMPLING = (
-        "sampling",
-        "nobody is ranked whom the seed does not sample",
-    )
-    COMMITMENTS = (
-        "commitments",
-        "the commitments are those that the contract took",
-    )
-    COMMITMENT = (
-        "commitment",
-        "the update is the one that the client committed to",
-    )
-    AUTHOR = (
-        "author",
-        "the commitment is signed by the client, for this contract and chain",
-    )
-    RECORD = (
-        "record",
-        "the record is the one that was voted for",
-    )
-    BASE = (
-        "base",
-        "the record is of this round, and of commitments that the contract took",
-    )
-    CLOSING = (
-        "closing",
-        "the record is of the commitments up to the closing block",
-    )
-    DROPOUT = (
-        "dropout",
-        "the reason for the drop-out fits the commitments",
-    )
-    REVEAL = (
-        "reveal",
-        "the record's updates are those that were ranked",
-    )
+    QUESTION = ("question", "the proof is of the round and the client that were asked for")
+    CONTRACT = ("contract", "it is of the contract and the chain that are trusted")
+    DEPLOYMENT = ("deployment", "the contract was deployed as the configuration demands")
+    CODE = ("code", "the contract has the ledger's code")
+    CONFIGURATION = ("configuration", "the configuration is the run's")
+    HEAD = ("head", "the head that is trusted commits to the round")
+    DECISION = ("decision", "what was decided is what the head commits to")
+    SEED = ("seed", "the seed is the round's")
+    COMMITTEE = ("committee", "the committee is the one that was elected or drawn")
+    BANS = ("bans", "the bans from before the round are these, and no others")
+    SAMPLING = ("sampling", "nobody is ranked whom the seed does not sample")
+    COMMITMENTS = ("commitments", "the commitments are those that the contract took")
+    COMMITMENT = ("commitment", "the update is the one that the client committed to")
+    AUTHOR = ("author", "the commitment is signed by the client, for this contract and chain")
+    RECORD = ("record", "the record is the one that was voted for")
+    BASE = ("base", "the record is of this round, and of commitments that the contract took")
+    CLOSING = ("closing", "the record is of the commitments up to the closing block")
+    DROPOUT = ("dropout", "the reason for the drop-out fits the commitments")
+    REVEAL = ("reveal", "the record's updates are those that were ranked")
     UPDATES_ROOT = (
         "updates root",
         "client, update, rank, distance and acceptance are in the updates root",
     )
-    SCORES_ROOT = (
-        "scores root",
-        "the counted score vectors are those of the scores root",
-    )
-    OUTCOME_PLACE = (
-        "outcome place",
-        "the chain holds the end of the round where the proof says",
-    )
-    COMMITMENT_PLACE = (
-        "commitment place",
-        "the chain holds the commitment where the proof says",
-    )
-    STATEMENT = (
-        "statement",
-        "what the proof claims is what follows from it",
-    )
-    EARLIER_RESULT = (
-        "earlier result",
-        "the model that came before is the one that was voted for",
-    )
-    OPENED_BLOCK = (
-        "opened block",
-        "the round opened in the block that the bundle says",
-    )
+    SCORES_ROOT = ("scores root", "the counted score vectors are those of the scores root")
+    OUTCOME_PLACE = ("outcome place", "the chain holds the end of the round where the proof says")
+    COMMITMENT_PLACE = ("commitment place", "the chain holds the commitment where the proof says")
+    STATEMENT = ("statement", "what the proof claims is what follows from it")
+    EARLIER_RESULT = ("earlier result", "the model that came before is the one that was voted for")
+    OPENED_BLOCK = ("opened block", "the round opened in the block that the bundle says")
     EVENT_PLACES = (
         "event places",
         "the chain holds every event where the bundle says, and no others",
     )
-    REPLAYED_HEAD = (
-        "replayed head",
-        "the round's transactions lead to the head that the path has",
-    )
-    PARTS = (
-        "parts",
-        "nothing is in the bundle that nobody asked for",
-    )
+    REPLAYED_HEAD = ("replayed head", "the round's transactions lead to the head that the path has")
+    PARTS = ("parts", "nothing is in the bundle that nobody asked for")
 
 
 class Caveat(_CodeWithSentence):
     """Something that is not proven, however well the comparisons end, with its sentence."""
+
+    def as_dict(self) -> dict[str, str]:
+        """Return it as plain data for JSON."""
+        return {"caveat": str(self), "sentence": self.sentence}
 
     NOTHING_TRUSTED = (
         "nothing trusted",
@@ -169,10 +92,7 @@ class Caveat(_CodeWithSentence):
         "a head alone does not say in which blocks commitments were taken; that those up to "
         "the closing block count is what the committee certified",
     )
-    NOT_FINAL = (
-        "not final",
-        "the chain may still take back what this rests on",
-    )
+    NOT_FINAL = ("not final", "the chain may still take back what this rests on")
     DISTANCES_CERTIFIED = (
         "distances certified",
         "the committee certified the distance; whether it is the true one is for an audit or "

@@ -25,13 +25,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ledger.audit.proofs.proof import HeadPath, RecordedBan, RoundBasis
-from ledger.io.json import parse_json
+from ledger.io.json import parse_json, picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import INFINITY_BITS, to_hex
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS
-from ledger.protocol.types import NO_DIGEST, Address, Beacon, ClientId, Digest
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Beacon, ClientId, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,8 +186,7 @@ class _BanLinkDocument(StrictDocument):
 
 
 _LinkDocument: TypeAlias = Annotated[
-    _DecisionLinkDocument | _AbandonmentLinkDocument | _BanLinkDocument,
-    Field(discriminator="kind"),
+    _DecisionLinkDocument | _AbandonmentLinkDocument | _BanLinkDocument, Field(discriminator="kind")
 ]
 _LINKS: dict[str, Callable[..., Link]] = {
     "decided": DecisionLink,
@@ -204,7 +203,8 @@ class PathDocument(StrictDocument):
 
     def path(self) -> HeadPath:
         """Return the path."""
-        return HeadPath(self.start, tuple(map(_link_of, self.links)))
+        links = map(dict[str, Any], self.links)
+        return HeadPath(self.start, tuple(_LINKS[link.pop("kind")](**link) for link in links))
 
 
 class BasisDocument(StrictDocument):
@@ -218,8 +218,7 @@ class BasisDocument(StrictDocument):
     seed: JsonDigest
     committee: Annotated[JsonList[JsonClient], Field(max_length=MAX_MEMBERS)]
     bans: Annotated[
-        JsonList[Annotated[tuple[U32, JsonClient], Strict(False)]],
-        Field(max_length=MAX_CLIENTS),
+        JsonList[Annotated[tuple[U32, JsonClient], Strict(False)]], Field(max_length=MAX_CLIENTS)
     ]
     path: PathDocument
 
@@ -246,6 +245,24 @@ class BasisDocument(StrictDocument):
 def path_dict(path: HeadPath) -> dict[str, Any]:
     """Return a path of heads as plain data."""
     return {"start": to_hex(path.start), "links": [_link_dict(link) for link in path.links]}
+
+
+def basis_dict(basis: RoundBasis, kind: str) -> dict[str, Any]:
+    """Return the basis of a round as plain data, with the kind of document and its version."""
+    return {
+        "format": kind,
+        "version": PROTOCOL_VERSION,
+        "chain_id": basis.chain_id,
+        "genesis_hash": to_hex(basis.genesis_hash),
+        "address": to_checksum_address(basis.contract),
+        "deployed_after": to_hex(basis.deployment_parent_hash),
+        "round": basis.round,
+        "configuration": to_hex(basis.config),
+        "path": path_dict(basis.path),
+        "seed": to_hex(basis.seed),
+        "committee": list(basis.committee),
+        "bans": [[ban.round, ban.client] for ban in basis.bans],
+    }
 
 
 def require_possible_basis(basis: RoundBasis) -> None:
@@ -281,13 +298,6 @@ def require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> Non
         raise EncodingError(f"{name}: a client comes twice")
 
 
-def _link_of(document: _LinkDocument) -> Link:
-    values = dict(document)
-    return _LINKS[values.pop("kind")](**values)
-
-
 def _link_dict(link: Link) -> dict[str, Any]:
     kind = next(name for name, build in _LINKS.items() if build is type(link))
-    values = {field.name: getattr(link, field.name) for field in fields(link)}
-    shown = {name: to_hex(v) if isinstance(v, bytes) else v for name, v in values.items()}
-    return {"kind": kind, **shown}
+    return picked(" ".join(["kind", *(field.name for field in fields(link))]), link, kind=kind)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from eth_utils.address import to_checksum_address
 from pydantic import Field, Strict
 
 from ledger.audit.proofs.json_documents import (
@@ -22,8 +22,8 @@ from ledger.audit.proofs.json_documents import (
     JsonList,
     JsonSignature,
     StrictDocument,
+    basis_dict,
     parse_document,
-    path_dict,
     require_clients,
     require_possible_basis,
     validate_document,
@@ -44,13 +44,13 @@ from ledger.audit.proofs.statement import (
     ScoresTaken,
     UpdateWeight,
 )
+from ledger.io.json import picked
 from ledger.protocol.documents.fields import require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
 from ledger.protocol.types import (  # pydantic reads annotations
-    PROTOCOL_VERSION,
     AcceptanceForm,
     DropoutReason,
     RefusalReason,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 FORMAT = "cmfl-client-proof"
 _MAX_SIBLINGS = 16
+_NUMBERS = ("ranking", "views", "signers")
 
 
 class LocationDocument(StrictDocument):
@@ -188,30 +189,18 @@ class ProofDocument(BasisDocument):
 
 def as_dict(proof: ClientProof) -> dict[str, Any]:
     """Return a proof as plain data: 0x-hex, decimal strings and numbers below 2^53."""
-    return {
-        "format": FORMAT,
-        "version": PROTOCOL_VERSION,
-        "chain_id": proof.chain_id,
-        "genesis_hash": to_hex(proof.genesis_hash),
-        "address": to_checksum_address(proof.contract),
-        "deployed_after": to_hex(proof.deployment_parent_hash),
-        "round": proof.round,
-        "client": proof.client,
-        "statement": proof.statement.as_dict(),
-        "seed": to_hex(proof.seed),
-        "committee": list(proof.committee),
-        "bans": [[ban.round, ban.client] for ban in proof.bans],
-        "commitments": [[entry.client, to_hex(entry.commitment)] for entry in proof.commitments],
-        "committed_at": _location(proof.committed_at),
-        "signature": _hex_or_none(proof.signature),
-        "payload": _hex_or_none(proof.payload),
-        "siblings": None if proof.siblings is None else list(map(to_hex, proof.siblings)),
-        "decision": None if proof.decision is None else _decision(proof.decision),
-        "ended_at": _location(proof.ended_at),
-        "path": path_dict(proof.path),
-        "record": _hex_or_none(proof.record),
-        "configuration": to_hex(proof.configuration),
-    }
+    return picked(
+        "format version chain_id genesis_hash address deployed_after round client statement seed "
+        "committee bans commitments committed_at signature payload siblings decision ended_at path "
+        "record configuration",
+        proof,
+        **basis_dict(proof, FORMAT) | {"configuration": proof.configuration},
+        statement=proof.statement.as_dict(),
+        commitments=[[entry.client, to_hex(entry.commitment)] for entry in proof.commitments],
+        committed_at=_location(proof.committed_at),
+        decision=None if proof.decision is None else _decision(proof.decision),
+        ended_at=_location(proof.ended_at),
+    )
 
 
 def proof_bytes(proof: ClientProof) -> bytes:
@@ -241,18 +230,9 @@ def proof_of(value: Any) -> ClientProof:
 
 
 def _decision(decision: CommittedDecision) -> dict[str, Any]:
-    return {
-        "ranking": [str(word) for word in decision.ranking],
-        "model": to_hex(decision.model),
-        "updates_root": to_hex(decision.updates_root),
-        "scores_root": to_hex(decision.scores_root),
-        "reveal": to_hex(decision.reveal),
-        "record": to_hex(decision.record),
-        "views": [str(view) for view in decision.views],
-        "signers": [str(signers) for signers in decision.signers],
-        "incidents": to_hex(decision.incidents),
-        "next_seed": _hex_or_none(decision.next_seed),
-    }
+    names = [field.name for field in fields(CommittedDecision)]
+    numbers = {name: tuple(map(str, getattr(decision, name))) for name in _NUMBERS}
+    return picked(" ".join(names), decision, **numbers)
 
 
 def _event_location(document: LocationDocument | None) -> EventLocation | None:
@@ -260,18 +240,8 @@ def _event_location(document: LocationDocument | None) -> EventLocation | None:
 
 
 def _location(location: EventLocation | None) -> dict[str, Any] | None:
-    if location is None:
-        return None
-    return {
-        "block_number": location.block_number,
-        "block_hash": to_hex(location.block_hash),
-        "transaction_hash": to_hex(location.transaction_hash),
-        "log_index": location.log_index,
-    }
-
-
-def _hex_or_none(data: bytes | None) -> str | None:
-    return None if data is None else to_hex(data)
+    names = "block_number block_hash transaction_hash log_index"
+    return None if location is None else picked(names, location)
 
 
 def _require_possible(proof: ClientProof) -> None:

@@ -9,12 +9,11 @@ from ledger.audit.proofs.proof import (
     ClientProof,
     CommittedDecision,
     HeadPath,
-    RecordedCommitment,
     RoundBasis,
     derive_statement,
 )
 from ledger.audit.proofs.statement import ClientStatement, ClientVerdict, ProvenRole
-from ledger.audit.proofs.trust import bans_before, location_of
+from ledger.audit.proofs.trust import bans_before, commitments_of, end_of, location_of, until_end
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
 from ledger.protocol import merkle
@@ -22,21 +21,15 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import word_client
-from ledger.protocol.errors import (
-    BlobError,
-    ChainError,
-    ConfigurationError,
-    EncodingError,
-)
+from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import sets_of, update_leaves
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from ledger.audit.proofs.proof import EventLocation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.ledger_state import Deployment, Event
@@ -55,20 +48,9 @@ class _Round:
     recorded: list[RecordedEvent]
 
     @property
-    def events(self) -> tuple[Event, ...]:
-        return tuple(recorded.event for recorded in self.recorded)
-
-    @property
     def end(self) -> RecordedEvent | None:
-        ends = (RoundDecided, RoundAbandoned)
-        return next(
-            (recorded for recorded in self.recorded if isinstance(recorded.event, ends)), None
-        )
-
-    def until_its_end(self) -> tuple[Event, ...]:
-        """Return its events up to decision or abandonment, all while it is open."""
-        events, end = self.events, self.end
-        return events if end is None else events[: events.index(end.event) + 1]
+        """The decision or abandonment; None while it is open."""
+        return end_of(self.recorded)
 
 
 class _Rounds:
@@ -132,14 +114,14 @@ def make_proof(
     proof = ClientProof(
         **{field.name: getattr(basis, field.name) for field in fields(RoundBasis)},
         client=client,
-        commitments=_commitments(round_.until_its_end()),
+        commitments=commitments_of(until_end(round_.recorded))[0],
         decision=None if decided is None else _decision_of(decided, rounds.deployment),
         record=None,
         payload=None,
         siblings=None,
         signature=None if recorded_at is None else _signature(ledger, recorded_at, client),
         committed_at=None if recorded_at is None else location_of(recorded_at),
-        ended_at=_place(end),
+        ended_at=None if end is None else location_of(end),
         statement=_UNCLAIMED,
     )
     if decided is not None:
@@ -212,7 +194,7 @@ def _path_between(rounds: _Rounds, first: int, last: int) -> HeadPath:
         start = event.head
     candidates = map(rounds.find, range(first, last + 1))
     opened = [round_ for round_ in candidates if round_ is not None]
-    events = [event for round_ in opened for event in round_.until_its_end()]
+    events = [each.event for round_ in opened for each in until_end(round_.recorded)]
     view = replace(LedgerView.at_deployment(rounds.deployment), head=start)
     return HeadPath(start, tuple(links_of(view.started(opened[0].opening), events)))
 
@@ -266,15 +248,6 @@ def _events(ledger: CommitteeLedger) -> Iterator[Event]:
             yield recorded.event
 
 
-def _commitments(events: Sequence[Event]) -> tuple[RecordedCommitment, ...]:
-    return tuple(
-        RecordedCommitment(client, commitment)
-        for event in events
-        if isinstance(event, UpdatesCommitted)
-        for client, commitment in zip(event.clients, event.commitments, strict=True)
-    )
-
-
 def _commitment_of(found: _Round, client: ClientId) -> RecordedEvent | None:
     """Return the event with a client's commitment; None if the contract took none."""
     for recorded in found.recorded:
@@ -297,7 +270,3 @@ def _signature(ledger: CommitteeLedger, recorded: RecordedEvent, client: ClientI
         if (promised.client, promised.commitment) == (client, commitment):
             return signed.signature
     return None
-
-
-def _place(recorded: RecordedEvent | None) -> EventLocation | None:
-    return None if recorded is None else location_of(recorded)

@@ -27,7 +27,7 @@ from ledger.audit.proofs.trust import (
     final_trust,
     verify_basis,
 )
-from ledger.audit.report import AuditOutcome
+from ledger.audit.report import AuditOutcome, shown
 from ledger.protocol import encoding, merkle
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
@@ -92,10 +92,8 @@ class ProofVerification:
             "outcome": str(self.outcome),
             "sentence": self.sentence,
             "statement": self.statement.as_dict(),
-            "steps": [step.as_dict() for step in self.steps],
-            "caveats": [
-                {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
-            ],
+            "steps": shown(self.steps),
+            "caveats": shown(self.caveats),
         }
 
 

@@ -83,10 +83,10 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
     domain = ledger.domain()
     deployment, final = ledger.deployment(), chain.finalized()
     recorded = ledger.round_events(round_number)
-    ended = _ended(recorded)
+    ended = end_of(recorded)
     opening = ledger.opening(round_number)
     newest = chain.head().number if ended is None else ended.block_number
-    commitments, places = _commitments(recorded)
+    commitments, places = commitments_of(recorded)
     doubt, unchecked = "", ""
     try:
         doubt = code_violation(ledger, deployment, domain) or ""
@@ -102,7 +102,7 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
         bans=bans_before(ledger, round_number),
         commitments=commitments,
         commitment_places=places,
-        places=tuple(map(location_of, recorded[: _until(recorded, ended)])),
+        places=tuple(map(location_of, until_end(recorded))),
         ended=None if ended is None else _head_of(ended),
         ended_at=None if ended is None else location_of(ended),
         is_final=newest <= final,
@@ -131,13 +131,16 @@ def log_location(log: Log) -> EventLocation:
     return EventLocation(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
-def _ended(recorded: Iterable[RecordedEvent]) -> RecordedEvent | None:
+def end_of(recorded: Iterable[RecordedEvent]) -> RecordedEvent | None:
+    """Return the event that ends a round, None while it is open."""
     ends = (entry for entry in recorded if isinstance(entry.event, RoundDecided | RoundAbandoned))
     return next(ends, None)
 
 
-def _until(recorded: list[RecordedEvent], ended: RecordedEvent | None) -> int:
-    return len(recorded) if ended is None else recorded.index(ended) + 1
+def until_end(recorded: list[RecordedEvent]) -> list[RecordedEvent]:
+    """Return a round's events up to decision or abandonment, all while it is open."""
+    ended = end_of(recorded)
+    return recorded if ended is None else recorded[: recorded.index(ended) + 1]
 
 
 def _head_of(recorded: RecordedEvent) -> Digest | None:
@@ -145,9 +148,10 @@ def _head_of(recorded: RecordedEvent) -> Digest | None:
     return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
 
 
-def _commitments(
+def commitments_of(
     recorded: Iterable[RecordedEvent],
 ) -> tuple[tuple[RecordedCommitment, ...], dict[ClientId, EventLocation]]:
+    """Return a round's commitments, and where the chain holds them."""
     commitments: list[RecordedCommitment] = []
     places: dict[ClientId, EventLocation] = {}
     for entry in recorded:

@@ -7,7 +7,7 @@ record, instead of reporting the same fault for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, ledger_state
@@ -37,30 +37,8 @@ _FOLDED = (
 """Fields of a state that its events give."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A field of an event that does not follow from the state before it."""
-
-    name: str
-    recorded: object
-    true: object
-
-
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """The state that an event claims.
-
-    Attributes:
-        state: after it.
-        fits: whether the event speaks of the round that was open.
-    """
-
-    state: LedgerState
-    fits: bool = True
-
-
-def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
-    """Return the state that an event claims, whatever led to it.
+def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
+    """Return the state that an event claims, and whether it is of the round that is open.
 
     Args:
         state: before it.
@@ -69,40 +47,42 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
     """
     match event:
         case ledger_state.LedgerDeployed():
-            return Adopted(state)
+            return state, True
         case ledger_state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
-            return Adopted(_folded(state, replace(event, words=words[:left]), block_number))
+            return _folded(state, replace(event, words=words[:left]), block_number), True
         case ledger_state.LedgerOpened():
             state = _folded(_padded(state), event, block_number)
             state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
-            return Adopted(replace(state, committee=_known(state, event.committee)))
+            return replace(state, committee=_known(state, event.committee)), True
         case ledger_state.UpdatesCommitted(number, clients, commitments):
             pairs = zip(clients, commitments, strict=True)
             known = [pair for pair in pairs if pair[0] < state.deployment.clients]
             clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
             event = replace(event, clients=clients, commitments=commitments)
-            return Adopted(_folded(state, event, block_number), number == state.round)
+            return _folded(state, event, block_number), number == state.round
         case ledger_state.ClientBanned(number, _, head):
             after = _folded(state, event, block_number)
-            return Adopted(replace(after, head=head), number == state.round)
+            return replace(after, head=head), number == state.round
         case _:
             after = _folded(replace(_padded(state), round=event.round), event, block_number)
             after = replace(after, committee=_known(after, event.next_committee), head=event.head)
-            return Adopted(after, event.round == state.round)
+            return after, event.round == state.round
 
 
-def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterator[Mismatch]:
-    """Yield the fields of an event that do not follow from the state and the event's others."""
+def mismatches(
+    state: LedgerState, event: Event, block: BlockContext
+) -> Iterator[tuple[str, object, object]]:
+    """Yield fields of an event that do not follow: name, what is recorded, and what is true."""
     for name, true in _expected(state, event, block):
         recorded = getattr(event, name)
         if recorded != true:
-            yield Mismatch(name, recorded, true)
+            yield name, recorded, true
     if isinstance(event, ledger_state.LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
         registered, _ = ledger_state.registry_batches(words)
         if registered != state.deployment.registry:
-            yield Mismatch("registry", registered, state.deployment.registry)
+            yield "registry", registered, state.deployment.registry
 
 
 def _expected(

@@ -12,16 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.audit.checks.all_checks import (
+    EVENT_KIND,
+    REFUSED_CALL,
+    malformed_event,
+    step_of_event,
+    step_of_refusal,
+    wrong_field,
+)
 from ledger.audit.checks.certificates import CALL_DATA_UNAVAILABLE
 from ledger.audit.checks.common import LOGS_INCOMPLETE
+from ledger.audit.checks.completeness import EVENT_COUNT
 from ledger.audit.checks.deployment_parameters import DEPLOYMENT_UNLOGGED
 from ledger.audit.observations import (
     Disagreement,
-    EventCountMismatch,
-    EventFieldMismatch,
-    EventKindMismatch,
-    MalformedEvent,
-    RefusedCall,
     ReplayedEvent,
     ReplayedRound,
     Unavailable,
@@ -144,11 +148,7 @@ class Replay:
     def reached(self) -> ReplayPosition:
         """Return the state after all that has been replayed."""
         return ReplayPosition(
-            self.state,
-            self.believes_registry,
-            self._view,
-            self._is_from_calls,
-            self.is_confirmed,
+            self.state, self.believes_registry, self._view, self._is_from_calls, self.is_confirmed
         )
 
     def open_commitments(self) -> int:
@@ -172,7 +172,15 @@ class Replay:
         try:
             self.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
-            yield RefusedCall(transaction.block_number, at, transaction.hash, refusal)
+            yield Disagreement(
+                transaction.block_number,
+                REFUSED_CALL,
+                to_hex(transaction.hash),
+                true=refusal.fact,
+                round=at,
+                step=step_of_refusal(type(refusal)),
+                rests_on_all_logs=True,
+            )
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
@@ -256,33 +264,28 @@ class Replay:
             try:
                 event = decode_log(log).event
             except ChainError as error:
-                yield MalformedEvent(number, at, None, str(error))
+                yield malformed_event(number, at, None, str(error))
                 continue
             before = self.state
             if isinstance(event, LedgerDeployed):
-                yield MalformedEvent(number, at, LedgerDeployed, "the contract was there before it")
+                yield malformed_event(
+                    number, at, LedgerDeployed, "the contract was there before it"
+                )
                 continue
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
                 yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
-            for mismatch in (
-                mismatches(before, event, transaction.block) if transaction.block else ()
-            ):
-                values = mismatch.name, mismatch.recorded, mismatch.true
-                yield EventFieldMismatch(number, at, type(event), *values, is_made=False)
-            after = adopted(before, event, log.block_number)
-            self.state = after.state
+            block = transaction.block
+            for name, *values in mismatches(before, event, block) if block else ():
+                yield wrong_field(number, at, type(event), name, values, is_made=False)
+            self.state, fits = adopted(before, event, log.block_number)
             self.believes_registry |= isinstance(event, ClientsRegistered)
-            self._open.known = self._open.known and after.fits
+            self._open.known = self._open.known and fits
             yield from self._follow(before, event, transaction, None)
 
     def _follow(
-        self,
-        before: LedgerState,
-        event: Event,
-        transaction: RecordedTransaction,
-        call: Call | None,
+        self, before: LedgerState, event: Event, transaction: RecordedTransaction, call: Call | None
     ) -> Iterator[ReplayItem]:
         """Yield an event, and the round that it ends; collect the commitments of the open one."""
         yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
@@ -365,7 +368,9 @@ def _compare_events(
     """Yield the differences between the events that a transaction makes and its logs."""
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
-        yield EventCountMismatch(number, at, transaction.hash, events, recorded)
+        made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
+        values = to_hex(transaction.hash), str(recorded), made
+        yield Disagreement(number, EVENT_COUNT, *values, at, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
         if encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
@@ -376,14 +381,15 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation
     try:
         logged = decode_log(log).event
     except ChainError as error:
-        yield MalformedEvent(number, at, kind, str(error))
+        yield malformed_event(number, at, kind, str(error))
         return
     if type(logged) is not kind:
-        yield EventKindMismatch(number, at, kind, type(logged))
+        names = type(logged).__name__, kind.__name__
+        yield Disagreement(number, EVENT_KIND, "", *names, at, step_of_event(kind), True)
         return
-    names = tuple(f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name))
-    if not names:
-        yield MalformedEvent(number, at, kind, "its bytes are others")
-    for name in names:
+    wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
+    if not wrong:
+        yield malformed_event(number, at, kind, "its bytes are others")
+    for name in wrong:
         values = getattr(logged, name), getattr(event, name)
-        yield EventFieldMismatch(number, at, kind, name, *values, is_made=True)
+        yield wrong_field(number, at, kind, name, values, is_made=True)

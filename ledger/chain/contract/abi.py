@@ -107,7 +107,7 @@ def result_of(function: str, data: bytes) -> tuple[Any, ...]:
         NotServedError: the answer does not decode, so it is not this contract's.
     """
     try:
-        return _values(_result_types(function), data, f"result of {function}")
+        return _decoded_values(_result_types(function), data, f"result of {function}")
     except ChainError as error:
         raise NotServedError(f"{error}: not an answer of this contract") from error
 
@@ -134,9 +134,9 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     (indexed, indexed_types), (_, names, types) = _indexed(event), event_layout(event)
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
-    fields = dict(zip(names, _values(types, data, event), strict=True))
+    fields = dict(zip(names, _decoded_values(types, data, event), strict=True))
     for name, kind, word in zip(indexed, indexed_types, topics[1:], strict=True):
-        fields[name] = _values(kind, word, event)[0]
+        fields[name] = _decoded_values(kind, word, event)[0]
     return fields
 
 
@@ -194,7 +194,7 @@ def _result_types(function: str) -> tuple[str, ...]:
     return tuple(get_abi_output_types(artifact().abi[function]))
 
 
-def _values(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:
+def _decoded_values(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:
     values = decode_words(types, data)
     return _decode(list(types), data, subject) if values is None else values
 

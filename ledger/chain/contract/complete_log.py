@@ -10,34 +10,46 @@ Everything that the contract records moves its storage: a batch of clients what 
 a commitment the running digest of the round's commitments, a ban the head, the end of a round head
 and number. Heads and digests are recomputed by the fold, so events that lead to the storage are all
 there, and none was altered in anything that a head commits to.
+
+Of a remote node, `EventTable` keeps the verified logs in a file, so that a restart reads new blocks
+only. The file is believed no more than a node is: its logs are folded and compared with `state()`,
+too, and are read again from the node where they differ. Neither a node's logs nor the table's have
+a proof of the transaction hashes and block hashes in them: an audit reads these from the chain.
 """
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import threading
 from bisect import bisect_left, bisect_right
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
     ChainMovedError,
+    ChainReader,
     IncompleteLogsError,
+    Log,
     NotServedError,
     OfflineChain,
+    TopicFilter,
     matches_topics,
 )
 from ledger.protocol import encoding
+from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
+_logger = logging.getLogger(__name__)
 
 
 def view_after(view: LedgerView, events: Iterable[RecordedEvent]) -> LedgerView:
@@ -106,14 +118,31 @@ ATTEMPTS = 3
 _NUMBER = attrgetter("block_number")
 
 
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """All logs up to a block, and the state that they lead to.
+
+    Attributes:
+        is_verified: whether this process has compared that state with the contract's.
+    """
+
+    number: int
+    hash: bytes
+    logs: tuple[Log, ...]
+    view: LedgerView
+    is_verified: bool
+
+
 class CompleteLog:
     """Incremental reader of a contract's verified log. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: EventTable | None = None) -> None:
+        """Read nothing yet; a table gives what was verified earlier, and keeps what will be."""
         self._lock = threading.Lock()
-        self._block: Block | None = None
-        self._logs: tuple[Log, ...] = ()
-        self._view: LedgerView | None = None
+        self._known: _Folded | None = None
+        self._table = table
+        self._is_loaded = table is None
+        self._kept = -1  # number of the block up to which the table holds these logs
 
     def up_to(self, ledger: CommitteeLedger, block: Block | None = None) -> CommitteeLedger:
         """Return a contract as of one block (None for the newest), with all of its events so far.
@@ -137,41 +166,277 @@ class CompleteLog:
         return CommitteeLedger(view, ledger.address, ledger.from_block, fixed)
 
     def _read(self, ledger: CommitteeLedger, target: Block) -> tuple[Log, ...] | None:
-        """Return all logs up to a block; None if the chain does not have that block.
+        """Return all logs up to a block; None if the chain does not have that block."""
+        chain = ledger.chain
+        if not self._is_loaded:
+            self._load(ledger)
+        known = self._known
+        if known is not None and not self._continues(chain, known, target):
+            known = self._cut_back(ledger, known, target)
+        if known is not None and target.number <= known.number and known.is_verified:
+            if target.hash != known.hash and not _holds(chain, target.number, target.hash):
+                return None
+            return known.logs[: bisect_right(known.logs, target.number, key=_NUMBER)]
+        first = ledger.from_block if known is None else known.number + 1
+        new_logs = []
+        if first <= target.number:
+            new_logs = chain.logs(ledger.address, [], first, target.number)
+        state = ledger.state(target.number)
+        if not _holds(chain, target.number, target.hash):
+            return None
+        view = LedgerView.at_deployment(ledger.deployment()) if known is None else known.view
+        try:
+            view = view_after(view, ledger.possible(new_logs))
+            require_complete(view, state, target.number, chain.node)
+        except NotServedError:
+            if known is None or known.is_verified:
+                raise
+            # Either the table is wrong or the node: the node alone has to answer now.
+            self._known, self._kept = None, -1
+            return self._read(ledger, target)
+        logs = (*(() if known is None else known.logs), *new_logs)
+        self._known = _Folded(target.number, target.hash, logs, view, is_verified=True)
+        self._save(ledger)
+        return logs
+
+    def _continues(self, chain: ChainReader, known: _Folded, target: Block) -> bool:
+        """Return whether all of the known logs are part of the target's chain."""
+        if (known.number, known.hash) == (target.number, target.hash):
+            return True
+        if not known.is_verified and known.number > target.number:
+            return False
+        return _holds(chain, known.number, known.hash, target.number)
+
+    def _cut_back(self, ledger: CommitteeLedger, known: _Folded, target: Block) -> _Folded | None:
+        """Return the logs up to the last block with an event that the chain still holds."""
+        chain, newest = ledger.chain, target.number
+        places = sorted({_place(log) for log in known.logs if log.block_number <= newest})
+        held = bisect_left(places, True, key=lambda place: not _holds(chain, *place))
+        number, block_hash = places[held - 1] if held else (-1, b"")
+        self._kept = min(self._kept, number)
+        self._known = None
+        if held:
+            logs = known.logs[: bisect_right(known.logs, number, key=_NUMBER)]
+            view = LedgerView.at_deployment(ledger.deployment())
+            view = view_after(view, ledger.possible(logs))
+            self._known = _Folded(number, block_hash, logs, view, known.is_verified)
+        return self._known
+
+    def _load(self, ledger: CommitteeLedger) -> None:
+        view = LedgerView.at_deployment(ledger.deployment())
+        self._is_loaded = True
+        try:
+            loaded = None if self._table is None else self._table.load(ledger)
+            if loaded is None:
+                return
+            (number, block_hash), logs = loaded
+            view = view_after(view, ledger.possible(logs))
+        except ChainError as error:
+            _logger.warning(
+                "kept events of %s are wrong, and read again: %s", ledger.address, error
+            )
+            return
+        self._known = _Folded(number, block_hash, logs, view, is_verified=False)
+        self._kept = number
+
+    def _save(self, ledger: CommitteeLedger) -> None:
+        """Keep the known logs, unless the table has all of them already."""
+        known, kept = self._known, self._kept
+        if self._table is None or known is None:
+            return
+        last = known.logs[-1].block_number if known.logs else -1
+        if kept < 0 or last > kept or known.number >= kept + IDLE_BLOCKS:
+            newest = known.number, known.hash
+            if self._table.save(ledger, known.logs, newest, is_new=kept < 0):
+                self._kept = known.number
+
+
+def complete_ledger(ledger: CommitteeLedger, table: EventTable | None = None) -> CommitteeLedger:
+    """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
+    return CompleteLog(table).up_to(ledger)
+
+
+_Place = tuple[int, bytes]
+"""Number and hash of a block."""
+
+
+def _place(log: Log) -> _Place:
+    return log.block_number, log.block_hash
+
+
+def _holds(chain: ChainReader, number: int, block_hash: bytes, newest: int | None = None) -> bool:
+    """Return whether a chain has a block; one beyond `newest` may be beyond its end."""
+    if newest is not None and number > newest and number > chain.head().number:
+        return False
+    return chain.block(number).hash == block_hash
+
+
+IDLE_BLOCKS = 1_000
+"""Blocks without an event after which the table's newest block is moved on."""
+
+MAX_KEPT_LOGS = 10_000_000
+MAX_KEPT_BYTES = 2**31
+"""More than a file may hold of one contract: the rounds of a deployment are far below."""
+
+_BUSY_SECONDS = 5.0
+_NEWEST = -1
+"""Index of the row that names the newest verified block; it holds no log."""
+
+_TABLE = (
+    "CREATE TABLE events (contract TEXT, block INTEGER, log_index INTEGER, block_hash BLOB, "
+    "transaction_hash BLOB, topics BLOB, data BLOB, PRIMARY KEY (contract, block, log_index))"
+)
+_FIND = (
+    "SELECT block, block_hash FROM events WHERE contract = ? AND log_index = ? "
+    "AND typeof(block) = 'integer'"
+)
+_DELETE = "DELETE FROM events WHERE contract = ? AND ((block <= ?) IS NOT 1 OR log_index = ?)"
+_BEFORE_ALL = -(2**63)
+_INSERT = (
+    "INSERT INTO events (contract, block, block_hash, log_index, transaction_hash, topics, data) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_SIZE = (
+    "SELECT count(*), total(length(block_hash) + length(transaction_hash) + length(topics) + "
+    "length(data)) FROM events WHERE contract = ?"
+)
+_SELECT = (
+    "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM events "
+    "WHERE contract = ? ORDER BY block, log_index"
+)
+
+
+class EventTable:
+    """The verified logs of contracts, in one SQLite table. Processes may share the file.
+
+    The file is a cache: deleting it loses nothing. A file that is damaged, or not of this program,
+    is neither used nor changed. A file that cannot be written is only read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Name the file, which need not exist; its folder is not created."""
+        self._path = path
+        self._is_usable = True
+
+    def load(self, ledger: CommitteeLedger) -> tuple[_Place, tuple[Log, ...]] | None:
+        """Return the newest verified block of a contract, and all logs up to it; None if absent.
 
         Raises:
-            IncompleteLogsError: they do not fold to the contract's state after that block.
+            ChainDamagedError: the rows of the contract are not logs.
         """
-        chain, verified = ledger.chain, self._block
-        if verified is not None and verified != target and not _holds(chain, verified):
-            verified = None
-        if verified is not None and target.number <= verified.number:
-            if verified != target and not _holds(chain, target):
-                return None
-            return self._logs[: bisect_right(self._logs, target.number, key=_NUMBER)]
-        if verified is None or self._view is None:
-            before: tuple[Log, ...] = ()
-            first = ledger.from_block
-            view = LedgerView.at_deployment(ledger.deployment())
-        else:
-            before, first, view = self._logs, verified.number + 1, self._view
-        new_logs = chain.logs(ledger.address, [], first, target.number)
-        state = ledger.state(target.number)
-        if not _holds(chain, target):
+        if not self._path.is_file():
             return None
-        view = view_after(view, ledger.possible(new_logs))
-        require_complete(view, state, target.number, chain.node)
-        self._block, self._logs, self._view = target, (*before, *new_logs), view
-        return self._logs
+        rows: list[tuple[object, ...]] = []
+        try:
+            with closing(self._opened("ro")) as base:
+                if self._is_table(base):
+                    rows = _rows_of(base, _name(ledger))
+        except sqlite3.Error as error:
+            self._fail(error)
+        return _content(ledger.address, rows) if rows else None
+
+    def save(
+        self, ledger: CommitteeLedger, logs: Sequence[Log], newest: _Place, *, is_new: bool
+    ) -> bool:
+        """Keep all logs up to a block; return whether the table has them now.
+
+        Args:
+            ledger: the contract.
+            logs: all of its logs, in chain order.
+            newest: the block up to which they were verified.
+            is_new: whether to replace what the table has of the contract. Else only later logs are
+                added, if the chain still holds the newest block in the table.
+        """
+        if not self._is_usable or not self._path.parent.is_dir():
+            return False
+        try:
+            with closing(self._opened("rwc")) as base:
+                base.execute("BEGIN IMMEDIATE")
+                if not base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    base.execute(_TABLE)
+                if not self._is_table(base):
+                    return False
+                name, before = _name(ledger), _BEFORE_ALL
+                found = None if is_new else base.execute(_FIND, [name, _NEWEST]).fetchone()
+                if found is not None and _holds(ledger.chain, found[0], found[1], newest[0]):
+                    before = found[0]
+                if before < newest[0]:
+                    base.execute(_DELETE, [name, before, _NEWEST])
+                    new = logs[bisect_right(logs, before, key=_NUMBER) :]
+                    base.executemany(_INSERT, [(name, *row) for row in _rows(new, newest)])
+                    base.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+
+    def _fail(self, error: sqlite3.Error) -> None:
+        # Locked, full, or in a folder that may only be read: no fault of the file.
+        if isinstance(error, sqlite3.OperationalError):
+            _logger.info("%s is not used: %s", self._path, error)
+        else:
+            self._give_up(str(error))
+
+    def _is_table(self, base: sqlite3.Connection) -> bool:
+        """Return whether the file has the table of events, and no view or trigger beside."""
+        found = base.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        if found.fetchmany(2) == [("table", _TABLE)]:
+            return True
+        self._give_up("it is not a table of events")
+        return False
+
+    def _give_up(self, fact: str) -> None:
+        self._is_usable = False
+        _logger.warning("%s is not used: %s; delete it to have it rebuilt", self._path, fact)
 
 
-def complete_ledger(ledger: CommitteeLedger) -> CommitteeLedger:
-    """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
-    return CompleteLog().up_to(ledger)
+def _name(ledger: CommitteeLedger) -> str:
+    chain = ledger.chain
+    return f"{chain.chain_id}-{chain.genesis_hash.hex()}-{ledger.address}"
 
 
-def _holds(chain: ChainReader, block: Block) -> bool:
-    return chain.block(block.number).hash == block.hash
+def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[object, ...]]:
+    """Return all rows of a contract, which are not too many."""
+    count, size = base.execute(_SIZE, [name]).fetchone()
+    if count > MAX_KEPT_LOGS or size > MAX_KEPT_BYTES:
+        raise ChainDamagedError(f"there are {count} rows of {size:.0f} bytes")
+    return base.execute(_SELECT, [name]).fetchall()
+
+
+def _content(address: str, rows: list[tuple[object, ...]]) -> tuple[_Place, tuple[Log, ...]]:
+    """Return the newest verified block and the logs in the rows of a contract."""
+    *logs, newest = (_log_of(address, row) for row in sorted(rows, key=lambda r: r[1] == _NEWEST))
+    is_whole = newest.log_index == _NEWEST and all(log.log_index != _NEWEST for log in logs)
+    if not is_whole or (logs and logs[-1].block_number > newest.block_number):
+        raise ChainDamagedError("the newest verified block is missing")
+    return _place(newest), tuple(logs)
+
+
+def _log_of(address: str, row: tuple[object, ...]) -> Log:
+    number, index, block_hash, transaction_hash, topics, data = row
+    if not (
+        isinstance(number, int)
+        and isinstance(index, int)
+        and isinstance(block_hash, bytes)
+        and isinstance(transaction_hash, bytes)
+        and isinstance(topics, bytes)
+        and isinstance(data, bytes)
+        and number >= 0
+    ):
+        raise ChainDamagedError("a row is not a log")
+    words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
+    return Log(address, words, data, number, block_hash, transaction_hash, index)
+
+
+def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[object, ...]]:
+    for log in logs:
+        topics = b"".join(log.topics)
+        yield *_place(log), log.log_index, log.transaction_hash, topics, log.data
+    yield *newest, _NEWEST, b"", b"", b""
 
 
 class _PinnedChain(OfflineChain):
@@ -186,6 +451,8 @@ class _PinnedChain(OfflineChain):
         self._logs = logs
         self.chain_id = chain.chain_id
         self.genesis_hash = chain.genesis_hash
+        self.block, self.code = chain.block, chain.code
+        self.transaction, self.receipt = chain.transaction, chain.receipt
 
     @property
     def node(self) -> str | None:
@@ -196,10 +463,6 @@ class _PinnedChain(OfflineChain):
         """Return the pinned block."""
         return self._newest
 
-    def block(self, number: int) -> Block:
-        """Return one block."""
-        return self._chain.block(number)
-
     def finalized(self) -> int:
         """Return the number of the newest final block, at most the pinned one's."""
         return min(self._chain.finalized(), self._newest.number)
@@ -208,10 +471,6 @@ class _PinnedChain(OfflineChain):
         """Return a contract's answer as of a block, None for the pinned one."""
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
-
-    def code(self, address: str) -> bytes:
-        """Return a contract's runtime code."""
-        return self._chain.code(address)
 
     def logs(
         self,
@@ -234,11 +493,3 @@ class _PinnedChain(OfflineChain):
         end = bisect_right(self._logs, to_block, key=_NUMBER)
         matching = [log for log in self._logs[first:end] if matches_topics(log, topics)]
         return (matching[::-1] if descending else matching)[:limit]
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a mined transaction."""
-        return self._chain.transaction(transaction_hash)
-
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt."""
-        return self._chain.receipt(transaction_hash)

@@ -55,7 +55,7 @@ def decode_log(log: Log) -> RecordedEvent:
     Raises:
         ChainError: the log is not an event of the contract.
     """
-    name = _names().get(log.topics[0]) if log.topics else None
+    name = _event_names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
     event = _read(_EVENTS[name], abi.event_fields(name, log.topics, log.data))
@@ -73,7 +73,7 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
 
 
 @cache
-def _names() -> dict[bytes, str]:
+def _event_names() -> dict[bytes, str]:
     """Return the names of the events by first topic."""
     return {abi.topic(name): name for name in _EVENTS}
 

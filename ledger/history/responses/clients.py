@@ -114,8 +114,7 @@ class ClientRound(Duties, Placed):
     role: Role
     place: Place | None
     empty_seat: Annotated[
-        bool,
-        Field(description="whether it is a member that was banned before", examples=[False]),
+        bool, Field(description="whether it is a member that was banned before", examples=[False])
     ]
     committed: Annotated[
         bool | None, Field(description="whether its commitment came in time", examples=[True])
@@ -127,8 +126,7 @@ class ClientRound(Duties, Placed):
         DropoutWhy | None, Field(description="why it has no usable update, if that is told")
     ]
     banned: Annotated[
-        bool,
-        Field(description="whether a ban of it was recorded in the round", examples=[False]),
+        bool, Field(description="whether a ban of it was recorded in the round", examples=[False])
     ]
     ended: EndBlock | None
     links: Links

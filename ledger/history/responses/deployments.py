@@ -104,8 +104,7 @@ class ContractParameters(Response):
         Count, Field(description="blocks after the opening one that take commitments")
     ]
     deadline_blocks: Annotated[
-        Count,
-        Field(description="after which an undecided round may be abandoned", examples=[16]),
+        Count, Field(description="after which an undecided round may be abandoned", examples=[16])
     ]
     replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
     beacon: Annotated[Beacon, EnumLiteral("none", "block")]

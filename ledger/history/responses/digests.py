@@ -19,12 +19,6 @@ from ledger.history.responses.fields import (
     one_of,
 )
 
-_OF_A_DEPLOYMENT = [
-    kind
-    for kind in DigestKind
-    if kind not in {DigestKind.CONTRACT, DigestKind.CLIENT, DigestKind.GENESIS}
-]
-
 
 class DigestPlace(Response):
     """One place of a digest."""
@@ -32,7 +26,7 @@ class DigestPlace(Response):
     kind: Annotated[
         str,
         Field(description="what it is there"),
-        one_of(name_of(kind) for kind in _OF_A_DEPLOYMENT),
+        one_of(map(name_of, DigestKind)),
     ]
     round: Annotated[
         RoundNumber | None, Field(description="null for what belongs to the deployment")

@@ -41,8 +41,7 @@ class Ban(Response):
     block: BlockNumber
     transaction: Digest32
     signed_twice: Annotated[
-        StatementWhat | None,
-        Field(description="null where the call data are not to be had"),
+        StatementWhat | None, Field(description="null where the call data are not to be had")
     ]
     statements: Annotated[
         list[Statement] | None,

@@ -362,8 +362,7 @@ class Duties(Response):
         list[PhaseName], Field(description="phases whose deciding certificate it signed")
     ]
     primary_of: Annotated[
-        list[PhaseName],
-        Field(description="phases that were decided with it as the primary"),
+        list[PhaseName], Field(description="phases that were decided with it as the primary")
     ]
     incidents: list[Accusation]
 
@@ -372,8 +371,7 @@ class CommitteeMember(Duties, MemberEntry):
     """A member of the round's committee."""
 
     empty_seat: Annotated[
-        bool,
-        Field(description="whether it was banned when the round opened", examples=[False]),
+        bool, Field(description="whether it was banned when the round opened", examples=[False])
     ]
     committed: Annotated[
         bool | None, Field(description="whether its commitment came in time", examples=[True])
@@ -494,8 +492,7 @@ class RoundExplanation(RoundHeading):
     """One round in plain words."""
 
     sentences: Annotated[
-        list[str],
-        Field(examples=[["Round 2 was decided, with 6 trainers and 4 members."]]),
+        list[str], Field(examples=[["Round 2 was decided, with 6 trainers and 4 members."]])
     ]
 
 

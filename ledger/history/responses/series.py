@@ -20,8 +20,7 @@ class Claimed(Response):
         Field(description="on the test set, after the round; null where it was not measured"),
     ]
     floor: Annotated[
-        list[Share | None],
-        Field(description="accuracy of always answering the commonest class"),
+        list[Share | None], Field(description="accuracy of always answering the commonest class")
     ]
     malicious_accepted: Annotated[
         list[Count | None], Field(description="accepted updates that attackers sent")

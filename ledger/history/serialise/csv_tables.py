@@ -1,23 +1,20 @@
-"""Lists as tables: flat rows with fixed columns, for CSV, JSON lines and Parquet.
+"""Lists as tables: flat rows with fixed, typed columns, for CSV and Parquet.
 
-Several values in one cell are separated by blanks.
+The service and `cmfl export table` write the same columns. Several values in one cell are separated
+by blanks.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ledger.history.responses.clients import (
-        ClientEntry,
-        ClientRound,
-        ClientRoundsPage,
-        ClientsPage,
-    )
-    from ledger.history.responses.rounds import EndBlock, RoundNumbers, RoundsPage, RoundSummary
+from ledger.history.responses.clients import ClientRound, ClientRoundsPage, ClientsPage
+from ledger.history.responses.evidence import EvidenceEntry, EvidencePage
+from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]
@@ -40,132 +37,194 @@ class CsvTable(Generic[P]):
     rows: Callable[[P], list[Row]]
 
 
-def _round_row(entry: RoundSummary | RoundNumbers) -> Row:
-    views = entry["views"] or (None, None)
+_FORMULA = ("=", "+", "-", "@")
+"""How text begins that a spreadsheet takes for a formula; no column needs such text."""
+
+
+def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]:
+    """Yield a table as CSV in UTF-8: the header, then the rows of each page."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, table.columns, lineterminator="\n")
+    writer.writeheader()
+    for rows in pages:
+        writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
+
+
+def write_parquet(table: CsvTable[P], pages: Iterable[list[Row]], file: IO[bytes]) -> None:
+    """Write a table as Parquet, with a row group for each page.
+
+    Raises:
+        ModuleNotFoundError: the extra `data` is not installed.
+        ValueError, OverflowError: a value does not fit the type of its column.
+    """
+    import pyarrow as arrow  # noqa: PLC0415 - an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string(), bool: arrow.bool_()}
+    schema = arrow.schema([(name, kinds[kind]) for name, kind in table.columns.items()])
+    with parquet.ParquetWriter(file, schema) as writer:
+        for rows in pages:
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+
+
+def _csv_cell(value: Cell) -> Cell:
+    """Return a value as JSON has it, with truth values in lower case.
+
+    A service may send any text: a quote disarms a formula, and control characters are escaped.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return value
+    text = value if value.isprintable() else ascii(value)[1:-1]
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _row(columns: Mapping[str, type], *parts: Mapping[str, Any]) -> Row:
+    """Return the cells of a row from the fields of the parts, of which the last one counts."""
+    fields = {name: value for part in parts for name, value in part.items()}
+    return {name: _cell(fields[name]) for name in columns}
+
+
+def _cell(value: Any) -> Cell:
+    """Return a value as one cell: of a code its name, of a list all values separated by blanks."""
+    match value:
+        case {"name": name}:
+            return cast("str", name)
+        case {"reason": code} | {"kind": code}:
+            return _cell(code)
+        case list():
+            return " ".join(str(_cell(each)) for each in value)
+        case _:
+            return cast("Cell", value)
+
+
+def _columns(words: str) -> dict[str, type]:
+    """Return columns from names with a type each; text is `str`, which is not written."""
+    kinds = {"": str, "int": int, "float": float, "bool": bool}
+    return {name: kinds[kind] for name, _, kind in (word.partition(":") for word in words.split())}
+
+
+_UPDATE = "committed:bool outcome rank:int distance:float distance_bits reason"
+_DUTIES = "scores refused voted primary_of incidents"
+_FILES = "commitment payload"
+_END = "ended_block:int ended_transaction ended_time:int ended_at"
+_ROUND = _columns(
+    "round:int status ranked:int accepted:int view_aggregation:int view_election:int model " + _END
+)
+_CLIENT = _columns(
+    "client:int address samples sampled:int ranked:int accepted:int dropped_out:int served:int "
+    "scored:int refused:int voted:int primary:int incidents:int banned_in_round:int"
+)
+_CLIENT_ROUND = _columns(
+    f"round:int status role place:int empty_seat:bool {_UPDATE} {_DUTIES} banned:bool {_FILES} "
+    + _END
+)
+_EVIDENCE = _columns(
+    "round:int client:int kind block:int transaction signed_twice digest reason named:int "
+    "incident phase view:int"
+)
+
+
+def _end(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> Mapping[str, Any]:
+    ended = entry["ended"]
+    if ended is None:
+        return dict.fromkeys(_columns(_END))
     return {
-        "round": entry["round"],
-        "status": entry["status"],
-        "ranked": entry["ranked"],
-        "accepted": entry["accepted"],
-        "view_aggregation": views[0],
-        "view_election": views[1],
-        "model": entry["model"],
-        **_end(entry["ended"]),
+        "ended_block": ended["number"],
+        "ended_transaction": ended["transaction"],
+        "ended_time": ended["time"],
+        "ended_at": ended["at"],
     }
 
 
-def _end(ended: EndBlock | None) -> Row:
-    return {
-        "ended_block": None if ended is None else ended["number"],
-        "ended_transaction": None if ended is None else ended["transaction"],
-        "ended_time": None if ended is None else ended["time"],
-        "ended_at": None if ended is None else ended["at"],
-    }
+def _round_row(entry: RoundSummary | FullRound) -> Row:
+    aggregation, election = entry["views"] or (None, None)
+    views = {"view_aggregation": aggregation, "view_election": election}
+    return _row(_ROUND, entry, views, _end(entry))
 
 
-def _client_row(entry: ClientEntry) -> Row:
-    return {
-        "client": entry["client"],
-        "address": entry["address"],
-        "samples": entry["samples"],
-        "sampled": entry["sampled"],
-        "ranked": entry["ranked"],
-        "accepted": entry["accepted"],
-        "dropped_out": entry["dropped_out"],
-        "served": entry["served"],
-        "scored": entry["scored"],
-        "refused": entry["refused"],
-        "voted": entry["voted"],
-        "primary": entry["primary"],
-        "incidents": entry["incidents"],
-        "banned_in_round": entry["banned_in_round"],
-    }
+def _whole(page: RoundsPage) -> list[FullRound]:
+    """Return the rounds of a page, which must have their parts."""
+    for round_ in page["rounds"]:
+        if "parts" not in round_:
+            raise ValueError(f"round {round_['round']} came without its parts")
+    return cast("list[FullRound]", page["rounds"])
 
 
-def _client_round_row(entry: ClientRound) -> Row:
-    return {
-        "round": entry["round"],
-        "status": entry["status"],
-        "role": entry["role"],
-        "place": entry["place"],
-        "empty_seat": entry["empty_seat"],
-        "committed": entry["committed"],
-        "outcome": entry["outcome"],
-        "rank": entry["rank"],
-        "distance": entry["distance"],
-        "distance_bits": entry["distance_bits"],
-        "reason": entry["reason"] and entry["reason"]["name"],
-        "scores": entry["scores"],
-        "refused": " ".join(refusal["reason"]["name"] for refusal in entry["refused"]),
-        "voted": " ".join(entry["voted"]),
-        "primary_of": " ".join(entry["primary_of"]),
-        "incidents": " ".join(incident["kind"]["name"] for incident in entry["incidents"]),
-        "banned": entry["banned"],
-        "commitment": entry["commitment"],
-        "payload": entry["payload"],
-        **_end(entry["ended"]),
-    }
+def _update_rows(page: RoundsPage) -> list[Row]:
+    return [
+        _row(UPDATES.columns, update, {"round": round_["round"]})
+        for round_ in _whole(page)
+        for update in round_["parts"]["updates"]
+    ]
 
 
-_END = {"ended_block": int, "ended_transaction": str, "ended_time": int, "ended_at": str}
+_TRAINER: Mapping[str, Any] = {
+    "role": "trainer",
+    "place": None,
+    "empty_seat": False,
+    "scores": None,
+    "refused": [],
+    "voted": [],
+    "primary_of": [],
+    "incidents": [],
+}
+_MEMBER: Mapping[str, Any] = {
+    "role": "member",
+    "outcome": None,
+    "rank": None,
+    "distance": None,
+    "distance_bits": None,
+}
+
+
+def _participation_rows(page: RoundsPage) -> list[Row]:
+    """Return a row for each trainer and member of each round, by client."""
+    rows: list[Row] = []
+    for round_ in _whole(page):
+        parts: list[Mapping[str, Any]] = [
+            *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
+            *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
+        ]
+        common: Mapping[str, Any] = {
+            "round": round_["round"],
+            "status": round_["status"],
+            **_end(round_),
+        }
+        for part in sorted(parts, key=lambda part: part["client"]):
+            is_banned = part["client"] in round_["banned"]
+            rows.append(_row(PARTICIPATION.columns, part, common, {"banned": is_banned}))
+    return rows
+
+
+def _evidence_row(entry: EvidenceEntry) -> Row:
+    facts: tuple[Mapping[str, Any] | None, ...] = entry["ban"], entry["scores"], entry["incident"]
+    kinds = {"incident": entry["incident"] and entry["incident"]["kind"], "kind": entry["kind"]}
+    return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), *filter(None, facts), entry, kinds)
+
 
 ROUNDS: CsvTable[RoundsPage] = CsvTable(
-    "rounds",
-    {
-        "round": int,
-        "status": str,
-        "ranked": int,
-        "accepted": int,
-        "view_aggregation": int,
-        "view_election": int,
-        "model": str,
-        **_END,
-    },
-    lambda page: [_round_row(entry) for entry in page["rounds"]],
+    "rounds", _ROUND, lambda page: [_round_row(each) for each in page["rounds"]]
 )
 CLIENTS: CsvTable[ClientsPage] = CsvTable(
-    "clients",
-    {
-        "client": int,
-        "address": str,
-        "samples": str,
-        "sampled": int,
-        "ranked": int,
-        "accepted": int,
-        "dropped_out": int,
-        "served": int,
-        "scored": int,
-        "refused": int,
-        "voted": int,
-        "primary": int,
-        "incidents": int,
-        "banned_in_round": int,
-    },
-    lambda page: [_client_row(entry) for entry in page["clients"]],
+    "clients", _CLIENT, lambda page: [_row(_CLIENT, each) for each in page["clients"]]
 )
 CLIENT_ROUNDS: CsvTable[ClientRoundsPage] = CsvTable(
     "client-rounds",
-    {
-        "round": int,
-        "status": str,
-        "role": str,
-        "place": int,
-        "empty_seat": bool,
-        "committed": bool,
-        "outcome": str,
-        "rank": int,
-        "distance": float,
-        "distance_bits": str,
-        "reason": str,
-        "scores": str,
-        "refused": str,
-        "voted": str,
-        "primary_of": str,
-        "incidents": str,
-        "banned": bool,
-        "commitment": str,
-        "payload": str,
-        **_END,
-    },
-    lambda page: [_client_round_row(entry) for entry in page["rounds"]],
+    _CLIENT_ROUND,
+    lambda page: [_row(_CLIENT_ROUND, each, _end(each)) for each in page["rounds"]],
+)
+UPDATES: CsvTable[RoundsPage] = CsvTable(
+    "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows
+)
+PARTICIPATION: CsvTable[RoundsPage] = CsvTable(
+    "participation", {"client": int, **_CLIENT_ROUND}, _participation_rows
+)
+EVIDENCE: CsvTable[EvidencePage] = CsvTable(
+    "evidence", _EVIDENCE, lambda page: [_evidence_row(each) for each in page["evidence"]]
 )

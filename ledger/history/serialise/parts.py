@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 from ledger.chain.ports import NotServedError
-from ledger.history.participation import members_of, trainers_of
+from ledger.history.participation import RoundParts
 from ledger.history.serialise.values import code_of, finite, phase_name, to_hex_or_none
+from ledger.io.json import picked
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
 
     from ledger.history.participation import Participation
     from ledger.history.responses import rounds as responses
-    from ledger.history.responses.fields import VoteName
     from ledger.history.round import HistoryRound
     from ledger.history.serialise.values import DocumentedRound
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
-    from ledger.protocol.ledger_state import RoundDecided, SubmittedCertificate
-    from ledger.protocol.types import ClientId, Digest, SignedScores, SignedVote
+    from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
+    from ledger.protocol.types import ClientId, Digest, SignedScores, SignedVote, Vote
     from ledger.storage.blobs import BlobReader
 
 MAX_CLAIMS = 320
@@ -50,21 +51,20 @@ def commitments(round_: HistoryRound) -> list[responses.CommitmentEntry]:
 
 def updates(view: DocumentedRound) -> responses.RoundUpdates:
     """Return every sampled trainer, ascending, and what became of its update."""
-    entries = [_update(part) for part in trainers_of(view.round, view.documents)]
+    entries = [_update(part) for part in RoundParts.of(view.round, view.documents).trainers()]
     return {**view.heading(), "updates": entries, "record": view.record()}
 
 
 def _update(part: Participation) -> responses.UpdateEntry:
     assert part.outcome is not None, "every trainer has one"
-    return {
-        "client": part.client,
-        "outcome": part.outcome,
-        "committed": part.committed,
-        "commitment": to_hex_or_none(part.commitment),
-        "payload": to_hex_or_none(part.payload),
-        **ranking_entry(part),
-        "reason": None if part.dropout is None else code_of(part.dropout),
-    }
+    names = "client outcome committed commitment payload rank distance distance_bits reason"
+    return cast("responses.UpdateEntry", part_entry(names, part))
+
+
+def part_entry(names: str, part: Participation, **given: object) -> Any:
+    """Return fields of a client's part in a round, with more that are given."""
+    reason = None if part.dropout is None else code_of(part.dropout)
+    return picked(names, part, **ranking_entry(part), **duties(part), reason=reason, **given)
 
 
 def ranking_entry(part: Participation) -> responses.Placed:
@@ -84,7 +84,7 @@ def committee(view: DocumentedRound) -> responses.RoundCommittee:
         **view.heading(),
         "committee": [
             _member(view, place, part)
-            for place, part in enumerate(members_of(view.round, view.documents))
+            for place, part in enumerate(RoundParts.of(view.round, view.documents).members())
         ],
         "next_committee": [
             {"place": place, "client": client, "address": view.address(client)}
@@ -94,18 +94,15 @@ def committee(view: DocumentedRound) -> responses.RoundCommittee:
     }
 
 
+_MEMBER = (
+    "place client address empty_seat committed commitment payload reason "
+    "scores refused voted primary_of incidents"
+)
+
+
 def _member(view: DocumentedRound, place: int, part: Participation) -> responses.CommitteeMember:
-    return {
-        "place": place,
-        "client": part.client,
-        "address": view.address(part.client),
-        "empty_seat": part.empty_seat,
-        "committed": part.committed,
-        "commitment": to_hex_or_none(part.commitment),
-        "payload": to_hex_or_none(part.payload),
-        "reason": None if part.dropout is None else code_of(part.dropout),
-        **duties(part),
-    }
+    given = part_entry(_MEMBER, part, place=place, address=view.address(part.client))
+    return cast("responses.CommitteeMember", given)
 
 
 def duties(part: Participation) -> responses.Duties:
@@ -134,37 +131,23 @@ def refusal(entry: RefusedScores) -> responses.Refusal:
 
 def aggregation(view: DocumentedRound) -> responses.RoundAggregation:
     """Return what was aggregated; all empty unless the round is decided."""
-    body = aggregation_body(view)
-    return {
-        **view.heading(),
-        "form": body["form"],
-        "accepted": body["accepted"],
-        "set": body["set"],
-        "model": body["model"],
-        "updates_root": body["updates_root"],
-        "scores_root": body["scores_root"],
-        "ranking_digest": body["ranking_digest"],
-        "reveal": body["reveal"],
-        "record": view.record(),
-        "result": body["result"],
-    }
+    answer: Any = {**view.heading(), **aggregation_body(view)}
+    result = answer.pop("result")  # comes last
+    return cast("responses.RoundAggregation", {**answer, "record": view.record(), "result": result})
 
 
 def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
     """Return what was aggregated, without the round's heading and record."""
-    decided, form = view.round.decided, view.history.fixed.form
-    preimage = None if decided is None else decided.opening()
-    return {
-        "form": code_of(form),
+    decided = view.round.decided
+    opening = _opening(None if decided is None else decided.opening())
+    answer = {
+        "form": code_of(view.history.fixed.form),
         "accepted": _accepted(view, decided.accepted if decided else ()),
         "set": None if decided is None else to_hex(encoding.set_digest(decided.accepted)),
-        "model": None if preimage is None else to_hex(preimage.model),
-        "updates_root": None if preimage is None else to_hex(preimage.updates_root),
-        "scores_root": None if preimage is None else to_hex(preimage.scores_root),
-        "ranking_digest": None if preimage is None else to_hex(preimage.ranking_digest),
-        "reveal": None if preimage is None else to_hex(preimage.reveal),
+        **{name: digest for name, digest in opening.items() if name != "record"},
         "result": None if decided is None else to_hex(decided.result()),
     }
+    return cast("responses.AggregationBody", answer)
 
 
 def _accepted(
@@ -173,11 +156,11 @@ def _accepted(
     """Return S_a in ranking order, with each share, exactly and as a float64."""
     weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
     total = sum(weights.values())
-    payloads = view.documents.payloads
+    payloads, places = view.documents.payloads, view.round.places
     return [
         {
             "client": client,
-            "rank": view.round.places[client][0],
+            "rank": places[client][0],
             "payload": to_hex_or_none(payloads.get(client)),
             "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
         }
@@ -345,32 +328,22 @@ def incident_entry(incident: Incident) -> responses.IncidentEntry:
         "view": incident.view,
         "member": incident.member,
         "kind": code_of(incident.kind),
-        "votes": [_evidence_vote(signed) for signed in incident.votes],
-        "opening": None if preimage is None else _opening(preimage),
+        "votes": [signed_vote(signed, signed.vote) for signed in incident.votes],
+        "opening": None if preimage is None else cast("responses.Opening", _opening(preimage)),
     }
 
 
-def vote_name(kind: VoteKind) -> VoteName:
-    """Return the EIP-712 name of a vote's kind."""
-    return "Request" if kind is VoteKind.REQUEST else "Reply"
-
-
-def _evidence_vote(signed: SignedVote) -> responses.EvidenceVote:
+def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> responses.EvidenceVote:
+    """Return a vote with its signature."""
     return {
-        "kind": vote_name(signed.vote.kind),
-        "base": to_hex(signed.vote.base),
-        "set": to_hex(signed.vote.set_digest),
-        "result": to_hex(signed.vote.result),
+        "kind": "Request" if vote.kind is VoteKind.REQUEST else "Reply",
+        "base": to_hex(vote.base),
+        "set": to_hex(vote.set_digest),
+        "result": to_hex(vote.result),
         "signature": to_hex(signed.signature),
     }
 
 
-def _opening(preimage: encoding.ResultPreimage) -> responses.Opening:
-    return {
-        "model": to_hex(preimage.model),
-        "updates_root": to_hex(preimage.updates_root),
-        "scores_root": to_hex(preimage.scores_root),
-        "ranking_digest": to_hex(preimage.ranking_digest),
-        "reveal": to_hex(preimage.reveal),
-        "record": to_hex(preimage.record),
-    }
+def _opening(preimage: encoding.ResultPreimage | None) -> dict[str, str | None]:
+    names = [field.name for field in fields(encoding.ResultPreimage)]
+    return {name: None if preimage is None else to_hex(getattr(preimage, name)) for name in names}

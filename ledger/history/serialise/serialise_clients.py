@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
 
 from ledger.chain.addresses import checksum
 from ledger.history.pages import decode_cursor, encode_cursor
-from ledger.history.serialise.parts import duties, ranking_entry
+from ledger.history.serialise.parts import part_entry
 from ledger.history.serialise.serialise_evidence import ban_body
-from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
+from ledger.history.serialise.values import end_block
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.participation import Participation, Tally
     from ledger.history.queries import RoundPage
     from ledger.history.responses.clients import (
@@ -21,11 +23,10 @@ if TYPE_CHECKING:
         OneClient,
     )
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, RegisteredClient
 
 
-def clients_page(history: HistorySource, limit: int, cursor: str | None) -> ClientsPage:
+def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsPage:
     """Return a page of clients, ascending.
 
     Raises:
@@ -44,7 +45,7 @@ def clients_page(history: HistorySource, limit: int, cursor: str | None) -> Clie
     }
 
 
-def one_client(history: HistorySource, client: ClientId) -> OneClient:
+def one_client(history: FoldedHistory, client: ClientId) -> OneClient:
     """Return one registered client, with the proof of its ban."""
     tally, registered = history.tally(), history.registered()
     banned_in = registered[client].banned_in
@@ -59,7 +60,7 @@ def one_client(history: HistorySource, client: ClientId) -> OneClient:
 
 
 def client_rounds_page(
-    history: HistorySource, client: ClientId, page: RoundPage
+    history: FoldedHistory, client: ClientId, page: RoundPage
 ) -> ClientRoundsPage:
     """Return a page of the rounds that a client took part in."""
     parts = zip(page.rounds, history.parts(client, page.rounds), strict=True)
@@ -71,43 +72,31 @@ def client_rounds_page(
 
 
 def _entry(
-    history: HistorySource, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
+    history: FoldedHistory, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
 ) -> ClientEntry:
-    own, counts = registered[client], tally.clients[client]
-    return {
+    own = registered[client]
+    entry = {
         "client": client,
         "address": checksum(own.address),
         "samples": str(own.samples),
         "banned_in_round": own.banned_in or None,
-        "sampled": counts.sampled,
-        "ranked": counts.ranked,
-        "accepted": counts.accepted,
-        "dropped_out": counts.dropped_out,
-        "served": counts.served,
-        "scored": counts.scored,
-        "refused": counts.refused,
-        "voted": counts.voted,
-        "primary": counts.primary,
-        "incidents": counts.incidents,
+        **asdict(tally.clients[client]),
         "links": history.path.client_links(client),
     }
+    return cast("ClientEntry", entry)
 
 
-def _client_round(history: HistorySource, round_: HistoryRound, part: Participation) -> ClientRound:
-    return {
+_CLIENT_ROUND = (
+    "round status role place empty_seat committed commitment payload outcome rank distance "
+    "distance_bits reason scores refused voted primary_of incidents banned ended links"
+)
+
+
+def _client_round(history: FoldedHistory, round_: HistoryRound, part: Participation) -> ClientRound:
+    given = {
         "round": round_.round,
         "status": round_.status,
-        "role": part.role,
-        "place": part.place,
-        "empty_seat": part.empty_seat,
-        "committed": part.committed,
-        "commitment": to_hex_or_none(part.commitment),
-        "payload": to_hex_or_none(part.payload),
-        "outcome": part.outcome,
-        **ranking_entry(part),
-        "reason": None if part.dropout is None else code_of(part.dropout),
-        **duties(part),
-        "banned": part.banned,
         "ended": end_block(history, round_),
         "links": history.path.round_links(round_.round),
     }
+    return cast("ClientRound", part_entry(_CLIENT_ROUND, part, **given))

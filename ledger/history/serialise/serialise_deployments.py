@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ledger.history.documents import read_run
 from ledger.history.paths import DeploymentPath
 from ledger.history.serialise.values import code_of, time_of
+from ledger.io.json import picked
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import STRATEGIES, accepted_size
@@ -87,13 +88,7 @@ def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> Deploym
 
 def stage_name(stage: LedgerStage) -> StageName:
     """Return a deployment's stage as a word."""
-    match stage:
-        case LedgerStage.REGISTERING:
-            return "registering"
-        case LedgerStage.OPEN:
-            return "open"
-        case LedgerStage.FINISHED:
-            return "finished"
+    return cast("StageName", stage.name.lower())
 
 
 def _summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
@@ -118,17 +113,9 @@ def _sizes(fixed: Deployment) -> Sizes:
 
 
 def _contract(fixed: Deployment) -> ContractParameters:
-    return {
-        "aggregation_ppm": fixed.aggregation_ppm,
-        "form": code_of(fixed.form),
-        "rounds": fixed.rounds,
-        "commit_blocks": fixed.commit_blocks,
-        "deadline_blocks": fixed.deadline_blocks,
-        "replies": fixed.replies,
-        "beacon": fixed.beacon,
-        "registry": to_hex(fixed.registry),
-        "initial_model": to_hex(fixed.model),
-    }
+    names = "aggregation_ppm form rounds commit_blocks deadline_blocks replies beacon registry "
+    given = {"form": code_of(fixed.form), "initial_model": fixed.model}
+    return cast("ContractParameters", picked(f"{names} initial_model", fixed, **given))
 
 
 def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
@@ -137,31 +124,17 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     if document is None:
         return None
     parameters = document.parameters
-    answer: RunParameters = {
-        "active_ppm": parameters.active_ppm,
-        "committee_ppm": parameters.committee_ppm,
-        "aggregation_ppm": parameters.aggregation_ppm,
-        "dimension": parameters.dimension,
-        "strategy": {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]},
-        "distance": DIRECTION.name if parameters.compares_directions else parameters.distance,
-        "quorum": parameters.quorum,
-        "server_rate": parameters.server_rate,
-        "view_seconds": parameters.view_seconds,
-    }
+    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
+    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
+    names = "active_ppm committee_ppm aggregation_ppm dimension strategy distance quorum "
+    names += "server_rate view_seconds"
+    given = {"strategy": strategy, "distance": distance}
+    answer = cast("RunParameters", picked(names, parameters, **given))
     if parameters.payload != FLOAT32.name:
         answer["payload"] = parameters.payload
     return answer
 
 
 def _state(state: LedgerSnapshot) -> ContractState:
-    return {
-        "stage": stage_name(state.stage),
-        "round": state.round,
-        "opened_block": state.opened_block,
-        "seed": to_hex(state.seed),
-        "committee": to_hex(state.committee),
-        "model": to_hex(state.model),
-        "head": to_hex(state.head),
-        "registered": state.registered,
-        "commitments": to_hex(state.commitments),
-    }
+    names = "stage round opened_block seed committee model head registered commitments"
+    return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))

@@ -10,8 +10,8 @@ from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from ledger.history.digests import Occurrence
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.digests import DigestPage, DigestPlace
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import Digest
 
 LAST_POSITION = 2**32 - 1
@@ -31,13 +31,12 @@ BLOB_KINDS = frozenset(
 
 
 def digest_page(
-    history: HistorySource, digest: Digest, limit: int, cursor: str | None
+    history: FoldedHistory, digest: Digest, limit: int, cursor: str | None
 ) -> DigestPage:
     """Return a page of the places of a digest, the deployment's first, then by round.
 
     Raises:
         CursorError: the cursor belongs to another digest.
-        TooLongError: the history is too long to be searched without an index.
     """
     scope = repr(("digests", str(history.path), digest.hex()))
     start = 0 if cursor is None else decode_cursor(cursor, scope, LAST_POSITION)
@@ -50,7 +49,7 @@ def digest_page(
     }
 
 
-def _item(history: HistorySource, digest: Digest, occurrence: Occurrence) -> DigestPlace:
+def _item(history: FoldedHistory, digest: Digest, occurrence: Occurrence) -> DigestPlace:
     path = history.path
     links = {"deployment": str(path)}
     if occurrence.round is not None:

@@ -7,31 +7,37 @@ decision's sender; most of them carry the accused's own signatures.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from ledger.history.serialise.parts import incident_entry, refusal, vote_name
+from ledger.history.serialise.parts import incident_entry, refusal, signed_vote
 from ledger.history.serialise.values import DocumentedRound, code_of
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import Scores
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.history.history import FoldedHistory
     from ledger.history.queries import RoundPage
-    from ledger.history.responses.evidence import Ban, EvidenceEntry, EvidencePage, Statement
-    from ledger.history.source import HistorySource
-    from ledger.protocol.documents.incidents import Incident
+    from ledger.history.responses.evidence import (
+        Ban,
+        EvidenceEntry,
+        EvidencePage,
+        RefusedClaim,
+        Statement,
+    )
     from ledger.protocol.documents.record import RefusedScores
     from ledger.protocol.ledger_state import SignedStatement
     from ledger.protocol.types import ClientId
 
 
 def evidence_page(
-    history: HistorySource, page: RoundPage, client: ClientId | None = None
+    history: FoldedHistory, page: RoundPage, client: ClientId | None = None
 ) -> EvidencePage:
     """Return the evidence in the rounds of a page, against one client or against all."""
-    rounds = [history.round(line.round) or line for line in page.rounds]
     entries = [
-        entry for round_ in rounds for entry in round_evidence(DocumentedRound.of(history, round_))
+        entry
+        for round_ in page.rounds
+        for entry in round_evidence(DocumentedRound.of(history, round_))
     ]
     return {
         "evidence": [entry for entry in entries if client is None or entry["client"] == client],
@@ -44,14 +50,18 @@ def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
     """Return the evidence in one round: bans, then refused scores, then incidents."""
     bans = zip(view.round.banned, view.round.bans, strict=True)
     record = view.documents.record
+    refused, incidents = record.refused if record else (), view.documents.reported_incidents
     return [
-        *(_ban(view, client, recorded) for client, recorded in bans),
-        *(_refused_scores(view, entry) for entry in (record.refused if record else ())),
-        *(_incident(view, incident) for incident in view.documents.reported_incidents),
+        *(_evidence(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
+        *(
+            _evidence(view, r.signed.scores.member, "refused_scores", _refused_claim(r))
+            for r in refused
+        ),
+        *(_evidence(view, one.member, "incident", incident_entry(one)) for one in incidents),
     ]
 
 
-def ban_body(history: HistorySource, recorded: RecordedEvent) -> Ban:
+def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
     """Return a ban with the two statements that prove it."""
     report = history.ban_report(recorded)
     return {
@@ -64,41 +74,17 @@ def ban_body(history: HistorySource, recorded: RecordedEvent) -> Ban:
     }
 
 
-def _ban(view: DocumentedRound, client: ClientId, recorded: RecordedEvent) -> EvidenceEntry:
-    return {
-        "round": view.round.round,
-        "ban": ban_body(view.history, recorded),
-        "scores": None,
-        "incident": None,
-        "client": client,
-        "kind": "ban",
-    }
+def _evidence(view: DocumentedRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+    """Return evidence of one kind; the parts of the others are null."""
+    parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
+    entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
+    return cast("EvidenceEntry", entry)
 
 
-def _refused_scores(view: DocumentedRound, entry: RefusedScores) -> EvidenceEntry:
-    return {
-        "round": view.round.round,
-        "ban": None,
-        "scores": {
-            "digest": to_hex(entry.signed.scores.digest),
-            "signature": to_hex(entry.signed.signature),
-            **refusal(entry),
-        },
-        "incident": None,
-        "client": entry.signed.scores.member,
-        "kind": "refused_scores",
-    }
-
-
-def _incident(view: DocumentedRound, incident: Incident) -> EvidenceEntry:
-    return {
-        "round": view.round.round,
-        "ban": None,
-        "scores": None,
-        "incident": incident_entry(incident),
-        "client": incident.member,
-        "kind": "incident",
-    }
+def _refused_claim(entry: RefusedScores) -> RefusedClaim:
+    signed = entry.signed
+    digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
+    return {"digest": digest, "signature": signature, **refusal(entry)}
 
 
 def _statement(signed: SignedStatement) -> Statement:
@@ -112,11 +98,6 @@ def _statement(signed: SignedStatement) -> Statement:
             "base": to_hex(statement.base),
             "signature": to_hex(signed.signature),
         }
-    return {
-        "kind": vote_name(statement.kind),
-        "set": to_hex(statement.set_digest),
-        "result": to_hex(statement.result),
-        "digest": None,
-        "base": to_hex(statement.base),
-        "signature": to_hex(signed.signature),
-    }
+    vote = signed_vote(signed, statement)
+    order = ("kind", "set", "result", "digest", "base", "signature")
+    return cast("Statement", {name: vote.get(name) for name in order})

@@ -18,6 +18,7 @@ from ledger.history.serialise.values import DocumentedRound, end_block, to_hex_o
 from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
     from ledger.history.queries import RoundPage
     from ledger.history.responses.rounds import (
         FullRound,
@@ -27,20 +28,19 @@ if TYPE_CHECKING:
         RoundSummary,
     )
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
 
 
-def rounds_page(history: HistorySource, page: RoundPage, *, full: bool = False) -> RoundsPage:
+def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) -> RoundsPage:
     """Return a page of rounds, each as a line or whole."""
     rounds: list[RoundSummary] | list[FullRound]
     if full:
-        rounds = [full_round(_with_activity(history, round_)) for round_ in page.rounds]
+        rounds = [full_round(DocumentedRound.of(history, round_)) for round_ in page.rounds]
     else:
         rounds = [round_summary(history, round_) for round_ in page.rounds]
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
-def round_summary(history: HistorySource, round_: HistoryRound) -> RoundSummary:
+def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
     """Return a round's line in a list."""
     decided = round_.decided
     return {
@@ -108,8 +108,3 @@ def explanation(view: DocumentedRound) -> RoundExplanation:
     sentences = explain_round(view.round, view.documents, document, reports)
     sentences += explain_missing_payloads(view.documents, missing)
     return {**view.heading(), "sentences": sentences}
-
-
-def _with_activity(history: HistorySource, line: HistoryRound) -> DocumentedRound:
-    """Return a round of a list with its commitments and bans."""
-    return DocumentedRound.of(history, history.round(line.round) or line)

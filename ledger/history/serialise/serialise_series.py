@@ -6,7 +6,7 @@ claim, with the accuracy of always answering the commonest class.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ledger.claims import claims_of
 from ledger.protocol.errors import EncodingError
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.claims import ClaimedRound
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.series import Claimed, ClaimsState, Series
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.io.home import RunPaths
 
 MAX_POINTS = 2_000
@@ -46,7 +46,7 @@ def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> 
     }
 
 
-def chart_rounds(history: HistorySource) -> list[HistoryRound]:
+def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
     """Return the rounds that a chart shows, ascending, by their openings and ends."""
     newest = history.newest()
     numbers = chart_points(newest)
@@ -75,8 +75,5 @@ def _claims(
 
 
 def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
-    return {
-        "accuracy": [None if row is None else row.accuracy for row in rows],
-        "floor": [None if row is None else row.floor for row in rows],
-        "malicious_accepted": [None if row is None else row.malicious_accepted for row in rows],
-    }
+    names = ("accuracy", "floor", "malicious_accepted")
+    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from enum import IntEnum
 
     from ledger.history.documents import Documents
+    from ledger.history.history import FoldedHistory
     from ledger.history.responses.fields import Code, PhaseName, Time
     from ledger.history.responses.rounds import (
         EndBlock,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         RoundHeading,
     )
     from ledger.history.round import HistoryRound
-    from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId
 
 _LAST_SECOND = 253_402_300_799
@@ -34,12 +34,12 @@ _LAST_SECOND = 253_402_300_799
 class DocumentedRound:
     """One round with its documents, and the history that they come from."""
 
-    history: HistorySource
+    history: FoldedHistory
     round: HistoryRound
     documents: Documents
 
     @staticmethod
-    def of(history: HistorySource, round_: HistoryRound) -> DocumentedRound:
+    def of(history: FoldedHistory, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents."""
         return DocumentedRound(history, round_, history.documents(round_))
 
@@ -99,7 +99,7 @@ def time_of(seconds: int) -> Time:
     return {"time": seconds, "at": text}
 
 
-def end_block(history: HistorySource, round_: HistoryRound) -> EndBlock | None:
+def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
     """Return the block in which a round ended; None while it is open."""
     ended = round_.ended
     if ended is None:

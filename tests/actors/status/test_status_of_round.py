@@ -9,13 +9,7 @@ import pytest
 
 from ledger.actors.actions import PostEnvelope
 from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
-from ledger.actors.status.status_types import (
-    ActionKind,
-    ExpectedAction,
-    ParticipantRole,
-    PassedView,
-    RoundStage,
-)
+from ledger.actors.status.status_types import ActionKind, ExpectedAction, PassedView, RoundStage
 from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import sending_order
@@ -29,12 +23,11 @@ from tests.actors.support import (
     acts_of,
     answered,
     elected,
+    replied,
     requested,
     scored,
     seen,
-    self_ban,
     signed_vote,
-    with_empty_seat,
 )
 from tests.support.keys import DOMAIN
 
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
 
     from ledger.actors.actions import Action
     from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
-    from ledger.actors.view import ChainView
     from ledger.protocol.types import ClientId, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
@@ -51,18 +43,12 @@ SECONDS = float(PARAMETERS.view_seconds)
 NEVER = FirstSeen()
 
 
-def chain_of(network: Network) -> ChainView:
-    chain = network.chain.view()
-    assert chain is not None
-    return chain
-
-
 def at(
     network: Network, view: RoundView, after: float, first_seen: FirstSeen = NEVER
 ) -> OpenRoundStatus:
     """Return where a round stands so many seconds after it was closed."""
     now = view.closed_at + after
-    return status_after_closing(chain_of(network), view, first_seen.after_poll(view, now), now)
+    return status_after_closing(network.open_chain(), view, first_seen.after_poll(view, now), now)
 
 
 def of(standing: OpenRoundStatus, client: int) -> ClientRoundStatus:
@@ -90,7 +76,7 @@ def proposal_of(actions: list[Action]) -> Proposal:
 
 def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     network = Network()
-    chain = chain_of(network)
+    chain = network.open_chain()
     standing = status_before_closing(chain)
     assert standing.stage is RoundStage.COMMITTING
     assert (standing.window_block, standing.deadline_block) == (
@@ -104,44 +90,12 @@ def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     assert standing.late == ()
 
 
-def test_a_commitment_has_its_block_and_is_no_longer_expected() -> None:
-    network = Network()
-    first, second = chain_of(network).participants().trainers[:2]
-    network.commit(first)
-    network.chain.mine(network.now)
-    standing = status_before_closing(chain_of(network))
-    assert of(standing, first).committed_block == network.chain.head.number
-    assert of(standing, first).awaited == ()
-    assert of(standing, second).committed_block is None
-    assert of(standing, second).awaited != ()
-
-
-def test_everybody_has_a_role_and_members_a_place() -> None:
-    chain = chain_of(Network())
-    standing = status_before_closing(chain)
-    for one in standing.clients:
-        is_member = one.client in chain.committee
-        assert one.role is (ParticipantRole.MEMBER if is_member else ParticipantRole.TRAINER)
-        assert one.place == (chain.committee.index(one.client) if is_member else None)
-
-
 # Once it is closed.
-
-
-def test_nobody_is_late_while_all_act_in_time() -> None:
-    network = Network()
-    view = network.close()
-    standing = at(network, view, 0.0)
-    assert standing.stage is RoundStage.COLLECTING
-    assert standing.closing_block == view.inputs.closing.block
-    assert (standing.phase, standing.span, standing.primary) == (None, None, None)
-    assert standing.late == ()
-    assert all(one.counts for one in standing.clients)
 
 
 def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
     network = Network()
-    absent = chain_of(network).participants().trainers[0]
+    absent = network.open_chain().participants().trainers[0]
     network.close(absent)
     view = seen(network, ())
     standing = at(network, view, 1.0)
@@ -152,7 +106,7 @@ def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
 
 def test_a_payload_is_late_once_members_score_without_it() -> None:
     network = Network()
-    active = chain_of(network).participants().active
+    active = network.open_chain().participants().active
     network.commit(*active)
     network.chain.mine(network.now)
     network.publish(*active[1:])
@@ -182,7 +136,6 @@ def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
 
 def test_a_primary_is_late_from_half_of_its_view_on() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     before, after = at(network, view, 1.5 * SECONDS), at(network, view, 1.5 * SECONDS + 0.1)
@@ -196,7 +149,6 @@ def test_a_primary_is_late_from_half_of_its_view_on() -> None:
 
 def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     standing = at(network, view, 2 * SECONDS)
     assert standing.span is not None
@@ -212,7 +164,6 @@ def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
 
 def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary, *_ = others = [
         view.primary(AGGREGATION, 0),
@@ -230,9 +181,7 @@ def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
 
 def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     standing = at(network, view, 1.2 * SECONDS)
     assert standing.stage is RoundStage.ELECTING
     assert standing.certified == (0, None)
@@ -242,23 +191,9 @@ def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
 
 
-def test_phase_2_continues_from_when_its_certificate_was_first_seen() -> None:
-    network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
-    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
-    standing = at(network, view, 2 * SECONDS, first_seen)
-    assert standing.span is not None
-    assert (standing.span.view, standing.span.begin) == (1, view.closed_at + 2 * SECONDS)
-    assert PassedView(ELECTION, 0) in of(standing, view.primary(ELECTION, 0)).passed
-
-
 def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     primary = view.primary(ELECTION, 1)
     (certificate, *_) = view.certificates(AGGREGATION)
     view = seen(network, acts_of(primary).propose_election(view, 1, certificate))
@@ -273,9 +208,7 @@ def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
 
 def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
     network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
+    view = replied(network)
     honest = at(network, view, 1.2 * SECONDS)
     liar = view.inputs.participants.members[0]
     base = view.requests(AGGREGATION, 0)[0].vote
@@ -290,7 +223,6 @@ def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
 
 def test_a_decision_is_expected_from_one_member_after_another() -> None:
     network = Network()
-    network.close()
     view = elected(network)
     settled = view.closed_at + 2 * SECONDS
     first_seen = FirstSeen().after_poll(view, settled)
@@ -303,28 +235,8 @@ def test_a_decision_is_expected_from_one_member_after_another() -> None:
     assert list(late(at(network, view, 2.5 * SECONDS + 0.1, first_seen))) == list(turns[:2])
 
 
-def test_after_all_views_the_deadline_is_waited_for() -> None:
-    network = Network()
-    network.close()
-    view = scored(network)
-    standing = at(network, view, SECONDS * 2.0**33)
-    assert standing.stage is RoundStage.EXHAUSTED
-    assert (standing.span, standing.primary, standing.late) == (None, None, ())
-    assert sum(len(one.passed) for one in standing.clients) == 32
-
-
-def test_an_empty_seat_is_waited_for_by_nobody() -> None:
-    network = with_empty_seat()
-    view = scored(network)
-    standing = at(network, view, SECONDS)
-    (empty,) = [one for one in standing.clients if one.role is ParticipantRole.EMPTY_SEAT]
-    assert (empty.awaited, empty.passed, empty.is_banned) == ((), (), True)
-    assert standing.primary != empty.client
-
-
 def test_two_votes_in_slot_are_reported_and_need_no_answer() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary = view.primary(AGGREGATION, 0)
     other = replace(view.requests(AGGREGATION, 0)[0].vote, result=NO_DIGEST)
@@ -346,7 +258,6 @@ def test_a_request_without_its_evidence_makes_only_its_primary_late(
     without: Callable[[Proposal], Proposal],
 ) -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
@@ -356,25 +267,8 @@ def test_a_request_without_its_evidence_makes_only_its_primary_late(
     assert list(late(at(network, view, 1.9 * SECONDS))) == [primary]
 
 
-def test_an_election_without_a_certificate_makes_only_its_primary_late() -> None:
-    network = Network()
-    network.close()
-    requested(network)
-    view = answered(network, 0)
-    primary = view.primary(ELECTION, 0)
-    (certificate, *_) = view.certificates(AGGREGATION)
-    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
-    honest = proposal_of(acts_of(primary).propose_election(view, 0, certificate))
-    wrong = replace(honest.request.vote, result=NO_DIGEST)
-    body = replace(honest, request=signed_vote(primary, wrong))
-    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
-    assert len(view.requests(ELECTION, 0)) == 1
-    assert list(late(at(network, view, 1.9 * SECONDS, first_seen))) == [primary]
-
-
 def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
     network = Network()
-    network.close()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
     proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
@@ -387,7 +281,6 @@ def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
 
 def test_a_forged_signature_says_nothing_about_the_member() -> None:
     network = Network()
-    network.close()
     view = requested(network)
     primary = view.primary(AGGREGATION, 0)
     victim, liar = [m for m in view.inputs.participants.members if m != primary][:2]
@@ -400,46 +293,21 @@ def test_a_forged_signature_says_nothing_about_the_member() -> None:
     assert len(of(at(network, view, SECONDS), victim).votes) == 1
 
 
-def test_a_ban_in_the_rounds_course_is_told() -> None:
-    network = Network()
-    client = chain_of(network).participants().trainers[0]
-    network.chain.send(self_ban(network, client))
-    network.chain.mine(network.now)
-    standing = status_before_closing(chain_of(network))
-    assert [one.client for one in standing.clients if one.is_banned] == [client]
-    assert of(standing, client).role is ParticipantRole.TRAINER
-
-
 def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     network = Network()
     network.close()
-    view = network.opened()
-    assert view is not None
+    view = network.closed_view()
     now = view.closed_at + 1.9 * SECONDS
-    assert len(status_after_closing(chain_of(network), view, NEVER, now).late) == 12
+    assert len(status_after_closing(network.open_chain(), view, NEVER, now).late) == 12
     assert (
-        status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False).late
+        status_after_closing(network.open_chain(), view, NEVER, now, mailbox_is_readable=False).late
         == ()
     )
-
-
-def test_an_unreadable_mailbox_makes_no_primary_silent() -> None:
-    network = Network()
-    network.close()
-    view = network.opened()
-    assert view is not None
-    now = view.closed_at + 7.5 * SECONDS
-    assert any(
-        one.passed for one in status_after_closing(chain_of(network), view, NEVER, now).clients
-    )
-    unheard = status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False)
-    assert all(one.passed == () for one in unheard.clients)
 
 
 @pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
 def test_who_holds_no_payload_sees_the_same(after: float) -> None:
     network = Network()
-    network.close()
     view = requested(network)
     blank = RoundView(
         view.inputs, view.closed_at, Evidence(None, {}, {}, PARAMETERS.dimension), {}, {}, {}, {}
@@ -447,14 +315,3 @@ def test_who_holds_no_payload_sees_the_same(after: float) -> None:
     after_poll = blank.with_envelopes(network.board)
     assert after_poll.evidence.payloads == {}
     assert at(network, after_poll, after * SECONDS) == at(network, view, after * SECONDS)
-
-
-def test_the_longest_late_come_first() -> None:
-    network = Network()
-    absent = chain_of(network).participants().trainers[0]
-    network.close(absent)
-    view = seen(network, ())
-    standing = at(network, view, SECONDS + 0.1)
-    first, *others = [one.client for one in standing.late]
-    assert first == absent
-    assert others == sorted(view.inputs.participants.members)

@@ -13,7 +13,6 @@ from ledger.history.training_coverage import attestations_of_round
 from ledger.protocol.documents.envelope import (
     Attestation,
     Envelope,
-    EnvelopeKind,
     PublishedPayload,
     encode_envelope,
 )
@@ -22,9 +21,9 @@ from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Upload
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailbox import decode_page, remove_mail
+from ledger.storage.mailbox import remove_mail
 from ledger.storage.opening import mailbox_at
-from ledger.storage.uploads import AUDITOR, UploadSigner, authorization_header
+from ledger.storage.uploads import AUDITOR, authorization_header
 from tests.actors.support import PARAMETERS, signers
 from tests.api.conftest import refused
 from tests.api.store.conftest import contract_in, path_of, stored
@@ -173,42 +172,13 @@ def test_an_auditor_has_a_quota_of_each_round_that_no_end_restores(
     assert (board.listed(), board.listed(2)) == (4, 1), "what coverage reads stays"
 
 
-def test_clients_together_leave_half_of_a_board_to_auditors(
-    board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_leave_half_to_auditors(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.store.mail_routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients)
     client = signers()[2]
     assert board.send(board.attestation(client), client).status_code == 201
     refused(board.send(board.attestation(client, 1), client), 429, "quota-exceeded")
     for number in range(3):
         assert board.send(board.attestation(NAMED, number), NAMED).status_code == 201
-
-
-def test_old_boards_are_read_while_others_write_and_read(
-    board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.store.old_boards.BOARDS", 1)
-    monkeypatch.setattr("api.store.mail_routes.MAX_PAGE_ENVELOPES", 2)
-    reader, mail = mailbox_at(board.store.url), [board.attestation(NAMED, n) for n in range(3)]
-    first = board_of(mail[0])
-    kind = EnvelopeKind.ATTESTATION
-    for count, one in enumerate(mail, 1):
-        assert board.send(one, NAMED).status_code == 201
-        assert set(reader.listed(board.store.domain, 1, kind)) == set(mail[:count])
-        before = decode_page(board.store.http.get(f"{first}?after=0").content).epoch
-        assert board.listed(2) == 0  # it takes the first board's place
-        after = decode_page(board.store.http.get(f"{first}?after=0").content).epoch
-        assert before != after, "another order has another epoch"
-    assert board.listed(1) == 3
-
-
-def test_an_upload_signer_of_an_auditor_puts_its_own(board: Board) -> None:
-    uploads = UploadSigner(board.store.domain, NAMED, AUDITOR, round=1)
-    mailbox = mailbox_at(board.store.url, uploads)
-    assert mailbox.put(board.attestation(NAMED))
-    assert not mailbox.put(board.attestation(NAMED))
-    with pytest.raises(OSError, match="envelope-invalid"):
-        mailbox.put(board.attestation(NAMED, PARAMETERS.clients))
 
 
 def test_removal_of_old_mail_leaves_attestations(board: Board) -> None:

@@ -73,18 +73,6 @@ def test_of_several_sizes_of_one_digest_the_largest_is_charged(charges: Charges)
     assert charges.blobs_of(1) == {sha256(b"b"), sha256(b"c")}
 
 
-def test_what_was_noted_stays_noted_whatever_comes_of_an_attempt(charges: Charges) -> None:
-    one, other = upload(b"a", 900), upload(b"b", 900)
-    charges.note(one, ChargeKind.BLOB)
-    assert is_charged(charges, one)
-    charges.settle(one, ChargeKind.BLOB, is_stored=False)
-    assert is_charged(charges, other)
-    charges.note(other, ChargeKind.BLOB)
-    charges.settle(other, ChargeKind.BLOB, is_stored=False)
-    assert charges.blobs_of(1) == {one.digest, other.digest}
-    assert is_charged(charges, upload(b"c", 1_000))
-
-
 def test_what_a_killed_store_was_taking_is_charged_once(tmp_path: Path) -> None:
     one = upload(b"a", 900)
     killed = Charges(tmp_path / "charges.sqlite")

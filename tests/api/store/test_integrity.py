@@ -69,16 +69,3 @@ def test_what_has_been_written_since_is_hashed_again(tmp_path: Path, hashed: lis
     assert not integrity.is_intact(digest, size)
     assert blobs.put(DATA) == digest
     assert integrity.is_intact(digest, size)
-
-
-def test_what_is_known_is_bounded(
-    tmp_path: Path, hashed: list[Digest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.store.integrity.MAX_CACHED", 2)
-    blobs = FolderBlobs(tmp_path)
-    integrity = IntegrityCache(blobs, lambda: 0.0)
-    first, *others = [blobs.put(bytes([number])) for number in range(3)]
-    for digest in (first, *others, *others, first):
-        assert integrity.is_intact(digest, 1)
-    assert len(hashed) == 4
-    assert len(integrity._intact) == 2

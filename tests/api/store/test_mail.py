@@ -16,12 +16,12 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage import mailbox as pages
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import NO_RETRY, store_server
-from ledger.storage.mailbox import ObjectMailbox, Page, decode_page, encode_page, run_folder
+from ledger.storage.mailbox import Mailbox, Page, decode_page, encode_page, run_folder
 from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
@@ -74,7 +74,7 @@ def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
 
 def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.store.mail_routes.MAX_PAGE_ENVELOPES", 2)
-    mailbox = ObjectMailbox(FolderObjects(store.folder))
+    mailbox = Mailbox(FolderObjects(store.folder))
     mail = [envelope(store.domain, number) for number in range(5)]
     for one in mail:
         mailbox.put(one)
@@ -87,13 +87,11 @@ def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
 
 
-def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_store_that_begins_anew_loses_nothing(tmp_path: Path, contract: Contract) -> None:
     mail = [envelope(contract.domain, number) for number in range(6)]
     with stored(tmp_path / "store", contract) as store:
         objects = store_server(store.url, None, 30.0, NO_RETRY)
-        reader = ObjectMailbox(objects)
+        reader = Mailbox(objects)
         sender = mailbox_at(store.url, uploads_of(store.domain))
         for one in mail[:3]:
             sender.put(one)
@@ -111,9 +109,7 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
         assert reader.listed(store.domain, 1, KIND)[:3] == before
 
 
-def test_members_relay_messages_of_others_on_their_own_quota(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_members_relay_mail_on_their_own_quota(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
         for number in range(2):
             assert posted(store, envelope(store.domain, number, client=3)).status_code == 201
@@ -126,19 +122,7 @@ def test_members_relay_messages_of_others_on_their_own_quota(
         refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
 
 
-def test_the_quota_of_a_client_holds_across_rounds(tmp_path: Path, contract: Contract) -> None:
-    with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
-        for number in range(2):
-            answer = posted(store, envelope(store.domain, number), round_number=number)
-            assert answer.status_code == 201
-        for number in range(3):
-            answer = posted(store, envelope(store.domain, 2), round_number=number)
-            refused(answer, 429, "quota-exceeded")
-        next_round = envelope(store.domain, 2, round_number=2)
-        assert posted(store, next_round, round_number=1).status_code == 201
-
-
-def test_a_few_clients_do_not_fill_a_board(
+def test_few_fill_no_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.store.mail_routes.LEAST_ENVELOPES", 1)
@@ -226,12 +210,3 @@ def test_a_page_of_a_million_empty_lists_takes_no_memory() -> None:
         finally:
             tracemalloc.stop()
         assert peak < 2**20
-
-
-def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:
-    with pytest.raises(OSError, match="no client here signs"):
-        mailbox_at(store.url).put(envelope(store.domain, 1))
-    with pytest.raises(BlobError, match="URL of the blobs or mailbox"):
-        mailbox_at("http://")
-    with pytest.raises(BlobError, match="user, a password"):
-        mailbox_at("http://u:p@host")

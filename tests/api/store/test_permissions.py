@@ -39,9 +39,7 @@ class CountingLedger(CommitteeLedger):
         return super().state(block_number)
 
 
-def test_the_chain_is_queried_once_second_and_may_be_offline(
-    contract: Contract,
-) -> None:
+def test_the_chain_is_queried_once_second_and_may_be_offline(contract: Contract) -> None:
     ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
     now = 0.0
     permissions = PermissionCache(ledger, lambda: now)

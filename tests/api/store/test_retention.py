@@ -12,11 +12,15 @@ from api.store.retention import Retention
 from api.store.serve_store import serve
 from api.store.store_settings import StoreSettings
 from ledger.actors.retention import BlobUse, NamedBlob
+from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, Upload
 from ledger.storage.blobs import FolderBlobs
-from tests.api.store.conftest import contract_in
+from ledger.storage.opening import mailbox_at, store_at
+from tests.actors.deployed import Deployed
+from tests.actors.support import PARAMETERS
+from tests.api.store.conftest import contract_in, stored, uploads_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,9 +114,7 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
     assert not kept.has(OLD)
 
 
-def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_record_nothing_of_round_goes(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     untold = (NamedBlob(BlobUse.RECORD, None, sha256(b"somewhere else")),)
     monkeypatch.setattr("api.store.retention.blobs_of_round", lambda *_: untold)
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
@@ -123,11 +125,42 @@ def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
     assert kept.has(OLD), "it may be a score vector"
 
 
-def test_nothing_is_removed_where_another_contract_had_its_store(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_nothing_is_removed_of_another_contract(tmp_path: Path, contract: Contract) -> None:
     other = replace(contract.domain, salt=Digest(bytes(32)))
     Charges(charges_file(tmp_path, other)).close()
     settings = StoreSettings(folder=tmp_path, keep_rounds=1)
     with pytest.raises(ConfigurationError, match="a folder of one contract"):
         serve(settings, contract.ledger, "127.0.0.1", 0)
+
+
+# Rounds whose blobs and mail go through a store end as those in one process do.
+
+
+def test_a_run_through_a_store_removes_old_blobs(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with contract_in(tmp_path) as contract:
+        with stored(folder, contract) as store:
+            uploads = uploads_of(contract.domain, 0, tuple(range(1, PARAMETERS.clients)))
+            blobs, mailbox = store_at(store.url, uploads), mailbox_at(store.url, uploads)
+            for digest in contract.run.blobs.digests():
+                assert blobs.put(contract.run.blobs.get(digest)) == digest
+            context = replace(contract.run.context, blobs=blobs, mailbox=mailbox)
+            run, records = Deployed(context, contract.run.blobs), []
+            unnamed = blobs.put(b"what no record names")
+            for number in (1, 2):
+                uploads.round = number
+                decided = run.play()
+                assert decided is not None
+                records.append(decode_record(blobs.get(decided.record)))
+                assert blobs.has(decided.model)
+        kept = FolderBlobs(folder)
+        before = set(kept.digests())
+        (charged,) = folder.glob("charges-*.sqlite")
+        charges = Charges(charged)
+        Retention(contract.ledger, kept, charges, 1).remove_old()
+        old, new = (set(record.payloads().values()) for record in records)
+        assert before - set(kept.digests()) == old | {unnamed}
+        assert new <= before
+        assert [path.name for path in (folder / "mail").glob("*/*/*/*")] == ["2"]
+        assert charges.rounds() == [1, 2], "a late client's quota still counts"
+        charges.close()

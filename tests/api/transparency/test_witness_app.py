@@ -11,13 +11,17 @@ import httpx
 import pytest
 
 from api.transparency.witness_app import create_witness
+from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.merkle import consistency_proof
+from ledger.transparency.publishing import publish
+from ledger.transparency.remote import checkpoint_at, file_at
+from ledger.transparency.tiles import read_entries
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
 from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.conftest import refused
 from tests.patience import PATIENCE_SECONDS
-from tests.transparency.serving import served, witness_at
-from tests.transparency.support import LOG, NOW, ORIGIN, WITNESSES, checkpoint, leaves
+from tests.transparency.serving import log_at, served, witness_at
+from tests.transparency.support import LOG, NOW, ORIGIN, WITNESSES, checkpoint, entries, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,13 +62,6 @@ def test_a_checkpoint_is_cosigned_and_served(witness: httpx.Client) -> None:
     assert served_note.content == checkpoint(3).note.encoded() + answer.content
     assert served_note.headers["cache-control"] == "no-store"
     assert witness.head(NEWEST).status_code == 200
-
-
-def test_the_size_of_a_conflict_has_its_own_type(witness: httpx.Client) -> None:
-    posted(witness, body(0, 3))
-    answer = posted(witness, body(0, 5))
-    assert (answer.status_code, answer.content) == (409, b"3\n")
-    assert answer.headers["content-type"] == "text/x.tlog.size"
 
 
 @pytest.mark.parametrize(
@@ -123,13 +120,6 @@ def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
             assert b" 408 " in peer.recv(200)
 
 
-def test_a_damaged_state_is_a_fault_of_the_witness(witness: httpx.Client, tmp_path: Path) -> None:
-    posted(witness, body(0, 3))
-    (tmp_path / origin_hash(ORIGIN) / "checkpoint").write_bytes(b"damaged")
-    answer = posted(witness, body(3, 5))
-    assert (answer.status_code, answer.text) == (500, "this is a fault of the witness\n")
-
-
 def test_of_two_requests_at_once_one_continues_the_other(witness: httpx.Client) -> None:
     """Both name the size that the witness had: the second one conflicts, and takes nothing back."""
     posted(witness, body(0, 3))
@@ -154,9 +144,43 @@ def test_a_page_whose_name_is_rebound_reaches_no_witness(witness: httpx.Client) 
     assert witness.get(NEWEST).status_code == 404
 
 
-def test_a_name_is_allowed_by_option(tmp_path: Path) -> None:
-    folder = WitnessFolder(tmp_path, [LOG.verifier], WITNESS, lambda: NOW)
-    with served(create_witness(folder), {"w0.example"}) as url:
-        assert httpx.get(f"{url}/health", headers={"Host": "w0.example"}).status_code == 200
-        answer = httpx.get(f"{url}/health", headers={"Host": "w1.example"})
-        refused(answer, 421, "host-not-served")
+# The files of a log over HTTP: types, caches, and nothing beside them.
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder: Path = tmp_path_factory.mktemp("log")
+    publish(entries(300), LOG, folder, None)
+    (folder / "secret").write_text("secret")
+    with (
+        log_at(folder) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+    ):
+        yield http
+
+
+def test_a_whole_log_is_read_over_http(log: httpx.Client) -> None:
+    url = str(log.base_url).rstrip("/")
+    checkpoint = open_checkpoint(checkpoint_at(url), [LOG.verifier]).checkpoint
+    assert read_entries(checkpoint, lambda path: file_at(url, path)) == entries(300)
+
+
+def test_tiles_may_be_cached_for_ever_and_the_checkpoint_not(log: httpx.Client) -> None:
+    checkpoint, tile = log.get("/checkpoint"), log.get("/tile/0/000")
+    assert checkpoint.headers["content-type"] == "text/plain; charset=utf-8"
+    assert checkpoint.headers["cache-control"] == "no-cache"
+    assert (tile.headers["content-type"], len(tile.content)) == ("application/octet-stream", 8192)
+    assert "immutable" in tile.headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/secret", "/checkpoint.signed", "/log.lock", "/tile", "/tile/0/001"),
+        *("/tile/0/000/", "/tile/0/000.p/12", "/tile/../secret", "/tile/%2e%2e/secret"),
+        *("/tile/entries/..%2f..%2fsecret", "//checkpoint"),
+    ],
+)
+def test_nothing_else_is_served(log: httpx.Client, path: str) -> None:
+    assert log.get(path).status_code == 404
+    assert log.post("/checkpoint", content=b"x").status_code == 405

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,20 +11,18 @@ from ledger.protocol.types import Phase
 from tests.api.conftest import read, root_of, serving
 from tests.api.live_federation import SECONDS, live_federation
 from tests.api.web.conftest import run_address, show
-from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, figure, keep_pictures, rows
+from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, figure, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page
 
     from tests.api.live_federation import LiveFederation
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
-SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
-HOSTILE = "<img src=x onerror=window.harmed=1>"
 NOTHING = "\u2013"
 ROLES = {"trainer": "trainer", "member": "member"}
 
@@ -70,7 +65,7 @@ def expected(one: dict[str, Any], primary: int | None) -> list[str]:
     ]
 
 
-def test_the_page_follows_a_round_and_shows_what_rest_answers(
+def test_page_shows_what_rest_answers(
     page: Page, client: httpx.Client, live: LiveFederation
 ) -> None:
     actors = live.actors
@@ -133,93 +128,10 @@ def check_place(page: Page) -> None:
 
 
 def check_access(page: Page) -> None:
-    """Hold the page to what every page is held to; keep pictures where they are wanted."""
+    """Hold the page to what every page is held to."""
     page.evaluate(AXE.read_text())
     assert page.evaluate(VIOLATIONS) == []
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(VIOLATIONS, "color-contrast") == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-    if SCREENSHOTS:
-        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
-        keep_pictures(page, "federation")
-
-
-def test_words_that_this_page_does_not_know_are_text(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    """No envelope holds text that is told; but a page believes no service."""
-
-    def altered(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        told["open"]["stage"] = HOSTILE
-        for one in told["open"]["clients"]:
-            one |= {"role": HOSTILE, "awaited": [{"act": HOSTILE, "due": None}]}
-            one["votes"] = [{"kind": HOSTILE, "phase": HOSTILE, "view": 0, "different": 2}]
-        route.fulfill(response=answer, body=json.dumps(told))
-
-    page.route("**/federation", altered)
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    assert page.locator("#course").inner_text() == HOSTILE
-    assert page.locator("tr[data-client]").first.inner_text().count(HOSTILE) == 4
-    assert page.locator("main img").count() == 0
-    assert page.evaluate("window.harmed") is None
-
-
-def test_missing_answers_and_a_stalled_chain_are_shown(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    page.clock.install()
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    link = page.locator("tr[data-client] a").nth(3)
-    link.evaluate("(one) => { one.seen = true; }")
-    link.focus()
-    page.clock.fast_forward(65_000)
-    page.wait_for_selector("#stale", state="detached")
-    page.wait_for_selector("#still")
-    assert "No block has come for 1 min" in page.locator("#still").inner_text()
-    assert page.locator("#stale").count() == 0
-
-    page.route("**/federation", lambda route: route.abort())
-    page.clock.run_for(20_000)
-    page.wait_for_selector("#stale")
-    assert "nothing newer for" in page.locator("#stale").inner_text()
-    before = page.locator("#course").inner_text()
-    page.clock.run_for(3_000)
-    assert page.locator("#course").inner_text() == before
-    assert page.evaluate("document.activeElement.seen") is True
-
-    page.unroute("**/federation")
-    page.clock.run_for(6_000)
-    page.wait_for_selector("#stale", state="detached")
-
-
-def test_dozen_of_many_late_clients_are_named_above_the_table(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    def altered(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        told["open"]["late"] = list(range(400))
-        route.fulfill(response=answer, body=json.dumps(told))
-
-    page.route("**/federation", altered)
-    page.route("**/federation/events", lambda route: route.fulfill(status=404))
-    show(page, f"{run_address(root_of(client, live.address))}/federation")
-    assert page.locator("#late").inner_text() == (f"{', '.join(map(str, range(12)))} and 388 more")
-    assert figure(page, "late") == "400"
-
-
-def test_a_service_without_a_mailbox_says_what_it_lacks(
-    page: Page, client: httpx.Client, live: LiveFederation
-) -> None:
-    root = root_of(client, live.address)
-    told = read(client, root)
-    del told["links"]["federation"]
-    page.route(f"**{root}", lambda route: route.fulfill(status=200, json=told))
-    show(page, f"{run_address(root)}/federation")
-    assert page.get_by_role("link", name="Live", exact=True).count() == 0
-    assert "cmfl serve --mailbox" in page.locator(".command").inner_text()

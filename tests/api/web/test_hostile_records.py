@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.api.conftest import read
-from tests.api.web.conftest import run_address, settled, show
+from tests.api.web.conftest import run_address, show
 
 if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page, Route
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 IMAGE = '<img src=x onerror="window.harmed = 1"><script>window.harmed = 1</script>'
 HOSTILE = (
@@ -43,9 +43,7 @@ def unharmed(page: Page) -> None:
     assert page.evaluate(width) <= 0
 
 
-def test_sentences_of_a_round_are_shown_as_they_are(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_sentences_are_shown_as_they_are(page: Page, client: httpx.Client, root: str) -> None:
     told = read(client, f"{root}/rounds/2/explanation")
     answering(page, "**/rounds/2/explanation", told | {"sentences": HOSTILE})
     show(page, f"{run_address(root)}/rounds/2")
@@ -58,7 +56,7 @@ def test_sentences_of_a_round_are_shown_as_they_are(
 
 
 @pytest.mark.parametrize("name", ["".join(HOSTILE[:5]), HOSTILE[5]], ids=["hostile", "long"])
-def test_a_runs_name_is_text_on_every_page(
+def test_run_name_is_text_everywhere(
     page: Page, client: httpx.Client, root: str, name: str
 ) -> None:
     deployment, status = read(client, root), read(client, "/v1/status")
@@ -87,17 +85,3 @@ def test_a_problems_words_and_a_searched_text_are_text(page: Page, root: str) ->
     show(page, "#/search?q=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%E2%80%AEx")
     assert "<img src=x onerror=alert(1)>⟨U+202E⟩x" in page.locator("main").inner_text()
     unharmed(page)
-
-
-def test_an_answer_of_another_shape_is_not_shown(page: Page, root: str) -> None:
-    answering(page, f"**{root}/rounds?*", {"rounds": "none", "next_cursor": None})
-    page.goto(f"/dashboard/{run_address(root)}/rounds")
-    page.wait_for_selector("[role=alert]")
-    settled(page)
-    assert "not what this page knows how to show" in page.locator("main").inner_text()
-
-
-@pytest.mark.parametrize("address", ["#/runs/x/y", "#/runs/../../etc", "#//elsewhere.example"])
-def test_an_address_that_names_no_view_says_so(page: Page, address: str) -> None:
-    show(page, address)
-    assert page.locator("main h1").inner_text() == "There is no such page"

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
-from ledger.protocol import encoding, merkle
 from ledger.protocol.ranking import candidates
-from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
 from tests.audit.honest import honest_run
+from tests.audit.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page, Route
 
-    from tests.audit.runs import Run
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 CHECKED = """async ([round, before, contract]) => {
   const { roundChecks } = await import("/dashboard/js/checks.js");
@@ -59,9 +57,7 @@ def asked(client: httpx.Client, root: str, number: int) -> list[Any]:
     return [told, before or deployment["config"], deployment["contract"]]
 
 
-def test_every_recomputed_value_of_a_real_run_matches(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_every_recomputed_value_matches(page: Page, client: httpx.Client, root: str) -> None:
     show(page, "#/words")
     seen: set[str] = set()
     for number in range(1, ROUNDS + 1):
@@ -84,7 +80,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
     page: Page, request: pytest.FixtureRequest, name: str
 ) -> None:
     run = request.getfixturevalue(name)
-    history = ChainHistory.of(run.ledger, run.blobs)
+    history = FoldedHistory.of(run.ledger, run.blobs)
     fixed = history.fixed
     contract = {
         "beacon": fixed.beacon.value,
@@ -111,9 +107,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
     assert in_the_middle == ({True} if name == "honest" else {True, False})
 
 
-def test_whatever_is_altered_in_an_answer_differs(
-    page: Page, client: httpx.Client, root: str
-) -> None:
+def test_whatever_is_altered_in_answer_differs(page: Page, client: httpx.Client, root: str) -> None:
     number = max(rounds_that_are(client, root, "decided"))
     told, before, contract = asked(client, root, number)
     paths = [
@@ -147,45 +141,6 @@ def test_whatever_is_altered_in_an_answer_differs(
     ]
     show(page, "#/words")
     assert page.evaluate(ALTERED, [told, before, contract, paths]) == []
-
-
-def test_digests_are_those_of_the_protocol(page: Page) -> None:
-    payloads = [Digest(encoding.sha256(bytes([number]))) for number in range(9)]
-    distances = [0.0, 0.5, 0.5, 1.25, 3e-7, 1e300, 2.0, 7.0, 9.5]
-    cases = []
-    for size in (0, 1, 2, 3, 5, 8, 9):
-        clients = [ClientId(3 * number) for number in range(size)]
-        leaves = [
-            (client, payloads[rank], rank, encoding.float_bits(distances[rank]), rank < 2)
-            for rank, client in enumerate(clients)
-        ]
-        cases.append(
-            {
-                "clients": clients,
-                "payloads": [f"0x{payload.hex()}" for payload in payloads[:size]],
-                "bits": [str(encoding.float_bits(value)) for value in distances[:size]],
-                "set": f"0x{encoding.set_digest(clients).hex()}",
-                "root": f"0x{merkle.root(merkle.UPDATE_LEAF, leaves).hex()}",
-            }
-        )
-    show(page, "#/words")
-    computed = page.evaluate(
-        """async (cases) => {
-          const d = await import("/dashboard/js/digests.js");
-          return cases.map(({ clients, payloads, bits }) => {
-            const leaves = clients.map((client, rank) => d.updateLeaf({
-              client, payload: payloads[rank], rank, distance_bits: bits[rank],
-              outcome: rank < 2 ? "accepted" : "not_accepted" }));
-            const up = (leaf) => d.merklePath(leaves, leaf).reduce(d.parentOf, leaf);
-            const climbed = leaves.map(up);
-            return { set: d.setDigest(clients), root: d.merkleRoot(leaves), climbed };
-          });
-        }""",
-        cases,
-    )
-    for case, one in zip(cases, computed, strict=True):
-        assert (one["set"], one["root"]) == (case["set"], case["root"])
-        assert set(one["climbed"]) <= {case["root"]}
 
 
 def test_a_tampered_answer_is_shown_red(page: Page, client: httpx.Client, root: str) -> None:

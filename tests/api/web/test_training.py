@@ -10,7 +10,6 @@ import pytest
 
 from api.settings import Settings
 from ledger.chain.addresses import checksum
-from ledger.protocol.signing import KeySigner
 from ledger.protocol.training_replay import ReplayVerdict
 from ledger.protocol.types import Digest
 from tests.api.conftest import deployments, read, serving
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.group("web")
+pytestmark = pytest.mark.xdist_group("web")
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +74,3 @@ def test_auditors_who_disagree_are_shown_with_their_update(page: Page, attested:
     assert page.evaluate(VIOLATIONS, "color-contrast") == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-
-
-def test_false_auditors_without_end_are_counted(page: Page, attested: Attested) -> None:
-    update = attested.coverage()["updates"][2]["client"]
-    for number in range(25):
-        verdict = ReplayVerdict.OTHER if number else ReplayVerdict.SAME
-        attested.attest(KeySigner(bytes([100 + number] * 32)), update, verdict)
-    show(page, run_address(attested.root))
-    row = next(
-        row for row in rows(page, "Updates that are other or disputed") if row[1] == str(update)
-    )
-    assert row[4].endswith("and 4 more")
-    grid = {row[0]: row[1] for row in rows(page, "Repeated updates, by client and round")}
-    assert grid[str(update)].endswith(", and 4 more")

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shlex
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.api.conftest import read, rounds_that_are
-from tests.api.web.conftest import run_address, show
+from api.settings import Settings
+from clients.configuration.loading import load
+from clients.runs.open_run import open_run
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.storage.blobs import FolderBlobs
+from tests.api.conftest import deployments, read, rounds_that_are, serving
+from tests.api.proxying import proxied
+from tests.api.web.conftest import WAIT_MS, run_address, settled, show
 from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    import httpx
-    from playwright.sync_api import Locator, Page
+    from collections.abc import Iterator
 
-pytestmark = pytest.mark.group("web")
+    import httpx
+    from playwright.sync_api import Browser, Locator, Page
+
+pytestmark = pytest.mark.xdist_group("web")
 
 AXE = Path(__file__).parent / "vendor/axe-core/axe.min.js"
-SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
 PAGES = {
     "deployments": "#/",
     "run": "{run}",
@@ -69,7 +77,7 @@ def rows(page: Page, caption: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("verified")
 @pytest.mark.parametrize("name", list(PAGES)[:: -times(4, 1)])
-def test_a_page_can_be_seen_heard_and_held(
+def test_page_is_accessible(
     page: Page, client: httpx.Client, root: str, decided: int, name: str
 ) -> None:
     rounds = {"decided": decided, "abandoned": rounds_that_are(client, root, "abandoned")[0]}
@@ -83,22 +91,6 @@ def test_a_page_can_be_seen_heard_and_held(
     assert page.evaluate(VIOLATIONS, "color-contrast") == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
-    if SCREENSHOTS:
-        keep_pictures(page, name)
-
-
-def keep_pictures(page: Page, name: str) -> None:
-    """Write the page as it is seen in light, in the dark and on a phone."""
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
-    for look, width, scheme in (
-        ("phone", 390, "light"),
-        ("dark", 1_280, "dark"),
-        ("light", 1_280, "light"),
-    ):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.wait_for_timeout(200)
-        page.screenshot(path=Path(str(SCREENSHOTS)) / f"{name}-{look}.png", full_page=True)
 
 
 def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, root: str) -> None:
@@ -125,40 +117,6 @@ def shown_share(value: float | None) -> str:
     return "\N{EN DASH}" if value is None else f"{100 * value:.1f} %"
 
 
-def test_copied_commands_work_when_pasted(
-    page: Page, client: httpx.Client, root: str, decided: int
-) -> None:
-    number = accepted_in(client, root, decided)[0]
-    run = run_address(root)
-    for address in (run, f"{run}/rounds/{decided}", f"{run}/rounds/{decided}/clients/{number}"):
-        show(page, address)
-        (command,) = page.locator(".command code").all_inner_texts()
-        program, *words = shlex.split(command)
-        assert program == "cmfl"
-        assert {"--api", "--run", "--head"} < set(words)
-        succeeds(*words)
-
-
-def test_the_matrix_uses_the_width_and_folds_many_clients(page: Page, root: str) -> None:
-    page.set_viewport_size({"width": 1_280, "height": 900})
-    show(page, run_address(root))
-    chart = page.locator(".scroll.tall svg.strip")
-    box, room = chart.bounding_box(), page.locator(".scroll.tall").bounding_box()
-    assert box is not None
-    assert room is not None
-    assert box["width"] >= 0.8 * room["width"]
-    page.evaluate("document.querySelector('.scroll.tall svg').setAttribute('height', 9000)")
-    folded = page.locator(".scroll.tall").bounding_box()
-    assert folded is not None
-    assert folded["height"] < 600
-
-
-def test_a_finished_run_says_so_on_its_live_page(page: Page, root: str) -> None:
-    show(page, f"{run_address(root)}/federation")
-    assert "This run is finished" in page.inner_text("main")
-    assert "finished" in page.inner_text("#course")
-
-
 def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:
     show(page, run_address(root))
     abandoned = rounds_that_are(client, root, "abandoned")
@@ -178,22 +136,7 @@ def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> 
     page.wait_for_selector("h1:has-text('Round ')")
 
 
-def test_a_run_names_every_rule_of_its_own(page: Page, client: httpx.Client, root: str) -> None:
-    show(page, run_address(root))
-    shown = dict(
-        zip(
-            page.locator(".facts dt").all_inner_texts(),
-            page.locator(".facts dd").all_inner_texts(),
-            strict=True,
-        )
-    )
-    told = read(client, root)["parameters"]
-    rules = ("distance", "quorum")
-    assert {name: shown[name] for name in rules} == {name: told[name] for name in rules}
-    assert shown["strategy"] == told["strategy"]["name"]
-
-
-def test_a_round_tells_ranking_cut_off_and_votes(
+def test_round_tells_ranking_and_votes(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     show(page, f"{run_address(root)}/rounds/{decided}")
@@ -220,7 +163,7 @@ def test_a_round_tells_ranking_cut_off_and_votes(
     assert page.locator("svg.heat[role=img] rect").count() == sum(len(ranked) for _ in scores)
 
 
-def test_a_proof_answers_whether_an_update_was_used(
+def test_proof_tells_whether_used(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     told = read(client, f"{root}/rounds/{decided}/aggregation")
@@ -262,17 +205,7 @@ COUNTS = (
 )
 
 
-def test_filters_stand_in_the_address(page: Page, client: httpx.Client, root: str) -> None:
-    show(page, f"{run_address(root)}/rounds")
-    page.select_option("#filter-status", "abandoned")
-    page.get_by_role("button", name="Show").click()
-    page.wait_for_url("**status=abandoned*")
-    abandoned = rounds_that_are(client, root, "abandoned")
-    page.wait_for_selector(f"main tbody:not(:has(tr:nth-child({len(abandoned) + 1})))")
-    assert [int(row[0]) for row in rows(page, "Rounds")] == abandoned
-
-
-def test_search_finds_rounds_clients_addresses_and_digests(
+def test_search_finds_what_there_is(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:
     one = read(client, f"{root}/clients/3")["client"]
@@ -293,23 +226,104 @@ def test_search_finds_rounds_clients_addresses_and_digests(
         assert found == hits or text.removeprefix("0x") in told["head"]
 
 
-def test_words_tell_their_meaning_to_the_keyboard(page: Page, root: str) -> None:
-    show(page, run_address(root))
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "skip"
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
-    word = page.locator(".term").first
-    word.focus()
-    assert "trainers train" in page.locator("#tip").inner_text()
-    page.keyboard.press("Escape")
-    assert page.locator("#tip").is_hidden()
+# A page that is open while a run goes on shows what has come, and keeps its reader's place.
 
 
-def test_a_digest_can_be_copied(page: Page, client: httpx.Client, root: str, decided: int) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    head = read(client, f"{root}/rounds/{decided}")["head"]
-    show(page, f"{run_address(root)}/rounds/{decided}")
-    page.get_by_role("button", name=f"Copy head {head[:10]}").click()
-    page.wait_for_selector("#said:has-text('copied')", state="attached")
-    assert page.evaluate("navigator.clipboard.readText()") == head
+@contextmanager
+def playing(home: Path) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Play a run of two rounds; tell when the first has ended, and wait for leave to go on."""
+    first, leave = threading.Event(), threading.Event()
+
+    def pause(_: object) -> None:
+        first.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    def play() -> None:
+        with (
+            EmbeddedChain.create(home / "chain.sqlite") as chain,
+            open_run(
+                home,
+                "live",
+                load("smoke", settings=("protocol.rounds=2",)),
+                chain,
+                FolderBlobs(home / "blobs"),
+            ) as run,
+        ):
+            run.go_on(pause)
+
+    home.mkdir()
+    player = threading.Thread(target=play)
+    player.start()
+    try:
+        yield first, leave
+    finally:
+        leave.set()
+        player.join()
+
+
+def test_a_page_follows_a_run_that_goes_on(browser: Browser, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with playing(home) as (first, leave), serving(Settings(home=home)) as client:
+        assert first.wait(PATIENCE_SECONDS)
+        (deployment,) = deployments(client)
+        root = str(deployment["links"]["self"])
+        with browser.new_context(base_url=str(client.base_url)) as context:
+            context.set_default_timeout(WAIT_MS)
+            page = context.new_page()
+            page.goto(f"/dashboard/{run_address(root)}")
+            settled(page)
+            assert page.locator(".badge.stage-open").count() == 1
+            page.locator("#more-updates summary").click()
+            leave.set()
+            page.wait_for_selector(".badge.stage-finished", timeout=1_000 * PATIENCE_SECONDS)
+            assert read(client, root)["state"]["stage"] == "finished"
+            rows = page.locator("#more-updates[open] tbody tr")
+            assert [row.locator("td").first.inner_text() for row in rows.all()] == [
+                "decided",
+                "decided",
+            ]
+            assert "brought up to date" in page.locator("#said").inner_text()
+
+
+# The dashboard behind a proxy that serves it below a path, and the REST reference.
+
+
+ROOT = "/audit/ledger"
+
+
+def test_every_view_works_below_a_path(browser: Browser, home: Path) -> None:
+    with serving(Settings(home=home, root_path=ROOT)) as service, proxied(service, ROOT) as url:
+        chain_link = read(service, "/v1/chains")["chains"][0]["links"]["deployments"]
+        listed = read(service, chain_link.removeprefix(ROOT))["deployments"]
+        link = listed[0]["links"]["self"]
+        _, chain, address = link.removeprefix(f"{ROOT}/v1/").replace("/deployments", "").split("/")
+        run = f"#/runs/{chain}/{address}"
+        with browser.new_context() as context:
+            context.set_default_timeout(WAIT_MS)
+            page = context.new_page()
+            asked: list[str] = []
+            faults: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("response", lambda one: faults.extend([one.url] * (one.status >= 400)))
+            page.goto(f"{url}/")
+            settled(page)
+            assert page.url == f"{url}/dashboard/"
+            views = ["", "/rounds", "/rounds/1", "/clients", "/clients/1", "/verification"]
+            compared = f"#/compare?left={link}&right={link}"
+            for view in (*(run + each for each in views), compared, "#/search?q=7"):
+                page.goto(f"{url}/dashboard/{view}")
+                settled(page)
+            page.goto(f"{url}/dashboard/{compared}")
+            settled(page)
+            assert page.locator("main table").count() > 0
+            page.goto(f"{url}/dashboard/#/")
+            settled(page)
+            page.locator(f'main a[href="{run}"]').first.click()
+            settled(page)
+            assert page.url.endswith(run)
+            page.goto(f"{url}/docs")
+            page.wait_for_selector(".opblock")
+            assert faults == []
+            assert [one for one in asked if not one.startswith((f"{url}/", "data:"))] == []
+            assert any(f"{ROOT}/v1/chains/" in one for one in asked)

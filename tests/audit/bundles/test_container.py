@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.bundles import container
 from ledger.audit.bundles.container import (
     BLOCK,
     MANIFEST,
-    MAX_MANIFEST_BYTES,
     BundleFile,
     container_parts,
     open_bundle,
@@ -135,24 +133,6 @@ def test_a_part_with_an_enormous_size_is_refused_unread() -> None:
     data[124] = 0x80  # what tar writes numbers in that have no room
     with pytest.raises(EncodingError, match="no size in eleven octal digits"):
         BundleFile(io.BytesIO(bytes(data)))
-
-
-def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path: Path) -> None:
-    largest = bytes(MAX_MANIFEST_BYTES)
-    assert next(container_parts(largest, [], MemoryBlobs())).endswith(bytes(BLOCK))
-    with pytest.raises(EncodingError, match="the manifest has 67108865 bytes, and at most 671088"):
-        write_container(tmp_path / "bundle.tar", largest + b"\0", [], MemoryBlobs())
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_bundle_with_too_many_blobs_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(container, "MAX_BLOBS", 4)
-    assert len(list(BundleFile(io.BytesIO(small())).digests())) == 4
-    monkeypatch.setattr(container, "MAX_BLOBS", 3)
-    with pytest.raises(EncodingError, match="a bundle has at most 3 blobs"):
-        BundleFile(io.BytesIO(small()))
 
 
 def test_a_folder_and_a_pipe_are_no_bundle(tmp_path: Path) -> None:

@@ -16,33 +16,9 @@ FUZZ = 10 if os.environ.get("CMFL_FUZZ") else 1
 Path: TypeAlias = tuple[str | int, ...]
 
 _ODD: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2**32,
-    2**64,
-    10**400,
-    0.5,
-    math.nan,
-    math.inf,
-    "",
-    "0x",
-    "0x0",
-    "-1",
-    "01",
-    "1e3",
-    "0x" + "00" * 32,
-    "0x" + "ff" * 32,
-    str(2**96 - 1),
-    str(2**256),
-    "\x1b[31m<img onerror>\u202e",
-    [],
-    [[]],
-    {},
-    {"kind": []},
+    *(None, True, False, -1, 0, 1, 2**32, 2**64, 10**400, 0.5, math.nan, math.inf),
+    *("", "0x", "0x0", "-1", "01", "1e3", "0x" + "00" * 32, "0x" + "ff" * 32, str(2**96 - 1)),
+    *(str(2**256), "\x1b[31m<img onerror>\u202e", [], [[]], {}, {"kind": []}),
 )
 
 

@@ -8,27 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.audit.proofs.comparisons import Caveat, StepName
-from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
-from ledger.audit.proofs.proof_maker import make_basis, make_proof
+from ledger.audit.proofs.proof_document import proof_bytes, read_proof
+from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.statement import (
-    ClientVerdict,
-    CutOff,
-    ProvenRole,
-    Rank,
-    ScoresTaken,
-    UpdateWeight,
-)
+from ledger.audit.proofs.statement import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.rpc.rpc_reader import RpcReader
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
 
@@ -64,18 +54,14 @@ def test_every_client_is_proven_by_the_head_and_the_contract(
                 assert found.statement == proof.statement
 
 
-def test_a_short_proof_has_the_length_of_two_rounds(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_short_proof_spans_two_rounds(honest: Run, facts: dict[int, TrustedContract]) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0))
     rounds = [link.round for link in proof.path.links]
     assert rounds == [4, 4, 5]
     assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
-def test_a_used_update_has_rank_distance_and_exact_weight(
-    honest: Run,
-) -> None:
+def test_a_used_update_has_rank_distance_and_exact_weight(honest: Run) -> None:
     # Client k has 10 + k samples, and the first two of five are accepted.
     event = decided(honest, 1)
     first, second = event.accepted
@@ -86,31 +72,6 @@ def test_a_used_update_has_rank_distance_and_exact_weight(
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
     assert said.weight == UpdateWeight(10 + second, 20 + first + second)
     assert said.as_dict()["rank"]["distance"] == float_from_bits(bits)
-
-
-def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
-    with run.chain:
-        run.play()
-        accepted = decided(run, 1).accepted
-        proof = make_proof(run.ledger, run.blobs, 1, accepted[0])
-        report = verify_proof(proof, 1, accepted[0], read_trusted_contract(run.ledger, 1))
-    assert report.outcome is AuditOutcome.PASSED
-    assert proof.statement.weight == UpdateWeight(1, len(accepted))
-    assert "shortened if it was longer" in report.sentence
-    assert set(proof.statement.as_dict()["weight"]) == {"samples", "total", "share"}
-
-
-def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
-    client = decided(honest, 1).accepted[0]
-    proof = make_proof(honest.ledger, honest.blobs, 1, client, whole=True)
-    found = verify_proof(proof, 1, client, newest)
-    assert found.caveats == (
-        Caveat.PLACES_UNPROVEN,
-        Caveat.DISTANCES_CERTIFIED,
-        Caveat.MODEL_CERTIFIED,
-    )
-    assert all(entry["sentence"] for entry in found.as_dict()["caveats"])
 
 
 @pytest.mark.parametrize(
@@ -136,27 +97,7 @@ def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
     assert found.caveats == (() if caveat is None else (caveat,))
 
 
-@pytest.mark.parametrize(
-    ("number", "taken", "refusal"),
-    [
-        (1, ScoresTaken.COUNTED, None),
-        (1, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
-        (4, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
-        (5, ScoresTaken.EMPTY_SEAT, None),
-    ],
-)
-def test_a_members_statement_covers_its_scores_and_no_training(
-    honest: Run, number: int, taken: ScoresTaken, refusal: RefusalReason | None
-) -> None:
-    client = client_with(honest, number, scores=taken, refusal=refusal)
-    said = make_proof(honest.ledger, honest.blobs, number, client).statement
-    assert (said.verdict, said.role) == (ClientVerdict.MEMBER, ProvenRole.MEMBER)
-    assert said.weight is None
-
-
-def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
-    honest: Run,
-) -> None:
+def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(honest: Run) -> None:
     last = word_client(decided(honest, 1).ranking[-1])
     assert client_with(honest, 1, verdict=ClientVerdict.NOT_USED) not in decided(honest, 1).accepted
     assert make_proof(honest.ledger, honest.blobs, 1, last).statement.rank is not None
@@ -167,26 +108,23 @@ def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
 
 def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        run.commit({run.trainers[0]: run.word(run.trainers[0])})
-        for client in (run.trainers[0], run.trainers[1]):
-            proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
-            assert proof.statement.verdict is ClientVerdict.OPEN
-            assert proof.statement.has_committed is (client == run.trainers[0])
-            found = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
-            assert found.outcome is AuditOutcome.PASSED
-            head = TrustedHead(run.ledger.state().head)
-            assert verify_proof(proof, 1, client, head).outcome is AuditOutcome.INCOMPLETE
-        open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
-        run.play()
-        # It says what was true, and is not any more.
-        late = verify_proof(open_yet, 1, open_yet.client, read_trusted_contract(run.ledger, 1))
-        assert late.outcome is AuditOutcome.FAILED
+    run.commit({run.trainers[0]: run.word(run.trainers[0])})
+    for client in (run.trainers[0], run.trainers[1]):
+        proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
+        assert proof.statement.verdict is ClientVerdict.OPEN
+        assert proof.statement.has_committed is (client == run.trainers[0])
+        found = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+        assert found.outcome is AuditOutcome.PASSED
+        head = TrustedHead(run.ledger.state().head)
+        assert verify_proof(proof, 1, client, head).outcome is AuditOutcome.INCOMPLETE
+    open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
+    run.play()
+    # It says what was true, and is not any more.
+    late = verify_proof(open_yet, 1, open_yet.client, read_trusted_contract(run.ledger, 1))
+    assert late.outcome is AuditOutcome.FAILED
 
 
-def test_without_the_record_the_proof_says_what_it_lacks(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_without_record_proof_says_so(honest: Run, facts: dict[int, TrustedContract]) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
     scores = {
@@ -205,9 +143,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
         make_proof(honest.ledger, MemoryBlobs(), 1, ClientId(0))
 
 
-def test_another_record_than_the_voted_one_is_named(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_another_record_is_named(honest: Run, facts: dict[int, TrustedContract]) -> None:
     client = client_with(honest, 1, dropout=DropoutReason.PAYLOAD_MALFORMED)
     true = make_proof(honest.ledger, honest.blobs, 1, client)
     record = true.recorded
@@ -234,9 +170,7 @@ def test_an_unopened_round_or_unknown_client_has_no_proof(honest: Run) -> None:
         make_proof(honest.ledger, honest.blobs, 1, ClientId(14))
 
 
-def test_nothing_is_proven_without_a_trusted_head_on_the_path(
-    honest: Run, newest: TrustedHead
-) -> None:
+def test_nothing_is_proven_without_trusted_head_on_path(honest: Run, newest: TrustedHead) -> None:
     short = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     for trusted in (None, newest):
         found = verify_proof(short, 1, ClientId(3), trusted)
@@ -246,16 +180,7 @@ def test_nothing_is_proven_without_a_trusted_head_on_the_path(
     assert verify_proof(short, 1, ClientId(3), own).outcome is AuditOutcome.PASSED
 
 
-def test_a_head_from_before_the_round_says_nothing_of_it(honest: Run) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)
-    older = TrustedHead(decided(honest, 4).head)
-    found = verify_proof(proof, 5, ClientId(0), older)
-    assert [step.name for step in found.steps if step.is_ok is None] == [StepName.HEAD]
-
-
-def test_a_block_that_may_be_taken_back_contradicts_nothing(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
+def test_open_block_contradicts_nothing(honest: Run, facts: dict[int, TrustedContract]) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     other = replace(facts[1], ended=decided(honest, 2).head)
     assert verify_proof(proof, 1, ClientId(3), other).outcome is AuditOutcome.FAILED
@@ -266,67 +191,44 @@ def test_a_block_that_may_be_taken_back_contradicts_nothing(
     assert verify_proof(proof, 1, ClientId(3), behind).outcome is AuditOutcome.INCOMPLETE
 
 
-def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: TrustedHead) -> None:
-    path = make_basis(honest.ledger, honest.blobs, 1, whole=True).path
-    assert path.start == honest.ledger.deployment().config
-    assert path.heads[-1] == newest.head
-    assert [(ban.round, ban.client) for ban in path.bans()] == [
-        (ban.round, ban.client) for ban in honest.ledger.bans()
-    ]
-
-
-def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
-    client = client_with(honest, 1, role=ProvenRole.NOT_SAMPLED)
-    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, client))
-    assert proof_of(plain).statement.rank is None
-    assert plain["statement"]["weight"] is None
-
-
 @pytest.mark.parametrize(
     ("changes", "form", "limit"),
     [
         ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
-        (
-            {"strategy": 3},
-            AcceptanceForm.BELOW_TWO,
-            "at a distance below 2 were accepted",
-        ),
+        ({"strategy": 3}, AcceptanceForm.BELOW_TWO, "at a distance below 2 were accepted"),
     ],
 )
-def test_the_cut_off_is_that_of_the_runs_strategy(
+def test_cut_off_is_of_strategy(
     tmp_path: Path, changes: dict[str, Any], form: AcceptanceForm, limit: str
 ) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes))
-    with run.chain:
-        run.play()
-        event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
-        edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
-        bits = {word_client(word): word >> 32 for word in event.ranking}
-        for client in bits:
-            found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
-            assert found.outcome is AuditOutcome.PASSED
-            cut_off = CutOff(form, len(event.accepted), bits[edge])
-            assert found.statement.cut_off == cut_off
-            assert limit in found.sentence
-            is_used = client in event.accepted
-            assert (found.statement.verdict is ClientVerdict.USED) is is_used
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes)).play()
+    event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
+    edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
+    bits = {word_client(word): word >> 32 for word in event.ranking}
+    for client in bits:
+        found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
+        assert found.outcome is AuditOutcome.PASSED
+        cut_off = CutOff(form, len(event.accepted), bits[edge])
+        assert found.statement.cut_off == cut_off
+        assert limit in found.sentence
+        is_used = client in event.accepted
+        assert (found.statement.verdict is ClientVerdict.USED) is is_used
 
 
 def test_a_record_of_commitments_outside_the_closing_block_is_named(tmp_path: Path) -> None:
     """The head binds what a committee colludes in; only the chain's blocks show that it did."""
     late = Deviation(base=lambda _base, run: cut(run))
     run = Run.on_revm(tmp_path)
-    with run.chain:
-        record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
-        run.conclude(record, late)
-        client = run.ledger.opening(1)
-        assert client is not None
-        member = client.committee[0]
-        proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
-        by_chain = verify_proof(proof, 1, member, read_trusted_contract(run.ledger, 1))
-        assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
-        by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
-        assert Caveat.CLOSING_CERTIFIED in by_head.caveats
+    record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
+    run.conclude(record, late)
+    client = run.ledger.opening(1)
+    assert client is not None
+    member = client.committee[0]
+    proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
+    by_chain = verify_proof(proof, 1, member, read_trusted_contract(run.ledger, 1))
+    assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
+    by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
+    assert Caveat.CLOSING_CERTIFIED in by_head.caveats
 
 
 def first_of(run: Run) -> list[tuple[ClientId, Digest]]:
@@ -337,72 +239,3 @@ def first_of(run: Run) -> list[tuple[ClientId, Digest]]:
 
 def cut(run: Run) -> Digest:
     return commitments_chain(first_of(run))
-
-
-@pytest.mark.parametrize(
-    ("number", "of", "said"),
-    [
-        (
-            1,
-            {"verdict": ClientVerdict.NOT_USED},
-            "PROVEN: in round 1 the update of client {} was not used: ranked ",
-        ),
-        (
-            1,
-            {"dropout": DropoutReason.NO_COMMITMENT},
-            "dropped out: it had not committed by the closing block.",
-        ),
-        (
-            1,
-            {"scores": ScoresTaken.REFUSED},
-            "was a member of the committee, and so did not train; its scores were refused: a ",
-        ),
-        (
-            1,
-            {"role": ProvenRole.NOT_SAMPLED},
-            "PROVEN: in round 1 client {} was not sampled: neither trainer nor member.",
-        ),
-        (
-            3,
-            {"role": ProvenRole.MEMBER},
-            "in round 3 nothing was decided, and no update used; client {} was a member of the ",
-        ),
-        (
-            4,
-            {"verdict": ClientVerdict.BANNED},
-            "in round 4 client {} took no part: it was banned before the round opened.",
-        ),
-        (
-            5,
-            {"scores": ScoresTaken.EMPTY_SEAT},
-            "its seat was empty, because it was banned when the round opened; of its own ",
-        ),
-    ],
-)
-def test_what_became_of_a_client_is_one_sentence(
-    honest: Run,
-    facts: dict[int, TrustedContract],
-    number: int,
-    of: dict[str, object],
-    said: str,
-) -> None:
-    who = client_with(honest, number, **of)
-    found = verify_proof(
-        make_proof(honest.ledger, honest.blobs, number, who), number, who, facts[number]
-    )
-    assert said.format(who) in found.sentence
-    assert "\n" not in found.sentence
-
-
-def test_a_node_over_http_says_what_the_chain_file_says(
-    honest: Run, facts: dict[int, TrustedContract]
-) -> None:
-    with (
-        RpcServer(honest.chain) as server,
-        RpcReader(server.url, chain_id=honest.chain.chain_id) as node,
-    ):
-        ledger = CommitteeLedger(node, honest.ledger.address)
-        for number in (3, 5):
-            assert read_trusted_contract(ledger, number) == facts[number]
-        proof = make_proof(ledger, honest.blobs, 5, ClientId(0), whole=True)
-    assert proof == make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)

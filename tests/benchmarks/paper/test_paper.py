@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,18 +11,12 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.paper import official_figures
 from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
-from benchmarks.paper.paper_report import VERSION_2, VERSION_3, paper_report
-from benchmarks.paper.published import (
-    REMOVED_DISTANCE,
-    REMOVED_METHODS,
-    ROWS,
-    read_published,
-)
+from benchmarks.paper.paper_report import paper_report
+from benchmarks.paper.published import REMOVED_DISTANCE, ROWS, read_published
 from clients.experiments.archive import unpack
-from clients.experiments.catalogue import definition_named, names, read_experiments
+from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials
 from clients.experiments.plan import missing_files, plan_experiment
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
@@ -32,14 +25,14 @@ from tests.clients.experiments.made_up import EVIDENCE, constant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TUNED, SHARED = "robustness-digits", "robustness-digits-one-rate"
+TUNED = "robustness-digits"
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
     """Unpack each archive once for all tests: nobody changes rows."""
-    with patch("clients.experiments.catalogue.read_rows", cache(read_rows)):
+    with patch("clients.experiments.rows.read_rows", cache(read_rows)):
         yield
 
 
@@ -86,30 +79,6 @@ def test_the_published_report_is_what_the_rows_have() -> None:
     assert report == paper_report(read_published(), links), "run: benchmarks.paper report"
 
 
-@pytest.mark.parametrize("command", ["worst", "costs"])
-def test_tables_are_printed_from_the_rows(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main([command])
-    assert capsys.readouterr().out.count("\n| --- |") >= 1
-
-
-def test_archives_keep_the_rows_of_removed_methods_and_the_report_omits_them() -> None:
-    stored, shown = read_experiments(ROWS), read_published()
-    assert {
-        cell.method
-        for name, of in stored.items()
-        for cell in of.cells
-        if cell.method not in {method.name for method in definition_named(name).methods}
-    } == REMOVED_METHODS
-    for of in shown.values():
-        methods = {row.method for rows in (of.cells, of.trials, of.choices) for row in rows}
-        assert REMOVED_METHODS.isdisjoint(methods)
-
-
-def test_the_report_names_the_version_of_experiments_that_there_are() -> None:
-    known = {*names(), "robustness-worst-*"}
-    assert known.issuperset({*VERSION_2, *VERSION_3, *REMOVED_DISTANCE})
-
-
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
     rows = read_published(ROWS, TUNED)[TUNED]
     reported = {cell.seed for cell in rows.cells}
@@ -119,19 +88,6 @@ def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
         # Not at an end of what was tried: a further rate would have been no better.
         tried = sorted(float(factor) for factor in choice.finals)
         assert tried[0] < choice.factor < tried[-1]
-
-
-def test_methods_at_one_rate_differ_in_nothing_but_the_method() -> None:
-    cells = read_published(ROWS, SHARED)[SHARED].cells
-    assert {cell.learning_rate for cell in cells} == {0.5}
-    counts = Counter((cell.method, cell.condition) for cell in cells)
-    assert set(counts.values()) == {5}
-    assert {method for method, _ in counts} == {"FedAvg-trainers", "CMFL-I"}
-
-
-def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="has no rows"):
-        main(["report", "--rows", str(tmp_path)])
 
 
 def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:
@@ -175,12 +131,3 @@ def test_claims_name_methods_that_experiments_have() -> None:
             for method in definition_named(name).methods
         }
         assert set(wanted) <= known
-
-
-def test_official_figures_stand_beside_experiments_that_there_are() -> None:
-    for anchor in official_figures.OFFICIAL_FIGURES:
-        for place in anchor.ours:
-            conditions = {one.name for one in definition_named(place.experiment).conditions}
-            assert place.condition in conditions
-    for _, experiment, _, _ in official_figures.CLIENTS:
-        assert experiment in names()

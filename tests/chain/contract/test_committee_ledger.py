@@ -1,27 +1,41 @@
-"""What one reads of a deployed contract: openings, commitments, bans, calls."""
+"""A contract as its readers find it: its code, its creation, and what the chain keeps of it."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import creation_block, deploy, runtime_violation
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainUnreachableError, NotServedError
+from ledger.io.home import RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.fold import RoundStart
-from ledger.protocol.inputs import MinedCommitment
-from ledger.protocol.ledger_state import submitted_certificate
-from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
+from ledger.protocol.ledger_state import Deployment, submitted_certificate
+from ledger.protocol.types import (
+    AcceptanceForm,
+    Address,
+    Beacon,
+    Digest,
+    Phase,
+    SignedVote,
+    VoteKind,
+)
+from tests.audit.runs import Run
+from tests.chain.contract.test_deployment import SMALL
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ledger.chain.ports import ChainReader
+
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 
@@ -31,57 +45,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedChain]:
     path = tmp_path_factory.mktemp("ledger") / "chain.sqlite"
     with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
         yield chain
-
-
-def test_a_round_opens_where_the_one_before_ended(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    support.commit_all(twins, support.active_of(twins.state))
-    first = twins.ledger.opening(1)
-    twins.decide(faults.honest(twins))
-    decided = chain.head().number
-    twins.wait()
-    twins.abandon(2)
-    assert first is not None
-    assert first.opened_block < decided
-    state = twins.ledger.state(decided)
-    second = twins.ledger.opening(2)
-    assert second is not None
-    assert (second.seed, second.opened_block) == (state.seed, decided)
-    third = RoundStart(3, twins.state.committee, twins.state.seed, chain.head().number)
-    assert twins.ledger.opening(3) == third
-    assert twins.ledger.opening(3, decided) is None
-    assert twins.ledger.opening(4) is None
-
-
-def test_commitments_are_listed_in_chain_order_with_their_blocks(
-    chain: EmbeddedChain,
-) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    first, second, third = support.trainers_of(twins.state)[:3]
-    expected: list[MinedCommitment] = []
-    for batch in ([third], [first, third, second]):
-        support.commit_all(twins, batch)
-        for client in batch:
-            word = support.commitment(twins, client).commitment.commitment
-            if client not in {mined.client for mined in expected}:
-                expected.append(MinedCommitment(chain.head().number, client, word))
-    assert twins.ledger.commitments(1) == tuple(expected)
-    assert twins.ledger.commitments(1, chain.head().number - 1) == tuple(expected[:1])
-    assert twins.ledger.commitments(2) == ()
-
-
-def test_bans_are_listed_in_the_order_of_the_chain(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
-    assert twins.ledger.bans() == ()
-    found: list[ledger_state.Event] = []
-    for client in map(ClientId, (7, 2)):
-        outcome = twins.report(support.equivocation(twins, client))
-        assert isinstance(outcome, tuple)
-        found += outcome
-    assert twins.ledger.bans() == tuple(found)
-    assert twins.ledger.bans(chain.head().number - 1) == tuple(found[:1])
-    assert twins.ledger.client(ClientId(7)).banned_in == 1
-    assert all(client.banned_in == 0 for client in twins.ledger.registry())
 
 
 def test_a_decision_can_be_read_back_from_its_transaction(chain: EmbeddedChain) -> None:
@@ -130,3 +93,112 @@ def test_the_constructors_struct_has_the_fields_of_a_deployment() -> None:
     assert named == [field.name for field in fields(ledger_state.Deployment)]
     answered = [entry["name"] for entry in abi.output_fields("deployment")]
     assert answered == [entry["name"] for entry in struct["components"]]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedChain, str]]:
+    """A contract that block 6 has created."""
+    folder = tmp_path_factory.mktemp("creation")
+    with EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
+        chain.mine(5)
+        address = deploy(chain, SMALL, RunPaths(folder)).address
+        chain.mine(5)
+        yield chain, address
+
+
+@dataclass
+class Forgetful:
+    """A chain as a node serves it that has dropped the state before a block."""
+
+    chain: EmbeddedChain
+    kept_from: int
+    fault: NotServedError | None = None
+    asked: int = 0
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        self.asked += 1
+        if block_number is None or block_number >= self.kept_from:
+            return self.chain.call(to, data, block_number)
+        if self.fault is None:
+            return b""
+        raise self.fault
+
+
+def test_the_block_is_found_wherever_the_chain_ends(deployed: tuple[EmbeddedChain, str]) -> None:
+    chain, address = deployed
+    head = chain.head().number
+    assert [creation_block(chain, address, newest) for newest in range(5, head + 1)] == [
+        None,
+        *[6] * (head - 5),
+    ]
+    assert creation_block(chain, "0x" + "11" * 20, head) is None
+
+
+def test_few_blocks_are_looked_at(deployed: tuple[EmbeddedChain, str]) -> None:
+    chain, address = deployed
+    node = Forgetful(chain, 0)
+    assert creation_block(cast("ChainReader", node), address, chain.head().number) == 6
+    # 12 blocks or so: the newest, and one for each doubling.
+    assert node.asked <= 5
+
+
+def test_pruned_node_says_nothing_and_an_offline_one_is_none(
+    deployed: tuple[EmbeddedChain, str],
+) -> None:
+    chain, address = deployed
+    head = chain.head().number
+    pruned = Forgetful(chain, head, NotServedError("missing trie node"))
+    assert creation_block(cast("ChainReader", pruned), address, head) is None
+    away = Forgetful(chain, head, ChainUnreachableError("nobody answers"))
+    with pytest.raises(ChainUnreachableError):
+        creation_block(cast("ChainReader", away), address, head)
+
+
+OTHERS: dict[str, Any] = {
+    "config": Digest(b"\x01" * 32),
+    "registry": Digest(b"\x01" * 32),
+    "form": AcceptanceForm.LAST,
+    "beacon": Beacon.BLOCK,
+    "model": Digest(b"\x01" * 32),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    run = Run.on_revm(tmp_path_factory.mktemp("code"))
+    with run.chain:
+        yield run
+
+
+def test_the_code_of_a_deployed_contract_raises_no_doubt(run: Run) -> None:
+    code = run.chain.code(run.ledger.address)
+    assert runtime_violation(code, run.ledger.deployment(), run.manifest.domain()) is None
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Deployment)])
+def test_code_with_another_value_is_another_deployment_s(run: Run, name: str) -> None:
+    code, true = run.chain.code(run.ledger.address), run.ledger.deployment()
+    other = replace(true, **{name: OTHERS.get(name, 77)})
+    doubt = runtime_violation(code, other, run.manifest.domain())
+    assert doubt == "its immutables are not those of this deployment"
+
+
+def test_code_of_another_address_or_chain_is_another_deployment_s(run: Run) -> None:
+    code, true, domain = (
+        run.chain.code(run.ledger.address),
+        run.ledger.deployment(),
+        run.manifest.domain(),
+    )
+    for other in (replace(domain, chain_id=1), replace(domain, contract=Address(bytes(20)))):
+        assert runtime_violation(code, true, other) is not None
+
+
+def test_other_code_and_no_code_are_told_apart(run: Run) -> None:
+    code, true, domain = (
+        run.chain.code(run.ledger.address),
+        run.ledger.deployment(),
+        run.manifest.domain(),
+    )
+    assert runtime_violation(b"", true, domain) == "there is no code"
+    assert runtime_violation(b"\0" + code[1:], true, domain) == "it is not the artefact's"
+    assert runtime_violation(code + b"\0", true, domain) is not None

@@ -58,12 +58,6 @@ SMALL = replace(
 )
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
-
-
 def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_path: Path) -> None:
     manifest = deploy(chain, DOCUMENT, RunPaths(tmp_path))
     ledger = connect(chain, manifest)
@@ -76,28 +70,6 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert found.replies == 7  # of 12 members 3 may be faulty: ceil((12 + 3 + 1) / 2) - 1
     assert ledger.state().stage is LedgerStage.OPEN
     assert ledger.registry() == DOCUMENT.registry
-
-
-def test_the_manifest_says_what_was_deployed(chain: EmbeddedChain, tmp_path: Path) -> None:
-    paths = RunPaths(tmp_path)
-    manifest = deploy(chain, DOCUMENT, paths)
-    assert read_manifest(paths.manifest) == manifest
-    arguments = json.loads(paths.manifest.read_text("utf-8"))["arguments"]
-    assert arguments == {
-        "config": manifest.config,
-        "registry": f"0x{deployment_for(DOCUMENT)[0].registry.hex()}",
-        "clients": 300,
-        "trainers": 18,
-        "members": 12,
-        "aggregation_ppm": 250_000,
-        "form": 3,
-        "rounds": 7,
-        "commit_blocks": 5,
-        "deadline_blocks": 31,
-        "replies": 7,
-        "beacon": "block",
-        "model": f"0x{DOCUMENT.initial_model.hex()}",
-    }
 
 
 def test_deploying_again_deploys_nothing(chain: EmbeddedChain, tmp_path: Path) -> None:
@@ -240,10 +212,6 @@ def swap(one: Path, other: Path) -> None:
     other.write_bytes(first)
 
 
-def test_the_manifest_of_a_run_is_that_of_its_folder(two: tuple[RunPaths, RunPaths]) -> None:
-    assert [read_run_manifest(paths).run for paths in two] == ["clean", "attacked"]
-
-
 def test_swapped_manifests_are_refused(two: tuple[RunPaths, RunPaths]) -> None:
     swap(two[0].manifest, two[1].manifest)
     for paths, other in (two, two[::-1]):
@@ -295,14 +263,6 @@ def test_only_settings_of_the_machine_may_differ(
     else:
         with pytest.raises(ChainError, match="is of another configuration"):
             read_run_manifest(paths)
-
-
-def test_the_path_of_a_data_file_is_no_setting(tmp_path: Path) -> None:
-    paths, digests = RunPaths(tmp_path), set()
-    for place in ("here", "there"):
-        paths.configuration.write_text(f"[data]\nname = 'file'\npath = '{place}'\n")
-        digests.add(settings_digest(paths))
-    assert len(digests) == 1
 
 
 @pytest.mark.parametrize(

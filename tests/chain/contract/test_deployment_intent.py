@@ -24,8 +24,6 @@ from ledger.protocol.ledger_state import LedgerStage
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.rpc.forking_node import ForkingNode
 from tests.chain.rpc.pool_node import PoolNode
-from tests.chain.test_port_contract import anvil
-from tests.chain.web3_provider import transport_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,20 +127,6 @@ def test_a_deployment_that_was_not_sent_is_sent_once(chain: ChainWriter, paths: 
     require_whole(chain, paths, manifest)
 
 
-def test_a_deployment_is_finished_with_another_key_too(
-    embedded: EmbeddedChain, paths: RunPaths
-) -> None:
-    killed(embedded, paths)
-    first = embedded.sender
-    with (
-        RpcServer(embedded) as server,
-        RpcChain(server.url, TEST_KEYS[1], chain_id=DEFAULT_CHAIN_ID) as node,
-    ):
-        manifest = deploy(node, SMALL, paths)
-        assert manifest.deployer == first != node.sender
-        require_whole(node, paths, manifest)
-
-
 def test_an_equal_contract_of_another_run_is_left_alone(
     chain: ChainWriter, paths: RunPaths, tmp_path: Path
 ) -> None:
@@ -163,14 +147,6 @@ def test_another_configuration_does_not_replace_a_contract_that_was_created(
     with pytest.raises(ChainError, match=f"another configuration, as contract {address}"):
         deploy(chain, OTHER, paths)
     assert deploy(chain, SMALL, paths).address == address
-
-
-def test_another_configuration_replaces_one_that_was_never_sent(
-    chain: ChainWriter, paths: RunPaths
-) -> None:
-    killed(chain, paths, UnsentDisk)
-    manifest = deploy(chain, OTHER, paths)
-    assert connect(chain, manifest).deployment() == deployment_for(OTHER)[0]
 
 
 def test_a_deployment_is_not_begun_again_on_another_chain(
@@ -200,16 +176,6 @@ def test_a_damaged_intent_is_refused(
     assert embedded.head().number == 0
 
 
-def test_an_intent_whose_digest_is_none_is_refused(
-    embedded: EmbeddedChain, paths: RunPaths
-) -> None:
-    killed(embedded, paths, UnsentDisk)
-    digest = sha256(creation_data(deployment_for(SMALL)[0])).hex()
-    paths.intent.write_text(paths.intent.read_text().replace(digest, "zz" * 32))
-    with pytest.raises(ChainError, match="creation_sha256 is not a digest"):
-        deploy(embedded, SMALL, paths)
-
-
 def test_an_intent_with_an_impossible_nonce_is_refused(
     embedded: EmbeddedChain, paths: RunPaths
 ) -> None:
@@ -225,11 +191,7 @@ def test_an_intent_with_an_impossible_nonce_is_refused(
 
 
 class WaitingNode(PoolNode):
-    """A node with a pool, whose next block comes when it was asked often enough for a receipt.
-
-    Attributes:
-        looks: how often still; None for never.
-    """
+    """A node with a pool, whose next block comes when it was asked often enough for a receipt."""
 
     def __init__(self, chain: EmbeddedChain) -> None:
         super().__init__(chain)
@@ -348,23 +310,6 @@ def test_a_creation_reorganised_into_a_lower_block_is_found(
         manifest = deploy(node, SMALL, paths)
     assert (manifest.block, fork.account(manifest.deployer)[0]) == (1, 2)
     require_whole(fork, paths, manifest)
-
-
-@pytest.mark.network
-def test_on_anvil_creation_reorganised_into_a_lower_block_is_found(
-    paths: RunPaths, tmp_path: Path
-) -> None:
-    for node in anvil(tmp_path):
-        assert isinstance(node, RpcChain)
-        node.mine(5)
-        killed(node, paths)
-        asked, sent = transport_to(node).ask, node.receipt_of(node.sender, 0)
-        assert sent is not None
-        hashed = f"0x{sent.transaction_hash.hex()}"
-        raw = asked("eth_getRawTransactionByHash", hashed)
-        asked("anvil_reorg", 4, [[raw, 0]])
-        assert deploy(node, SMALL, paths).block < sent.block_number == 6
-        assert node.next_nonce() == 2, "one creation and one registration"
 
 
 def test_a_manifest_follows_its_contract_into_another_block(

@@ -27,13 +27,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import (
-    AcceptanceForm,
-    Address,
-    Beacon,
-    ClientId,
-    RegisteredClient,
-)
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
 from tests.contracts.twins import digest_of
 
 if TYPE_CHECKING:
@@ -69,23 +63,19 @@ def words(*numbers: int, samples: int = 5) -> tuple[int, ...]:
 
 
 RANKING = tuple(encoding.ranking_word(rank / 2, ClientId(rank + 3)) for rank in range(5))
+DIGESTS = (
+    *("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents"),
+    *("next_seed", "head"),
+)
 DECIDED = RoundDecided(
     round=1,
     ranking=RANKING,
     accepted=clients(3, 4, 5),
     next_committee=clients(4, 5, 6),
-    base=SOME,
-    model=SOME,
-    updates_root=SOME,
-    scores_root=SOME,
-    reveal=SOME,
-    record=SOME,
-    incidents=SOME,
     views=(0, 0),
     primaries=(ClientId(0), ClientId(0)),
     signers=(3, 3),
-    next_seed=SOME,
-    head=SOME,
+    **dict.fromkeys(DIGESTS, SOME),
 )
 REGISTERED = ClientsRegistered(ClientId(0), words(*range(12)))
 OPENED = LedgerOpened(SOME, SOME, clients(0, 1, 2), SOME)
@@ -139,17 +129,12 @@ def test_what_it_cannot_log_is_the_nodes_word(event: Event) -> None:
     "changes",
     [
         {"members": 2},
-        {"members": 161, "trainers": 200, "clients": 400},
         {"trainers": 2},
-        {"trainers": 257, "clients": 400},
         {"clients": 8},
-        {"clients": 2**40},
         {"aggregation_ppm": 1_000_001},
         {"rounds": 0},
         {"commit_blocks": 0},
         {"deadline_blocks": 3},
-        {"deadline_blocks": 2**32},
-        {"replies": 0},
         {"replies": 3},
     ],
     ids=str,
@@ -218,16 +203,6 @@ def test_an_unknown_strategy_or_stage_is_no_answer() -> None:
 def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> None:
     with pytest.raises(NotServedError, match="not an answer of this contract"):
         ledger(deployment=answer).deployment()
-
-
-def test_a_registry_with_a_gap_is_incomplete() -> None:
-    first = ClientsRegistered(ClientId(0), words(*range(8)))
-    last = ClientsRegistered(ClientId(8), words(*range(8, 12)))
-    assert len(ledger([first, last]).registry()) == 12
-    assert len(ledger([first]).registry()) == 8
-    for events in ([last], [first, first], [first, last, last]):
-        with pytest.raises(NotServedError, match="the logs continue with client"):
-            ledger(events).registry()
 
 
 def test_every_way_to_read_events_refuses_the_impossible() -> None:

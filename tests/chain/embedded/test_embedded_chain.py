@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,31 +16,18 @@ from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_o
 from ledger.chain.ports import (
     ChainLockedError,
     TransactionRefusedError,
-    TransactionRevertedError,
     WrongChainIdError,
     WrongGenesisError,
 )
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
-from tests.chain.probe import TOPIC, deploy, word, words
+from tests.chain.probe import deploy, word, words
 from tests.chain.web3_provider import web3_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 GAS = 200_000
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chain.sqlite"
-
-
-@pytest.fixture
-def chain(path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
-        yield chain
 
 
 def signed(**changes: object) -> bytes:
@@ -61,27 +44,6 @@ def signed(**changes: object) -> bytes:
     }
     fields = {name: value for name, value in (fields | changes).items() if value is not None}
     return bytes(Account.sign_transaction(fields, TEST_KEYS[0]).raw_transaction)
-
-
-def test_reopening_keeps_everything(path: Path) -> None:
-    with EmbeddedChain.create(path) as chain:
-        probe = deploy(chain)
-        receipt = chain.send(probe, words(7, 9), GAS)
-        chain.mine(2)
-        head, logs = chain.head(), chain.logs(probe, [], 0, 9)
-    with EmbeddedChain.open(path) as again:
-        assert again.head() == head
-        assert again.receipt(receipt.transaction_hash) == receipt
-        assert again.logs(probe, [], 0, 9) == logs
-        assert again.call(probe, b"") == word(7)
-        assert again.send(probe, words(8, 9), GAS).block_number == head.number + 1
-
-
-def test_empty_blocks_are_on_disk_at_once(chain: EmbeddedChain, path: Path) -> None:
-    chain.mine(3)
-    with EmbeddedReader.open(path) as reader:
-        assert reader.head() == chain.head()
-        assert reader.head().number == 3
 
 
 def test_creating_over_a_chain_is_refused_and_leaves_it(path: Path) -> None:
@@ -106,35 +68,10 @@ def test_opening_what_is_not_there_says_so(path: Path, opener: type[EmbeddedRead
     assert not path.exists()
 
 
-def test_creating_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ChainError, match="No such file or directory"):
-        EmbeddedChain.create(tmp_path / "nowhere" / "chain.sqlite")
-
-
 def test_a_second_writer_is_refused_and_told_who_writes(chain: EmbeddedChain, path: Path) -> None:
     with pytest.raises(ChainLockedError, match=rf"process {os.getpid()} \(.+\) writes"):
         EmbeddedChain.open(path)
-    code = (
-        "import sys, pathlib\n"
-        "from ledger.chain.embedded.embedded_chain import EmbeddedChain\n"
-        "from ledger.chain.ports import ChainLockedError\n"
-        "try: EmbeddedChain.open(pathlib.Path(sys.argv[1]))\n"
-        "except ChainLockedError as error: print(error)\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-    )
-    assert run.stdout.startswith(f"{path}: process {os.getpid()} (")
-    assert run.stdout.endswith(") writes to this chain\n")
     chain.mine(1)
-
-
-def test_closing_lets_the_next_writer_in(path: Path) -> None:
-    EmbeddedChain.create(path).close()
-    for number in range(3):
-        with EmbeddedChain.open(path) as chain:
-            assert chain.head().number == number
-            chain.mine(1)
 
 
 def test_a_failed_opening_gives_the_lock_back(path: Path) -> None:
@@ -150,42 +87,6 @@ def test_using_a_closed_chain_is_a_chain_error(path: Path) -> None:
     chain.close()
     with pytest.raises(ChainError, match="closed"):
         chain.head()
-
-
-def test_a_reader_in_another_process_sees_blocks_as_they_come(
-    chain: EmbeddedChain, path: Path
-) -> None:
-    code = (
-        "import sys, json, pathlib\n"
-        "from ledger.chain.embedded.embedded_reader import EmbeddedReader\n"
-        "with EmbeddedReader.open(pathlib.Path(sys.argv[1])) as chain:\n"
-        "    for line in sys.stdin:\n"
-        "        logs = chain.logs(None, [], 0, 10**9)\n"
-        "        print(json.dumps([chain.head().number, chain.head().hash.hex(), len(logs)]))\n"
-        "        sys.stdout.flush()\n"
-    )
-    before = path.stat().st_mtime_ns
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as reader:
-        assert reader.stdin is not None
-        assert reader.stdout is not None
-        probe = None
-        for number in range(1, 6):
-            if probe is None:
-                probe = deploy(chain)
-            else:
-                chain.send(probe, words(number, 0), GAS)
-            print(file=reader.stdin, flush=True)
-            seen = json.loads(reader.stdout.readline())
-            assert seen == [number, chain.head().hash.hex(), number - 1]
-        reader.stdin.close()
-        assert reader.wait() == 0
-    assert path.stat().st_mtime_ns >= before
-    assert chain.send(probe or "", words(9, 9), GAS).block_number == 6
 
 
 def test_a_reader_takes_no_lock_and_cannot_write(path: Path) -> None:
@@ -208,35 +109,6 @@ def test_the_file_is_untouched_by_reading(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_threads_share_a_chain_and_lose_nothing(chain: EmbeddedChain, path: Path) -> None:
-    probe = deploy(chain)
-
-    def work(number: int) -> None:
-        for turn in range(5):
-            chain.send(probe, words(10 * number + turn + 1, number), GAS, key=TEST_KEYS[number])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert chain.head().number == 21
-    values = {log.topics[1] for log in chain.logs(probe, [TOPIC], 0, 21)}
-    assert values == {word(10 * number + turn + 1) for number in range(4) for turn in range(5)}
-
-
-def test_any_funded_key_may_send(chain: EmbeddedChain) -> None:
-    probe = deploy(chain)
-    receipt = chain.send(probe, words(1, 1), GAS, key=TEST_KEYS[9])
-    assert chain.transaction(receipt.transaction_hash).sender == address_of(TEST_KEYS[9])
-
-
-def test_an_account_without_funds_is_refused(chain: EmbeddedChain) -> None:
-    with pytest.raises(TransactionRefusedError):
-        chain.send("0x" + "11" * 20, b"", GAS, key=b"\x05" * 32)
-    assert chain.head().number == 0
-
-
 def test_an_own_key_is_funded_at_genesis(path: Path) -> None:
     with EmbeddedChain.create(path, key=b"\x05" * 32) as chain:
         assert chain.sender == address_of(b"\x05" * 32)
@@ -252,21 +124,12 @@ class TestChainId:
         with EmbeddedReader.open(path) as reader:
             assert reader.chain_id == DEFAULT_CHAIN_ID
 
-    def test_can_be_chosen(self, path: Path) -> None:
-        with EmbeddedChain.create(path, chain_id=77) as chain:
-            assert web3_over(chain).eth.chain_id == 77
-            deploy(chain)
-
     def test_must_be_the_expected_one(self, path: Path) -> None:
         EmbeddedChain.create(path, chain_id=77).close()
         with pytest.raises(WrongChainIdError, match="has chain id 77, expected 78"):
             EmbeddedReader.open(path, chain_id=78)
         with pytest.raises(WrongGenesisError, match="expected 0x0101"):
             EmbeddedReader.open(path, chain_id=77, genesis_hash=b"\x01" * 32)
-
-    def test_a_transaction_for_this_chain_is_taken(self, chain: EmbeddedChain) -> None:
-        chain.submit(signed())
-        assert chain.head().number == 1
 
     def test_a_transaction_for_another_chain_is_refused(self, chain: EmbeddedChain) -> None:
         with pytest.raises(WrongChainIdError, match="signed for chain 1, this is 1129137740"):
@@ -352,12 +215,6 @@ class TestTime:
             assert [chain.block(number).timestamp for number in range(3)] == [0, 1, 1]
             chain.verify(execute=True)
 
-    def test_is_what_a_contract_sees_in_its_transaction(self, path: Path) -> None:
-        with EmbeddedChain.create(path, clock=lambda: 5000.0) as chain:
-            # TIMESTAMP, logged as topic: 42 5f 5f a1
-            receipt = chain.send(None, bytes.fromhex("425f5fa1"), GAS)
-            assert receipt.logs[0].topics == (word(chain.block(1).timestamp),) == (word(5001),)
-
 
 class TestInterruptedTransactions:
     def test_leave_no_trace_and_the_next_one_succeeds(
@@ -390,43 +247,7 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_reverted_transaction_keeps_the_chain_whole(chain: EmbeddedChain) -> None:
-    probe = deploy(chain)
-    with pytest.raises(TransactionRevertedError):
-        chain.send(probe, words(0, 0), GAS)
-    chain.verify(execute=True)
-
-
-def test_running_out_of_gas_reverts_without_data(chain: EmbeddedChain) -> None:
-    probe = deploy(chain)
-    with pytest.raises(TransactionRevertedError, match="no data") as caught:
-        chain.send(probe, words(1, 1), 22_000)
-    assert caught.value.data == b""
-
-
-@pytest.mark.parametrize("address", ["", "0x12", "nobody", "0x" + "zz" * 20])
-def test_what_is_no_address_is_refused(chain: EmbeddedChain, address: str) -> None:
-    with pytest.raises(ChainError, match="is not an address"):
-        chain.send(address, b"", GAS)
-    with pytest.raises(ChainError, match="is not an address"):
-        chain.call(address, b"")
-    with pytest.raises(ChainError, match="is not an address"):
-        chain.code(address)
-
-
-def test_signatures_are_made_by_compiled_code() -> None:
-    evm.verify_fast_signatures()
-
-
 def test_slow_signatures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECC_BACKEND_CLASS", "eth_keys.backends.NativeECCBackend")
     with pytest.raises(ChainError, match="NativeECCBackend; install coincurve"):
         evm.verify_fast_signatures()
-
-
-def test_a_block_offers_the_stated_gas(path: Path) -> None:
-    with EmbeddedChain.create(path, gas_limit=5_000_000) as chain:
-        chain.mine(2)
-        assert chain.header().gas_limit == 5_000_000
-        with pytest.raises(TransactionRefusedError):
-            chain.send("0x" + "11" * 20, b"", 5_000_001)

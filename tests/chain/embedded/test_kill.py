@@ -101,9 +101,7 @@ def run_and_kill(
     return [(int(block), int(value)) for block, value in whole]
 
 
-def test_a_file_cut_off_during_its_creation_is_created_again(
-    tmp_path: Path,
-) -> None:
+def test_a_file_cut_off_during_its_creation_is_created_again(tmp_path: Path) -> None:
     torn, path = tmp_path / "torn.sqlite", tmp_path / "chain.sqlite"
     writing = sqlite3.connect(torn, isolation_level=None)
     # A cache of one page: the file is written, and its journal hot, before the commit.

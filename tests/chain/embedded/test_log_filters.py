@@ -93,12 +93,9 @@ def deployed(chain: EmbeddedChain, block: int) -> str:
     ("address", "topics", "index"),
     [
         (b"\x01" * 20, [], "logs_by_address"),
-        (None, [TOPIC], "logs_by_topic0"),
         (b"\x01" * 20, [TOPIC], "logs_by_topic0"),
-        (b"\x01" * 20, [TOPIC, word(1)], "logs_by_topic1"),
         (None, [None, word(1)], "logs_by_topic1"),
         (b"\x01" * 20, [TOPIC, None, [word(1), word(2)]], "logs_by_topic2"),
-        (None, [None, None, None, word(1)], "logs_by_topic3"),
     ],
 )
 def test_a_filter_is_answered_by_its_most_selective_index(
@@ -108,17 +105,3 @@ def test_a_filter_is_answered_by_its_most_selective_index(
     assert query is not None
     plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
     assert any(f"SEARCH logs USING INDEX {index}" in row[3] for row in plan)
-
-
-def test_a_narrow_range_is_read_along_the_blocks(chain: EmbeddedChain) -> None:
-    query = log_table.select(None, [TOPIC], 5, 6, limit=None, descending=False)
-    assert query is not None
-    plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
-    assert [row[3] for row in plan] == [
-        "SEARCH logs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
-    ]
-
-
-def test_a_row_id_holds_block_and_position() -> None:
-    assert log_table.row_id(1, 0) == 1_048_576
-    assert log_table.position(log_table.row_id(123_456, 789)) == (123_456, 789)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.settings import Settings
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
-from tests.api.conftest import serving
 from tests.chain.probe import deploy, words
 
 if TYPE_CHECKING:
@@ -85,12 +83,6 @@ def test_a_closed_chain_is_read_without_leaving_files(home: Path) -> None:
         assert sorted(home.iterdir()) == before
 
 
-def test_an_empty_write_ahead_log_does_no_harm(home: Path) -> None:
-    (home / "chain.sqlite-wal").touch()
-    with locked(home), EmbeddedReader.open(home / "chain.sqlite") as chain:
-        assert chain.head().number == 2
-
-
 def test_blocks_in_a_write_ahead_log_are_not_silently_skipped(home: Path) -> None:
     left = killed(home)
     (left / "chain.sqlite-shm").unlink()
@@ -99,12 +91,6 @@ def test_blocks_in_a_write_ahead_log_are_not_silently_skipped(home: Path) -> Non
     assert "let the owner's writer open and close the chain, or copy" in str(caught.value)
     with EmbeddedReader.open(left / "chain.sqlite") as chain:
         assert chain.head().number == 5, "who may write beside it reads them"
-
-
-def test_shared_memory_that_is_there_is_used(home: Path) -> None:
-    left = killed(home)
-    with locked(left), EmbeddedReader.open(left / "chain.sqlite") as chain:
-        assert chain.head().number == 5
 
 
 def test_what_an_owner_adds_meanwhile_is_followed(home: Path) -> None:
@@ -143,9 +129,3 @@ def test_a_file_that_may_not_be_read_says_so(home: Path) -> None:
 def test_writing_there_is_refused(home: Path) -> None:
     with locked(home), pytest.raises(ChainError, match=r"chain.sqlite.lock: Permission denied"):
         EmbeddedChain.open(home / "chain.sqlite")
-
-
-def test_a_service_answers_from_there(home: Path) -> None:
-    with locked(home), serving(Settings(home=home)) as client:
-        assert client.get("/ready").status_code == 200
-        assert client.get("/v1/status").json()["as_of"]["number"] == 2

@@ -37,11 +37,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 BLOCKS = 11
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chain.sqlite"
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a writer that was killed with ten blocks in its write-ahead log."""
@@ -82,25 +77,6 @@ class TestTheNote:
             chain.mine(3)
             assert noted(path) == 0, "these blocks do not survive a power cut"
         assert noted(path) == 3, "closing makes them durable"
-
-    def test_of_a_killed_writer_is_its_last_block(self, killed: Path) -> None:
-        assert noted(killed / "chain.sqlite") == BLOCKS
-
-    def test_view_overtaken_by_its_chain_is_brought_up_to_date(self, path: Path) -> None:
-        grown(path, 1)
-        earlier = note_path(path).read_bytes()
-        grown(path, 1)
-        note_path(path).write_bytes(earlier)
-        EmbeddedChain.open(path).close()
-        assert noted(path) == 2
-
-    def test_that_is_missing_is_made(self, path: Path) -> None:
-        grown(path, 2)
-        note_path(path).unlink()
-        with EmbeddedReader.open(path) as reader:
-            assert reader.acknowledged() is None
-        EmbeddedChain.open(path).close()
-        assert noted(path) == 2
 
     @pytest.mark.parametrize("slot", [0, 1])
     def test_survives_a_torn_slot(self, path: Path, slot: int) -> None:
@@ -169,21 +145,6 @@ class TestTheNote:
         assert cut_at > 3
         assert left == ({True} if blocks else {False, True})
 
-    def test_that_is_a_pipe_holds_nobody_up_and_is_none(self, path: Path) -> None:
-        grown(path, 1)
-        note_path(path).unlink()
-        os.mkfifo(note_path(path))
-        with (
-            EmbeddedReader.open(path) as reader,
-            pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"),
-        ):
-            reader.acknowledged()
-
-    def test_that_cannot_be_made_is_named(self, path: Path) -> None:
-        note_path(path).mkdir()
-        with pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"):
-            EmbeddedChain.create(path)
-
     def test_an_unwritable_copy_is_named_and_no_block_is_lost(self, path: Path) -> None:
         with EmbeddedChain.create(path) as chain:
             os.close(chain._note._descriptor or 0)
@@ -209,13 +170,6 @@ class TestTheNote:
                 ended.set()
                 writer.join()
 
-    def test_of_a_view_is_older_than_its_head(self, path: Path) -> None:
-        with EmbeddedChain.create(path) as chain, chain.snapshot() as still:
-            chain.mine(1)
-            found = still.acknowledged()
-            assert found is not None
-            assert found.number == still.head().number == 0
-
 
 class TestARestoredBackup:
     @pytest.fixture
@@ -232,12 +186,12 @@ class TestARestoredBackup:
         assert known is not None
         with pytest.raises(ChainRolledBackError) as caught:
             EmbeddedChain.open(restored)
-        assert str(caught.value) == (
-            f"{restored}: block 5 0x{known.hash.hex()} was acknowledged here, but the chain ends "
-            f"with block 3 0x{head.hash.hex()}: a backup was restored, the file was replaced, or "
-            "its write-ahead log is damaged or missing. Put back the newer files, or continue from "
-            "the present state with --accept-rollback"
-        )
+        for part in (
+            f"block 5 0x{known.hash.hex()}",
+            f"3 0x{head.hash.hex()}",
+            "--accept-rollback",
+        ):
+            assert part in str(caught.value)
         with pytest.raises(ChainRolledBackError):
             EmbeddedChain.open_or_create(restored)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,24 +9,11 @@ import pytest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.chain.probe import deploy, word, words
-from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 GAS = 200_000
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chain.sqlite"
-
-
-@pytest.fixture
-def chain(path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
-        yield chain
 
 
 def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) -> None:
@@ -41,14 +27,6 @@ def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) 
             assert still.call(probe, b"") == word(1)
             assert reader.head().number == 3
         assert reader.call(probe, b"") == word(2)
-
-
-def test_a_view_of_a_view_is_equal_and_outlives_it(chain: EmbeddedChain) -> None:
-    with chain.snapshot() as still:
-        chain.mine(1)
-        with still.snapshot() as again:
-            assert again.head().number == 0
-        assert still.head().number == 0
 
 
 def test_is_given_back_when_it_ends(chain: EmbeddedChain) -> None:
@@ -79,24 +57,3 @@ def test_verifying_a_growing_chain_sees_no_block_that_came_later(
             reader.verify(progress=grow)
     assert seen == [0, 1, 2, 3, 4]
     assert chain.head().number == 9
-
-
-def test_verifying_beside_a_busy_writer_always_passes(chain: EmbeddedChain, path: Path) -> None:
-    probe, ended = deploy(chain), threading.Event()
-
-    def write() -> None:
-        for value in range(1, 200):
-            chain.send(probe, words(value, 0), GAS)
-            # Verifying takes longer than writing: unhindered, the writer would never be caught.
-            if ended.wait(0.01):
-                return
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        with EmbeddedReader.open(path) as reader:
-            for _ in range(times(3, 20)):
-                reader.verify()
-    finally:
-        ended.set()
-        writer.join()

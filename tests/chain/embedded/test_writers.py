@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 GAS = 200_000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chain.sqlite"
-
-
 def past_the_lock(path: Path) -> EmbeddedChain:
     path.with_name("chain.sqlite.lock").unlink()
     return EmbeddedChain.open(path, clock=lambda: 2e9)

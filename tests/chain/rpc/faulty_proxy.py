@@ -32,13 +32,7 @@ class Trouble(Enum):
 
 
 class FaultyProxy:
-    """Passes requests on to a node, but for the trouble that a function makes.
-
-    Attributes:
-        url: where it listens.
-        troubles: how often each trouble was made.
-        changed: returns the answer to a request in place of the node's.
-    """
+    """Passes requests on to a node, but for the trouble that a function makes."""
 
     def __init__(
         self,

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 class ForkingNode(ScriptedNode):
-    """Answers from one of two chains.
-
-    Args:
-        one: that it begins with.
-        other: that it goes over to.
-        final: the newest block that both have; none after it is called final.
-    """
+    """Answers from one of two chains."""
 
     def __init__(self, one: EmbeddedReader, other: EmbeddedReader, final: int) -> None:
         self._branches = [RpcMethods(one), RpcMethods(other)]

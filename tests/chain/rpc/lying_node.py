@@ -24,15 +24,7 @@ WORDS = [0, 1, 2, 3, 13, 14, 64, 255, 2**32 - 1, 2**63, 2**64 - 1, 2**96, 2**255
 
 @dataclass(frozen=True)
 class Lie:
-    """One deviation from the truth.
-
-    Attributes:
-        about: an event's name, or a method of JSON-RPC.
-        how: "hide", "repeat", "word" (of data), "topic", "cut", "error" or "null".
-        which: of the event's logs, counted in the chain's order; None for all.
-        place: which word or topic.
-        value: what stands there instead.
-    """
+    """One deviation from the truth."""
 
     about: str
     how: str
@@ -69,13 +61,7 @@ lies = st.lists(
 
 
 class LyingNode(ScriptedNode):
-    """Answers from a chain, with lies.
-
-    Attributes:
-        chain_id: of the chain.
-        lies: which may be changed while it runs.
-        places: block and index of each event's logs, in the chain's order.
-    """
+    """Answers from a chain, with lies."""
 
     def __init__(self, chain: EmbeddedReader) -> None:
         self._methods = RpcMethods(chain)

@@ -23,12 +23,7 @@ BLOCK = {
 
 
 class ScriptedNode:
-    """Answers each method with a JSON value, an error, raw bytes, or what a function returns.
-
-    Attributes:
-        asked: methods and parameters so far.
-        headers: that each answer has besides.
-    """
+    """Answers each method with a JSON value, an error, raw bytes, or what a function returns."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {

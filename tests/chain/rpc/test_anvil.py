@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from ledger.chain.ports import TransactionTimeoutError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
-from tests.chain.probe import deploy, words
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -55,27 +53,6 @@ def sent_again(chain: RpcChain, pending: InFlightTransaction) -> None:
     wait_until(lambda: pending.poll() or chain.nonce(chain.sender, pending=True))
 
 
-def test_one_block_mines_all_pending_and_blocks_come_by_themselves(chain: RpcChain) -> None:
-    told(chain, "evm_setIntervalMining", 0)
-    waiting = [chain.submit(SOMEBODY, b"", GAS) for _ in range(5)]
-    assert [one.nonce for one in waiting] == [0, 1, 2, 3, 4]
-    told(chain, "evm_setIntervalMining", 1)
-    blocks = [received(one).block_number for one in waiting]
-    assert blocks == blocks[:1] * 5
-    assert chain.nonce(chain.sender, pending=True) == 5
-    wait_until(lambda: chain.head().number > blocks[0])
-
-
-def test_a_dropped_transaction_is_sent_again_with_its_nonce(chain: RpcChain) -> None:
-    told(chain, "evm_setIntervalMining", 0)
-    pending = chain.submit(SOMEBODY, b"", GAS)
-    assert told(chain, "anvil_dropTransaction", f"0x{pending.hash.hex()}") is not None
-    assert chain.nonce(chain.sender, pending=True) == 0
-    sent_again(chain, pending)
-    told(chain, "evm_mine")
-    assert received(pending).status == 1
-
-
 def test_a_transaction_below_later_base_fees_is_replaced(chain: RpcChain) -> None:
     told(chain, "evm_setIntervalMining", 0)
     pending = chain.submit(SOMEBODY, b"", GAS)
@@ -116,54 +93,6 @@ def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> 
         after = received(pending)
         assert after.transaction_hash == before.transaction_hash
         assert after.block_number == before.block_number + 1
-        assert chain.nonce(chain.sender, pending=False) == 1
-
-
-def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
-    tmp_path: Path,
-) -> None:
-    ahead = [0.0]
-    for chain in anvil(tmp_path, settings=SETTINGS, clock=lambda: time.monotonic() + ahead[0]):
-        assert isinstance(chain, RpcChain)
-        probe = deploy(chain)
-        told(chain, "evm_setAutomine", False)
-        given_up = chain.submit(probe, words(7, 7), 200_000)
-        ahead[0] += PATIENCE_SECONDS
-        with pytest.raises(TransactionTimeoutError):
-            given_up.poll()
-        told(chain, "anvil_dropAllTransactions")
-        told(chain, "evm_setAutomine", True)
-        assert chain.send(probe, words(8, 8), 200_000).status == 1
-        assert chain.nonce(chain.sender, pending=False) == 2
-
-
-def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
-    tmp_path: Path,
-) -> None:
-    ahead = [0.0]
-    settings = RpcSettings(
-        poll_seconds=0.05,
-        receipt_timeout_seconds=PATIENCE_SECONDS,
-        replace_seconds=2 * PATIENCE_SECONDS,
-    )
-    for chain in anvil(tmp_path, settings=settings, clock=lambda: time.monotonic() + ahead[0]):
-        assert isinstance(chain, RpcChain)
-        chain.mine(1)
-        told(chain, "evm_setAutomine", False)
-        given_up = chain.submit(SOMEBODY, b"", GAS)
-        fee = int(
-            told(chain, "eth_getTransactionByHash", f"0x{given_up.hash.hex()}")["maxFeePerGas"], 16
-        )
-        told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
-        told(chain, "evm_mine")
-        ahead[0] += PATIENCE_SECONDS
-        with pytest.raises(TransactionTimeoutError):
-            given_up.poll()
-        later = chain.submit(SOMEBODY, b"", GAS)
-        told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
-        told(chain, "evm_mine")
-        assert received(later).status == 1
-        assert chain.receipt(given_up.hash) is None
         assert chain.nonce(chain.sender, pending=False) == 1
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -15,8 +14,8 @@ from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
-from tests.chain.test_port_contract import ANVIL_KEY, anvil
-from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+from tests.chain.test_port_contract import ANVIL_KEY, anvil, served
+from tests.cmfl.commands.conftest import cmfl, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 NUMBER = "0x435f5260205ff3"
 PARENT_HASH = "0x600143034060015260215ff3"
-CANCUN = "0x5f5c5f5f5f5e00"
 DEPLOY = ("deploy", "--preset", "smoke")
 
 
@@ -47,15 +45,6 @@ def other_hashes(request: Any, answer: Any) -> Any:
     if request["method"] == "eth_call" and request["params"][0].get("data") == PARENT_HASH:
         answer["result"] = f"0x00{'5c' * 32}"
     return answer
-
-
-def served(folder: Path) -> Iterator[ChainWriter]:
-    with (
-        EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
-        RpcServer(chain) as server,
-        RpcChain(server.url, TEST_KEYS[1], chain_id=chain.chain_id) as client,
-    ):
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -130,19 +119,6 @@ def test_the_embedded_chains_node_tells_whether_it_mines_at_once(
 
 
 @pytest.mark.network
-def test_anvil_tells_whether_it_mines_at_once(tmp_path: Path) -> None:
-    for chain in anvil(tmp_path):
-        assert chain.mines_at_once()
-    for chain in anvil(tmp_path, "--block-time", "1"):
-        assert not chain.mines_at_once()
-
-
-def test_another_node_mines_at_its_own_times() -> None:
-    with ScriptedNode() as node, RpcReader(node.url, chain_id=7) as reader:
-        assert not reader.mines_at_once()
-
-
-@pytest.mark.network
 def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Path) -> None:
     for chain in anvil(tmp_path):
         for _ in range(4000):
@@ -155,26 +131,10 @@ def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Pa
         assert unmet(chain) == set()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(lambda *_: Fault(-32601, "no calls here"), id="no calls"),
-        pytest.param(
-            lambda call, _, failed=[]: (
-                "0x"
-                if call["data"] == "0x00"
-                else Fault(-32000, "header not found")
-                if call["data"] == CANCUN and not failed and not failed.append(1)
-                else "0x" + ("00" * 33 if call["data"] != CANCUN else "")
-            ),
-            id="one failure",
-        ),
-    ],
-)
-def test_a_node_that_fails_otherwise_is_not_called_unsuitable(answer: Any) -> None:
+def test_a_node_that_fails_otherwise_is_not_called_unsuitable() -> None:
     block = {**BLOCK, "gasLimit": "0x1c9c380"}
     with (
-        ScriptedNode(eth_call=answer, eth_getBlockByNumber=block) as node,
+        ScriptedNode(eth_call=Fault(-32601, "no calls here"), eth_getBlockByNumber=block) as node,
         RpcReader(node.url, chain_id=7) as reader,
     ):
         assert reader.unmet_requirements() == {}
@@ -192,35 +152,17 @@ def test_a_limited_request_is_no_missing_fork() -> None:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("fault", [Requirement.CANCUN, Requirement.BLOCK_NUMBER])
-def test_dry_run_deploy_and_doctor_name_an_unsuitable_chain(
-    fault: Requirement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_commands_name_an_unsuitable_chain_and_pay_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", ANVIL_KEY.hex())
-    options = ("--hardfork", "shanghai") if fault is Requirement.CANCUN else ()
-    home = tmp_path / "home"
-    for chain in anvil(tmp_path, *options):
+    said = f"cannot run the contract: {Requirement.CANCUN}: "
+    for chain in anvil(tmp_path, "--hardfork", "shanghai"):
         assert isinstance(chain, RpcChain)
-        with FaultyProxy(
-            str(chain.node),
-            changed=shifted if fault is Requirement.BLOCK_NUMBER else lambda _, answer: answer,
-        ) as proxy:
-            node = ("--rpc-url", proxy.url, "--chain-id", chain.chain_id)
-            for command in (
-                (*DEPLOY, "--dry-run"),
-                DEPLOY,
-                ("run", "--preset", "smoke", "--name", "played"),
-            ):
-                assert f"cannot run the contract: {fault}: " in refusal(
-                    *command, "--home", home, *node
-                )
-            result = cmfl("doctor", "--home", home, *node, "--json")
-            (row,) = (row for row in result.json if row["check"] == "node")
-            assert (result.code, row["ok"]) == (1, False)
-            assert f"cannot run the contract: {fault}: " in row["found"]
-        assert chain.nonce(chain.sender, pending=True) == 0, "nothing was paid"
-    # The same run is deployed on another chain: nothing binds it to the first.
-    for chain in anvil(tmp_path):
-        node = ("--rpc-url", str(chain.node), "--chain-id", chain.chain_id)
-        succeeds(*DEPLOY, "--home", home, *node)
-        succeeds("doctor", "--home", home, *node)
+        node = ("--home", tmp_path / "home", "--rpc-url", str(chain.node), "--chain-id", 31337)
+        for command in ((*DEPLOY, "--dry-run"), DEPLOY):
+            assert said in refusal(*command, *node)
+        result = cmfl("doctor", *node, "--json")
+        (row,) = (row for row in result.json if row["check"] == "node")
+        assert (result.code, row["ok"], said in row["found"]) == (1, False, True)
+        assert chain.nonce(chain.sender, pending=True) == 0

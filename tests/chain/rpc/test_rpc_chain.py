@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,13 +27,11 @@ from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.wire import MalformedAnswerError
 from ledger.protocol.errors import ChainError
-from tests.chain.probe import deploy, words
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 SOMEBODY = "0x" + "11" * 20
 SHORT: dict[str, Any] = {
@@ -46,27 +45,16 @@ HASTY = RpcSettings(request_timeout_seconds=0.2, retries=0)
 """For nodes that never answer as a whole; an answer may take long where cores are busy."""
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
-
-
 def reader(node: ScriptedNode, **changes: Any) -> RpcReader:
     return RpcReader(node.url, chain_id=7, settings=RpcSettings(**{**SHORT, **changes}))
 
 
-class TestIdentity:
-    def test_the_expected_chain_is_accepted(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain) as server:
-            RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=chain.genesis_hash).close()
-
-    def test_another_chain_id_is_refused(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain) as server, pytest.raises(WrongChainIdError, match=r"expected 1$"):
+def test_another_chain_id_or_genesis_is_refused(chain: EmbeddedChain) -> None:
+    with RpcServer(chain) as server:
+        RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=chain.genesis_hash).close()
+        with pytest.raises(WrongChainIdError, match=r"expected 1$"):
             RpcReader(server.url, chain_id=1)
-
-    def test_another_genesis_is_refused(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain) as server, pytest.raises(WrongGenesisError):
+        with pytest.raises(WrongGenesisError):
             RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=b"\x01" * 32)
 
 
@@ -82,22 +70,12 @@ class TestUnreachableNodes:
             assert secret not in str(caught.value)
         assert caught.value.__suppress_context__
 
-    def test_a_name_that_does_not_resolve_is_unreachable(self) -> None:
-        with pytest.raises(ChainUnreachableError):
-            RpcReader("http://localhost:1", chain_id=1, settings=QUICK)
-
     @pytest.mark.parametrize(
         "url", ["", "ftp://h", "http://", "localhost:8545", "http://[::1", "http://h:99999"]
     )
     def test_what_is_no_address_is_refused(self, url: str) -> None:
         with pytest.raises(ChainError, match="address is not a"):
             RpcReader(url, chain_id=1)
-
-    def test_a_silent_node_is_given_up(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            with pytest.raises(ChainUnreachableError):
-                RpcReader(url, chain_id=1, settings=HASTY)
 
     def test_a_dribbling_node_is_given_up(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -121,7 +99,7 @@ class TestUnreachableNodes:
         ):
             reader(node)
 
-    @pytest.mark.parametrize("status", [429, 500, 503])
+    @pytest.mark.parametrize("status", [429, 503])
     @pytest.mark.parametrize(
         ("body", "said"),
         [
@@ -130,9 +108,7 @@ class TestUnreachableNodes:
                 "slow down",
             ),
             (b' {"error":"slow down"}', "slow down"),
-            (b'{"message":"slow down"}', ""),
             (b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', ""),
-            (b"{", ""),
         ],
     )
     def test_json_of_a_server_in_trouble_is_no_answer(
@@ -165,41 +141,37 @@ class TestUnreachableNodes:
 
     @pytest.mark.parametrize(
         ("asked_for", "waited"),
-        [
-            ("2", [2.0, 2.0]),
-            ("0", [0.1, 0.3]),
-            ("soon", [0.1, 0.3]),
-            ("119", [119.0]),
-            ("121", []),
-        ],
+        [("2", [2.0, 2.0]), ("0", [0.1, 0.3]), ("soon", [0.1, 0.3]), ("119", [119.0]), ("121", [])],
     )
     def test_a_node_is_left_alone_as_long_as_it_asks(
         self, asked_for: str, waited: list[float]
     ) -> None:
-        clock = FakeClock()
+        waits: list[float] = []
         settings = RpcSettings(retries=2, request_timeout_seconds=PATIENCE_SECONDS)
         with ScriptedNode(eth_getBalance=Raw(b"{}", 429)) as node:
             node.headers["Retry-After"] = asked_for
-            url, sleep, time = node.url, clock.sleep, clock.time
+            url, sleep = node.url, waits.append
             with (
-                RpcReader(url, chain_id=7, settings=settings, sleep=sleep, clock=time) as chain,
+                RpcReader(
+                    url, chain_id=7, settings=settings, sleep=sleep, clock=lambda: sum(waits)
+                ) as chain,
                 pytest.raises(ChainUnreachableError, match="HTTP status 429"),
             ):
                 chain.balance_of(SOMEBODY)
-        assert clock.waits == pytest.approx(waited)
+        assert waits == pytest.approx(waited)
 
 
-class FakeClock:
-    """Time that goes by only while somebody waits."""
+@contextmanager
+def at_100(
+    finalized: Callable[[], object], difficulty: str = "0x1", **changes: Any
+) -> Iterator[RpcReader]:
+    head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
 
-    def __init__(self) -> None:
-        self.waits: list[float] = []
+    def block(tag: str, _: bool) -> object:
+        return finalized() if tag == "finalized" else head if tag == "latest" else BLOCK
 
-    def time(self) -> float:
-        return sum(self.waits)
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
+    with ScriptedNode(eth_getBlockByNumber=block) as node, reader(node, **changes) as chain:
+        yield chain
 
 
 def dribble(server: socket.socket, stop: threading.Event) -> None:
@@ -221,17 +193,13 @@ class TestMalformedAnswers:
             Raw(b""),
             Raw(b"no JSON"),
             Raw(b"[]"),
-            Raw(b"3"),
             Raw(b"{}"),
             Raw(b'{"error": null}'),
             Raw(b"[" * 100_000),
-            Raw(b"\xff\xfe"),
             None,
             7,
             "7",
             "0x",
-            "0xzz",
-            "0x7 ",
             "0x" + "1" * 65,
             ["0x7"],
         ],
@@ -246,7 +214,6 @@ class TestMalformedAnswers:
             {"number": None},
             {"number": "0x5"},
             {"hash": "0x12"},
-            {"hash": "0x" + "0a" * 33},
             {"parentHash": 3},
             {"timestamp": "yesterday"},
         ],
@@ -256,11 +223,6 @@ class TestMalformedAnswers:
             ScriptedNode(eth_getBlockByNumber={**BLOCK, **changes}) as node,
             pytest.raises(MalformedAnswerError),
         ):
-            reader(node)
-
-    @pytest.mark.parametrize("block", [[], "0x", 3, False])
-    def test_what_is_no_block_is_refused(self, block: object) -> None:
-        with ScriptedNode(eth_getBlockByNumber=block) as node, pytest.raises(ChainError):
             reader(node)
 
     @pytest.mark.parametrize("found", [{}, [], "x", {"blockNumber": "0x1"}, {"blockNumber": {}}])
@@ -322,10 +284,7 @@ class TestMalformedAnswers:
 
     @pytest.mark.parametrize("code", [None, 3, "0x1", "0xgg", "12"])
     def test_malformed_bytes_are_refused(self, code: object) -> None:
-        with (
-            ScriptedNode(eth_getCode=code, eth_call=code) as node,
-            reader(node) as chain,
-        ):
+        with ScriptedNode(eth_getCode=code, eth_call=code) as node, reader(node) as chain:
             with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_getCode: not "):
                 chain.code(SOMEBODY)
             with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_call: not "):
@@ -357,7 +316,6 @@ class TestWhatANodeDoesNotServe:
             "0x",
             {},
             Fault(-32000, "transaction indexing is in progress"),
-            Fault(4444, "pruned history unavailable"),
             Raw(b"<html>", 502),
             Raw(b'{"jsonrpc":"2.0","id":1}'),
         ],
@@ -384,19 +342,6 @@ class TestWhatANodeDoesNotServe:
             for ask in asked:
                 with pytest.raises(NotServedError):
                     ask(chain)
-
-    def test_a_block_or_transaction_that_a_node_lacks_is_named(self) -> None:
-        with (
-            ScriptedNode(
-                eth_getBlockByNumber=lambda tag, _: BLOCK if tag == "0x0" else None,
-                eth_getTransactionByHash=None,
-            ) as node,
-            reader(node) as chain,
-        ):
-            with pytest.raises(NotServedError, match="the node has no block 5"):
-                chain.block(5)
-            with pytest.raises(NotServedError, match="the node has no mined transaction"):
-                chain.transaction(b"\x01" * 32)
 
 
 class TestLogRanges:
@@ -451,44 +396,22 @@ class TestLogRanges:
                 with pytest.raises(MalformedAnswerError, match="the filter does not match"):
                     chain.logs(address, topics, 0, 0)
 
-    def test_a_log_that_comes_twice_is_refused(self) -> None:
-        with (
-            ScriptedNode(eth_getLogs=[self.log(0)] * 2) as node,
-            reader(node) as chain,
-            pytest.raises(MalformedAnswerError, match="two logs at one place"),
+    def test_logs_that_cannot_be_true_are_refused(self) -> None:
+        one = self.log(0)
+        for logs, fact in (
+            ([one, one], "two logs at one place"),
+            ([{**one, "removed": True}], "taken back"),
+            ([self.log(5)], "outside 0 to 0"),
         ):
-            chain.logs(None, [], 0, 0)
-
-    def test_a_log_that_was_taken_back_is_refused(self) -> None:
-        gone = {**self.log(0), "removed": True}
-        with (
-            ScriptedNode(eth_getLogs=[gone]) as node,
-            reader(node) as chain,
-            pytest.raises(MalformedAnswerError, match="taken back"),
-        ):
-            chain.logs(None, [], 0, 0)
-
-    def test_logs_outside_the_asked_range_are_refused(self) -> None:
-        with (
-            ScriptedNode(eth_getLogs=[self.log(5)]) as node,
-            reader(node) as chain,
-            pytest.raises(MalformedAnswerError, match="outside 0 to 0"),
-        ):
-            chain.logs(None, [], 0, 0)
+            with (
+                ScriptedNode(eth_getLogs=logs) as node,
+                reader(node) as chain,
+                pytest.raises(MalformedAnswerError, match=fact),
+            ):
+                chain.logs(None, [], 0, 0)
 
 
 class TestSending:
-    def test_pays_twice_the_base_fee_at_most(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain) as server, client(server) as sender:
-            receipt = sender.send(SOMEBODY, b"", 50_000)
-            base = chain.header(0).base_fee_per_gas
-            sent = sender._node.ask(
-                "eth_getTransactionByHash", "0x" + receipt.transaction_hash.hex()
-            )
-            assert int(sent["maxFeePerGas"], 16) == 2 * (base or 0)
-            assert (sent["type"], sent["chainId"]) == ("0x2", hex(chain.chain_id))
-            assert int(sent["gas"], 16) == 50_000
-
     def test_refuses_fees_over_the_cap_and_sends_nothing(self, chain: EmbeddedChain) -> None:
         with (
             RpcServer(chain) as server,
@@ -502,9 +425,7 @@ class TestSending:
         ("words_of_node", "help_"),
         [
             ("insufficient funds for gas * price + value", "it owns 17 wei: send it funds"),
-            ("replacement transaction underpriced", "another program may be sending with this"),
             ("nonce too low", "another program may be sending with this"),
-            ("transaction type not supported", ""),
         ],
     )
     def test_a_refusal_names_the_account_and_keeps_the_nodes_words(
@@ -572,35 +493,12 @@ class TestSending:
         ):
             sender.send(SOMEBODY, b"", 50_000)
 
-    def test_finality_is_head_minus_confirmations_without_a_finalized_tag(
-        self,
-    ) -> None:
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return Fault(-32602, "unknown tag")
-            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
-
-        with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node, confirmations=12) as chain,
-        ):
-            assert chain.finalized() == 88
-
     @pytest.mark.parametrize(
         "none", [Fault(-32000, "finalized block not found"), Fault(-39001, "Unknown block"), None]
     )
     def test_a_node_that_no_longer_names_final_blocks_is_refused(self, none: object) -> None:
         told: list[object] = [{**BLOCK, "number": "0x24"}]
-
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return told.pop() if told else none
-            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
-
-        with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node, confirmations=12) as chain,
-        ):
+        with at_100(lambda: told.pop() if told else none, confirmations=12) as chain:
             assert chain.finalized() == 36
             with pytest.raises(NotServedError, match="names no final block, on a chain"):
                 chain.finalized()
@@ -612,33 +510,17 @@ class TestSending:
     def test_a_proof_of_stake_head_without_finality_is_not_final(
         self, difficulty: str, confirmations: int, final: int | None
     ) -> None:
-        head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
-
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return Fault(-32000, "finalized block not found")
-            return head if tag == "latest" else BLOCK
-
-        with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node, confirmations=confirmations) as chain,
-        ):
+        none = Fault(-32000, "finalized block not found")
+        with at_100(lambda: none, difficulty, confirmations=confirmations) as chain:
             if final is not None:
                 assert chain.finalized() == final
                 return
             with pytest.raises(NotServedError, match="may be starting or lagging"):
                 chain.finalized()
 
-    @pytest.mark.parametrize("code", [-32005, -32000, -32603])
-    def test_a_node_that_fails_does_not_make_its_head_final(self, code: int) -> None:
-        def block(tag: str, _: bool) -> object:
-            if tag == "finalized":
-                return Fault(code, "too many requests")
-            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
-
+    def test_a_node_that_fails_does_not_make_its_head_final(self) -> None:
         with (
-            ScriptedNode(eth_getBlockByNumber=block) as node,
-            reader(node) as chain,
+            at_100(lambda: Fault(-32005, "too many requests")) as chain,
             pytest.raises(NotServedError, match="too many requests"),
         ):
             chain.finalized()
@@ -659,18 +541,6 @@ class TestSending:
                 chain.logs(None, [], 0, 100)
             assert chain.logs(None, [], 0, 95) == []
 
-    def test_several_senders_with_one_key_do_not_lose_a_transaction(
-        self, chain: EmbeddedChain
-    ) -> None:
-        with RpcServer(chain) as server:
-            threads = [threading.Thread(target=send_five, args=(server,)) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert chain.account(SOMEBODY) == (0, 0)
-        assert chain.head().number == 10
-
     def test_a_node_returning_another_hash_may_have_the_transaction(self) -> None:
         with (
             ScriptedNode(
@@ -684,20 +554,6 @@ class TestSending:
         ):
             sender.send(SOMEBODY, b"", 50_000)
 
-    def test_a_transaction_that_is_never_mined_times_out(self) -> None:
-        from eth_hash.auto import keccak
-
-        with (
-            ScriptedNode(
-                eth_getTransactionCount="0x0",
-                eth_sendRawTransaction=lambda raw: "0x" + keccak(bytes.fromhex(raw[2:])).hex(),
-                eth_getTransactionReceipt=None,
-            ) as node,
-            RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
-            pytest.raises(TransactionTimeoutError),
-        ):
-            sender.send(SOMEBODY, b"", 50_000)
-
     def test_waits_for_blocks_where_the_node_makes_none(self) -> None:
         with ScriptedNode() as node:
             sender = RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK)
@@ -705,12 +561,6 @@ class TestSending:
             with pytest.raises(TransactionTimeoutError, match="block 1: not there"):
                 sender.mine(1)
             sender.close()
-
-
-def send_five(server: RpcServer) -> None:
-    with client(server) as sender:
-        for _ in range(5):
-            sender.send(SOMEBODY, b"", 50_000)
 
 
 def client(server: RpcServer, **changes: Any) -> RpcChain:
@@ -732,30 +582,3 @@ def test_reverts_are_read_as_the_various_nodes_word_them(fault: Fault, data: byt
         with pytest.raises(TransactionRevertedError) as caught:
             chain.call(SOMEBODY, b"")
         assert caught.value.data == data
-
-
-def test_another_fault_is_not_a_revert() -> None:
-    with ScriptedNode(eth_call=Fault(-32000, "header not found")) as node, reader(node) as chain:
-        with pytest.raises(ChainError, match="header not found") as caught:
-            chain.call(SOMEBODY, b"")
-        assert not isinstance(caught.value, TransactionRevertedError)
-
-
-def test_a_reverting_deployment_carries_its_reason(chain: EmbeddedChain) -> None:
-    with (
-        RpcServer(chain) as server,
-        client(server) as sender,
-        pytest.raises(TransactionRevertedError) as caught,
-    ):
-        # Puts 9 into memory and reverts with that word.
-        sender.send(None, bytes.fromhex("60095f5260205ffd"), 100_000)
-    assert caught.value.data == (9).to_bytes(32, "big")
-
-
-def test_a_reader_over_rpc_sees_what_the_owner_writes(chain: EmbeddedChain) -> None:
-    with RpcServer(chain) as server, RpcReader(server.url, chain_id=chain.chain_id) as remote:
-        probe = deploy(chain)
-        receipt = chain.send(probe, words(1, 2), 200_000)
-        assert remote.head() == chain.head()
-        assert remote.receipt(receipt.transaction_hash) == receipt
-        assert remote.logs(probe, [], 0, 9) == chain.logs(probe, [], 0, 9)

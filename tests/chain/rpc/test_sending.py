@@ -1,8 +1,4 @@
-"""Transactions over a line that fails: each intent comes into a block once, or its error says no.
-
-The node is the embedded chain, really served; what fails is the line, or a node with a pool that a
-test rules over.
-"""
+"""Transactions over a line that fails: each intent is mined once, or its error says no."""
 
 from __future__ import annotations
 
@@ -19,13 +15,12 @@ from ledger.chain.ports import (
     ChainUnreachableError,
     NotServedError,
     TransactionRefusedError,
-    TransactionRevertedError,
     TransactionTimeoutError,
 )
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import GWEI, RpcSettings
+from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
-from tests.chain.probe import REVERT_DATA, deploy, words
+from tests.chain.probe import deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
@@ -34,24 +29,17 @@ from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+    from ledger.chain.rpc.in_flight import InFlightTransaction
+
 
 SOMEBODY = "0x" + "11" * 20
 GAS = 50_000
 SENDING = {"eth_sendRawTransaction"}
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
-
-
 def sender(
-    url: str,
-    key: bytes = TEST_KEYS[2],
-    clock: Callable[[], float] = time.monotonic,
-    **changes: Any,
+    url: str, key: bytes = TEST_KEYS[2], clock: Callable[[], float] = time.monotonic, **changes: Any
 ) -> RpcChain:
     settings: dict[str, Any] = {
         "request_timeout_seconds": PATIENCE_SECONDS,
@@ -99,21 +87,6 @@ class TestALineThatFails:
             assert down.startswith(f"{proxy.url}: ")
             assert "; retries for at most " in down
             assert again == f"{proxy.url}: the node answers again"
-
-    def test_a_node_that_stays_down_is_reported_once(
-        self, chain: EmbeddedChain, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        now = iter(range(10**6))
-        with (
-            RpcServer(chain) as server,
-            FaultyProxy(server.url, lambda _: Trouble.NONE) as proxy,
-            sender(proxy.url, clock=lambda: float(next(now)), retries=0) as mine,
-        ):
-            pending = mine.submit(SOMEBODY, b"", GAS)
-            proxy.trouble = lambda _: Trouble.LOST
-            with pytest.raises(TransactionTimeoutError):
-                mine._received(pending)
-        assert len(caplog.records) == 1
 
     @pytest.mark.parametrize("trouble", [Trouble.LOST, Trouble.BAD_GATEWAY, Trouble.DONE_AND_CUT])
     def test_what_is_only_read_is_asked_again(self, chain: EmbeddedChain, trouble: Trouble) -> None:
@@ -191,16 +164,6 @@ class TestSeveralInFlight:
             blocks = [found.block_number for found in map(received, waiting)]
         assert blocks == [1, 2, 3, 4]
 
-    def test_a_transaction_that_reverts_is_told_by_its_look(self, chain: EmbeddedChain) -> None:
-        probe = deploy(chain)
-        with RpcServer(chain) as server, sender(server.url) as mine:
-            pending = mine.submit(probe, words(0, 0), 200_000)
-            with pytest.raises(TransactionRevertedError) as caught:
-                pending.poll()
-            assert caught.value.data == REVERT_DATA
-            assert caught.value.transaction_hash == pending.hash
-            assert mine.send(probe, words(5, 5), 200_000).block_number == 3
-
     def test_twelve_senders_at_once_all_get_through_while_others_read(
         self, chain: EmbeddedChain
     ) -> None:
@@ -263,21 +226,6 @@ class TestANodeWithAPool:
                 assert pending.poll() is None
             assert node.only(mine.sender) == first
 
-    def test_no_replacement_goes_over_the_caps(self, chain: EmbeddedChain) -> None:
-        base = chain.header(0).base_fee_per_gas or 0
-        cap = 2 * base + GWEI // 10
-        with (
-            PoolNode(chain) as node,
-            sender(node.url, replace_seconds=0.0, max_fee_per_gas_wei=cap) as mine,
-        ):
-            pending = mine.submit(SOMEBODY, b"", GAS)
-            first = node.only(mine.sender)
-            for _ in range(5):
-                chain.mine(1)
-                assert pending.poll() is None
-            assert node.only(mine.sender) == first
-            assert first.max_fee_per_gas <= cap
-
     def test_an_unaffordable_replacement_leaves_the_earlier_one(self, chain: EmbeddedChain) -> None:
         with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
             pending = mine.submit(SOMEBODY, b"", GAS)
@@ -318,21 +266,6 @@ class TestANodeWithAPool:
             node.mine()
             assert received(pending).transaction_hash == bytes(dropped.hash)
 
-    def test_the_nonce_of_an_abandoned_dropped_transaction_is_reused(
-        self, chain: EmbeddedChain
-    ) -> None:
-        now = [0.0]
-        with PoolNode(chain) as node, sender(node.url, clock=lambda: now[0]) as mine:
-            abandoned = mine.submit(SOMEBODY, b"", GAS)
-            now[0] += PATIENCE_SECONDS + 1
-            with pytest.raises(TransactionTimeoutError, match="not confirmed within"):
-                abandoned.poll()
-            node.drop(mine.sender)
-            pending = mine.submit(SOMEBODY, b"\x01", GAS)
-            assert pending.nonce == 0
-            node.mine()
-            assert received(pending).status == 1
-
     def test_nonce_used_by_another_program_is_reported_and_not_repeated(
         self, chain: EmbeddedChain
     ) -> None:
@@ -345,18 +278,6 @@ class TestANodeWithAPool:
             assert not node.has(mine.sender)
             after = mine.submit(SOMEBODY, b"", GAS)
             assert after.nonce == 1
-
-    def test_two_programs_sharing_a_key_and_nonce_both_succeed(self, chain: EmbeddedChain) -> None:
-        with PoolNode(chain) as node, sender(node.url) as mine, sender(node.url) as other:
-            first = mine.submit(SOMEBODY, b"", GAS)
-            stale = ["0x0"]
-            node.answers["eth_getTransactionCount"] = lambda *asked: (
-                stale.pop() if stale else node.count(*asked)
-            )
-            second = other.submit(SOMEBODY, b"", GAS)
-            assert (first.nonce, second.nonce) == (0, 1)
-            node.mine()
-            assert [received(one).status for one in (first, second)] == [1, 1]
 
     @pytest.mark.parametrize("can_be_asked", [True, False])
     def test_a_refusal_after_acceptance_leads_to_no_second_transaction(
@@ -386,3 +307,82 @@ def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool
         return False
 
     wait_until(is_there_now)
+
+
+OVER = PATIENCE_SECONDS + 1
+
+
+@pytest.fixture(name="node")
+def pool_node(chain: EmbeddedChain) -> Iterator[PoolNode]:
+    with PoolNode(chain) as node:
+        yield node
+
+
+def given_up(pending: InFlightTransaction) -> None:
+    with pytest.raises(TransactionTimeoutError):
+        pending.poll()
+
+
+def test_the_next_replaces_a_pending_nonce_and_offers_more(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"\x01", GAS)
+        before = node.only(mine.sender)
+        now[0] += OVER
+        given_up(first)
+        second = mine.submit(SOMEBODY, b"\x02", GAS)
+        assert second.nonce == first.nonce == 0, "behind it, the second would wait for the first"
+        after = node.only(mine.sender)
+        assert (bytes(after.hash), after.data) == (second.hash, b"\x02")
+        assert 10 * after.max_fee_per_gas >= 11 * before.max_fee_per_gas
+        node.mine()
+        assert received(second).status == 1
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 1
+
+
+def test_retries_for_hours_leave_one_transaction_in_the_pool(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0], max_tip_per_gas_wei=3) as mine:
+        for _ in range(4):
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            now[0] += OVER
+            given_up(pending)
+        last = node.only(mine.sender)
+        assert last.max_priority_fee_per_gas == 3
+        for _ in range(2):
+            with pytest.raises(
+                TransactionRefusedError, match="nonce 0 is still pending, and the caps"
+            ):
+                mine.submit(SOMEBODY, b"", GAS)
+        assert node.only(mine.sender) == last
+
+
+def test_the_gap_of_a_dropped_transaction_is_filled_first(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"", GAS)
+        now[0] += OVER / 2
+        later = [mine.submit(SOMEBODY, b"", GAS) for _ in range(2)]
+        now[0] += OVER / 2
+        given_up(first)
+        del node.waiting[mine.sender, 0]
+        next_one = mine.submit(SOMEBODY, b"", GAS)
+        assert next_one.nonce == 0, "the others wait for this nonce"
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 3
+        node.mine()
+        assert [received(one).status for one in (next_one, *later)] == [1, 1, 1]
+
+
+def test_a_transaction_mined_after_all_blocks_nothing(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"", GAS)
+        now[0] += OVER
+        given_up(first)
+        node.mine()
+        # A node behind the same URL that lags says that it still waits.
+        lagging = ["0x0", "0x1"]
+        node.answers["eth_getTransactionCount"] = lambda *asked: (
+            lagging.pop() if lagging else node.count(*asked)
+        )
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 1

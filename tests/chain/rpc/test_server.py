@@ -1,33 +1,33 @@
-"""The loopback server answers what is on its list, in bounds, and to local programs only."""
+"""The loopback server answers as a node does what is on its list, in bounds, to local programs."""
 
 from __future__ import annotations
 
 import json
-import select
-import socket
-from contextlib import ExitStack, closing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import rlp  # type: ignore[import-untyped]
+from eth_account import Account
+from eth_hash.auto import keccak
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc.server.http_server import MOST_REQUEST_BYTES, RpcServer
+from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.errors import ChainError
-from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, deploy, word, words
-from tests.patience import PATIENCE_SECONDS
+from tests.chain.probe import RUNTIME_CODE, deploy, word, words
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
 
 
 @pytest.fixture
@@ -71,10 +71,7 @@ def test_methods_off_the_list_do_not_exist(server: RpcServer, method: str) -> No
 def test_a_reader_is_served_without_the_methods_that_write(
     chain: EmbeddedChain, tmp_path: Path
 ) -> None:
-    with (
-        EmbeddedReader.open(tmp_path / "chain.sqlite") as reader,
-        RpcServer(reader) as server,
-    ):
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader, RpcServer(reader) as server:
         assert ask(server, "eth_blockNumber")["result"] == "0x0"
         for method in ("evm_mine", "eth_sendRawTransaction"):
             assert ask(server, method)["error"]["code"] == -32601
@@ -85,23 +82,17 @@ def test_a_reader_is_served_without_the_methods_that_write(
     [
         ("eth_chainId", [1]),
         ("eth_getBlockByNumber", []),
-        ("eth_getBlockByNumber", ["soon"]),
         ("eth_getBlockByNumber", [{}, 1, 2]),
         ("eth_getBlockByHash", ["0x12"]),
         ("eth_getBalance", ["0x12"]),
-        ("eth_getBalance", [None]),
         ("eth_getStorageAt", ["0x" + "11" * 20, "0x" + "1" * 70]),
         ("eth_getLogs", [[]]),
         ("eth_getLogs", [{"topics": "0x"}]),
         ("eth_getLogs", [{"topics": [["0x12"]]}]),
-        ("eth_getLogs", [{"address": 5}]),
         ("eth_getLogs", [{"blockHash": "0x" + "11" * 32}]),
-        ("eth_call", ["0x"]),
         ("eth_call", [{"to": "0x" + "11" * 20, "data": "0x1"}]),
-        ("eth_call", [{"to": "0x" + "11" * 20, "value": "one"}]),
         ("eth_call", [{"to": "0x" + "11" * 20}, "0x99"]),
         ("eth_sendRawTransaction", ["0x02"]),
-        ("eth_sendRawTransaction", ["zz"]),
         ("evm_mine", ["0xffff"]),
     ],
 )
@@ -111,7 +102,9 @@ def test_wrong_parameters_are_an_error(
     assert ask(server, method, *parameters)["error"]["code"] in {-32602, -32000, -32005}
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 50_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[" * 50_000, b'{"id":NaN,"method":"eth_chainId"}']
+)
 def test_what_is_not_json_is_refused(server: RpcServer, body: bytes) -> None:
     assert post(server, body).status_code == 400
 
@@ -119,11 +112,6 @@ def test_what_is_not_json_is_refused(server: RpcServer, body: bytes) -> None:
 @pytest.mark.parametrize("body", [1, "x", None, {}, {"method": 5}, [], [1] * 101])
 def test_what_is_no_request_is_an_error(server: RpcServer, body: object) -> None:
     assert post(server, body).json()["error"]["code"] == -32600
-
-
-def test_params_of_another_shape_are_an_error(server: RpcServer) -> None:
-    answer = post(server, {"id": 1, "method": "eth_chainId", "params": {"a": 1}}).json()
-    assert answer["error"]["code"] == -32602
 
 
 def test_batch_requests_beyond_the_answer_size_are_not_executed(
@@ -140,12 +128,6 @@ def test_batch_requests_beyond_the_answer_size_are_not_executed(
     assert (nobody["id"], nobody["error"]["code"]) == (None, -32005)
     assert chain.head().number == 0
     assert len(post(server, [{**block, "id": 5}]).json()) == 1
-
-
-def test_a_batch_is_answered_in_order(server: RpcServer) -> None:
-    batch = [{"jsonrpc": "2.0", "id": number, "method": "eth_blockNumber"} for number in (5, 6)]
-    answers = post(server, batch).json()
-    assert [(answer["id"], answer["result"]) for answer in answers] == [(5, "0x0"), (6, "0x0")]
 
 
 def test_browsers_and_other_content_are_refused(server: RpcServer) -> None:
@@ -171,20 +153,6 @@ def test_a_body_without_bounds_is_refused(
             connection.putheader("Content-Length", length)
         connection.endheaders()
         assert connection.getresponse().status == status
-
-
-def test_many_may_come_at_once(server: RpcServer) -> None:
-    place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    with ExitStack() as open_ones:
-        sockets = [open_ones.enter_context(socket.socket()) for _ in range(100)]
-        for one in sockets:
-            one.setblocking(False)
-            one.connect_ex(place)
-        for one in sockets:
-            one.settimeout(PATIENCE_SECONDS)
-            select.select([], [one], [], 10)
-            one.sendall(b"POST / HTTP/1.0\r\n\r\n")
-            assert one.recv(9) == b"HTTP/1.1 "
 
 
 def test_answers_are_those_of_the_chain(chain: EmbeddedChain, server: RpcServer) -> None:
@@ -215,17 +183,6 @@ def test_answers_are_those_of_the_chain(chain: EmbeddedChain, server: RpcServer)
     assert same == log
 
 
-def test_reverts_carry_their_data(chain: EmbeddedChain, server: RpcServer) -> None:
-    probe = deploy(chain)
-    request = {"to": probe, "data": "0x" + words(0, 0).hex()}
-    for method in ("eth_call", "eth_estimateGas"):
-        error = ask(server, method, request)["error"]
-        assert (error["code"], error["data"]) == (3, "0x" + REVERT_DATA.hex())
-    failed = ask(server, "eth_call", {"to": probe, "gas": "0x1"})["error"]
-    assert failed["code"] == -32000
-    assert "OutOfGas" in failed["message"]
-
-
 def test_an_estimate_suffices(chain: EmbeddedChain, server: RpcServer) -> None:
     probe = deploy(chain)
     data = words(7, 9)
@@ -235,10 +192,281 @@ def test_an_estimate_suffices(chain: EmbeddedChain, server: RpcServer) -> None:
     assert used <= estimate <= used * 2
 
 
-def test_the_limit_of_logs_is_told_as_nodes_do(chain: EmbeddedChain) -> None:
-    probe = deploy(chain)
-    for value in (1, 2, 3):
-        chain.send(probe, words(value, 0), 200_000)
-    with RpcServer(chain, max_logs=2) as server:
-        error = ask(server, "eth_getLogs", {"fromBlock": "earliest"})["error"]
-        assert (error["code"], error["message"]) == (-32005, "query returned more than 2 results")
+SOMEBODY = "0x" + "11" * 20
+HEADER_FIELDS = [
+    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot"),
+    *("logsBloom", "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
+    *("mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas"),
+    *("parentBeaconBlockRoot", "requestsHash"),
+]
+NUMBERS = {
+    *("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas"),
+    *("blobGasUsed", "excessBlobGas"),
+}
+
+
+@pytest.fixture
+def methods(chain: EmbeddedChain) -> RpcMethods:
+    return RpcMethods(chain)
+
+
+def answer(methods: RpcMethods, method: str, *parameters: object) -> dict[str, Any]:
+    told = methods.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": [*parameters]})
+    assert told is not None
+    return told
+
+
+def result(methods: RpcMethods, method: str, *parameters: object) -> Any:
+    return answer(methods, method, *parameters)["result"]
+
+
+def fault(methods: RpcMethods, method: str, *parameters: object) -> tuple[int, str]:
+    error = answer(methods, method, *parameters)["error"]
+    return error["code"], error["message"]
+
+
+def signed(chain: EmbeddedChain, number: int = 3, **changes: Any) -> str:
+    fields = {
+        "type": 2,
+        "chainId": chain.chain_id,
+        "nonce": chain.account(address_of(TEST_KEYS[number]))[0],
+        "maxFeePerGas": 10**10,
+        "maxPriorityFeePerGas": 7,
+        "gas": 50_000,
+        "to": SOMEBODY,
+        "value": 0,
+        "data": b"",
+        **changes,
+    }
+    fields = {name: value for name, value in fields.items() if value is not None}
+    sent = Account.from_key(TEST_KEYS[number]).sign_transaction(fields)
+    return "0x" + bytes(sent.raw_transaction).hex()
+
+
+class TestBlocks:
+    def test_anybody_can_compute_a_served_blocks_hash(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        chain.send(deploy(chain), words(7, 9), 200_000)
+        chain.mine(1)
+        for number in range(4):
+            block = result(methods, "eth_getBlockByNumber", hex(number), True)
+            fields = [field(block, name) for name in HEADER_FIELDS]
+            assert "0x" + keccak(rlp.encode(fields)).hex() == block["hash"]
+            assert block["withdrawals"] == block["uncles"] == []
+            assert "totalDifficulty" not in block
+            body = [transaction_bytes(one) for one in block["transactions"]]
+            assert len(body) == (1 if number in {1, 2} else 0)
+            assert int(block["size"], 16) == len(rlp.encode([fields, body, [], []]))
+
+    def test_a_transaction_shows_all_that_its_hash_is_made_of(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        slots = [{"address": SOMEBODY, "storageKeys": ["0x" + "22" * 32]}]
+        lists = {"type": 1, "maxFeePerGas": None, "maxPriorityFeePerGas": None, "gasPrice": 10**10}
+        for changes in ({"accessList": slots}, {**lists, "accessList": slots}):
+            sent = result(methods, "eth_sendRawTransaction", signed(chain, **changes))
+            shown = result(methods, "eth_getTransactionByHash", sent)
+            assert "0x" + keccak(transaction_bytes(shown)).hex() == sent == shown["hash"]
+            assert shown["v"] == shown["yParity"]
+            assert ("maxFeePerGas" in shown) == (shown["type"] == "0x2")
+            receipt = result(methods, "eth_getTransactionReceipt", sent)
+            assert receipt["effectiveGasPrice"] == shown["gasPrice"]
+            assert receipt["type"] == shown["type"]
+            assert receipt["cumulativeGasUsed"] == receipt["gasUsed"]
+
+    def test_the_history_of_fees_is_the_newest_block(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        history = result(methods, "eth_feeHistory", "0xa", "latest", [20])
+        chain.mine(1)
+        fees = [chain.header(number).base_fee_per_gas for number in range(2)]
+        assert [int(fee, 16) for fee in history["baseFeePerGas"]] == fees
+        assert history["oldestBlock"] == "0x0"
+
+
+def field(block: dict[str, Any], name: str) -> bytes | int:
+    return int(block[name], 16) if name in NUMBERS else bytes.fromhex(block[name][2:])
+
+
+def transaction_bytes(shown: dict[str, Any]) -> bytes:
+    def data(name: str) -> bytes:
+        return bytes.fromhex((shown[name] or "0x")[2:])
+
+    def number(name: str) -> int:
+        return int(shown[name], 16)
+
+    kind = number("type")
+    fees = ["maxPriorityFeePerGas", "maxFeePerGas"] if kind == 2 else ["gasPrice"]
+    slots = [
+        [bytes.fromhex(one["address"][2:]), [bytes.fromhex(s[2:]) for s in one["storageKeys"]]]
+        for one in shown["accessList"]
+    ]
+    head = [number(name) for name in ("chainId", "nonce", *fees, "gas")]
+    tail = [number(name) for name in ("yParity", "r", "s")]
+    fields = [*head, data("to"), number("value"), data("input"), slots, *tail]
+    return bytes([kind]) + bytes(rlp.encode(fields))
+
+
+class TestLogs:
+    def test_a_contract_that_is_named_often_is_looked_for_once(self, chain: EmbeddedChain) -> None:
+        probe = deploy(chain)
+        for value in (7, 8):
+            chain.send(probe, words(value, 0), 200_000)
+        asked = {"fromBlock": "0x0", "address": [probe, probe.lower(), SOMEBODY, probe] * 500}
+        methods = RpcMethods(chain, max_logs=2)
+        found = result(methods, "eth_getLogs", asked)
+        assert [log["blockNumber"] for log in found] == ["0x2", "0x3"]
+        chain.send(probe, words(9, 0), 200_000)
+        assert fault(methods, "eth_getLogs", asked)[1] == "query returned more than 2 results"
+
+    def test_a_query_names_a_block_or_bounds(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        chosen = {"blockHash": "0x" + chain.genesis_hash.hex()}
+        assert result(methods, "eth_getLogs", chosen) == []
+        code, text = fault(methods, "eth_getLogs", {**chosen, "fromBlock": "0x0"})
+        assert (code, text) == (-32602, "cannot specify both blockHash and fromBlock/toBlock")
+
+    @pytest.mark.parametrize("named", [{}, {"blockNumber": None}, {"blockHash": "0x" + "11" * 32}])
+    def test_an_object_without_a_number_is_not_the_newest_block(
+        self, methods: RpcMethods, named: object
+    ) -> None:
+        assert fault(methods, "eth_getBlockByNumber", named, False)[0] == -32602
+        assert fault(methods, "eth_getLogs", {"fromBlock": named})[0] == -32602
+        assert result(methods, "eth_getBlockByNumber", {"blockNumber": "0x0"}, False)
+
+
+class TestSending:
+    def test_funds_go_from_one_account_to_another(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        transfer = {"from": address_of(TEST_KEYS[3]), "to": SOMEBODY, "value": "0x5"}
+        estimate = int(result(methods, "eth_estimateGas", transfer), 16)
+        assert result(methods, "eth_call", transfer) == "0x"
+        result(methods, "eth_sendRawTransaction", signed(chain, value=5, gas=estimate))
+        assert chain.account(SOMEBODY) == (0, 5)
+        poor = {**transfer, "from": "0x" + "44" * 20}
+        code, text = fault(methods, "eth_estimateGas", poor)
+        assert (code, text.partition(":")[0]) == (-32000, "insufficient funds for transfer")
+
+    def test_an_unrecoverable_signature_is_answered_and_drops_no_connection(
+        self, chain: EmbeddedChain
+    ) -> None:
+        fields = rlp.decode(bytes.fromhex(signed(chain)[4:]))
+        fields[-2] = b"\xff" * 32
+        broken = "0x02" + bytes(rlp.encode(fields)).hex()
+        request = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            for raw in (broken, "0x", "0x02", "0x02c0", "0xc0", "0x7f", "0x04c0"):
+                sent = session.post(
+                    server.url, json={**request, "params": [raw]}, timeout=PATIENCE_SECONDS
+                )
+                assert sent.json()["error"]["code"] == -32000
+        assert chain.head().number == 0
+
+
+class TestCalls:
+    def test_repeated_calls_at_one_block_run_once(
+        self, chain: EmbeddedChain, methods: RpcMethods, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        probe = deploy(chain)
+        chain.send(probe, words(7, 9), 200_000)
+        runs = []
+        run = EmbeddedReader.execute
+
+        def counted(self: EmbeddedReader, *given: Any, **named: Any) -> Any:
+            runs.append(given)
+            return run(self, *given, **named)
+
+        monkeypatch.setattr(EmbeddedReader, "execute", counted)
+        before = chain.head().number
+        for _ in range(3):
+            assert result(methods, "eth_call", {"to": probe}, hex(before)) == "0x" + word(7).hex()
+            assert result(methods, "eth_call", {"to": probe}, "0x1") == "0x" + word(0).hex()
+        assert len(runs) == 2
+        chain.send(probe, words(8, 9), 200_000)
+        newest = {"to": probe}, "latest"
+        assert result(methods, "eth_call", *newest) == "0x" + word(8).hex()
+        assert result(methods, "eth_call", {"to": probe}, hex(before)) == "0x" + word(7).hex()
+        assert len(runs) == 3
+        chain.send(probe, words(5, 9), 200_000)
+        assert result(methods, "eth_call", *newest) == "0x" + word(5).hex(), "another newest"
+
+
+class TestProtocol:
+    def test_a_notification_is_done_and_not_answered(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        assert methods.answer({"jsonrpc": "2.0", "method": "evm_mine"}) is None
+        assert methods.answer({"jsonrpc": "2.0", "method": "no_such"}) is None
+        assert chain.head().number == 1
+
+    @pytest.mark.parametrize("identifier", [{}, [], True, [1], float("inf"), -float("inf")])
+    def test_a_malformed_id_is_no_request(self, methods: RpcMethods, identifier: object) -> None:
+        told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
+        assert told is not None
+        assert (told["id"], told["error"]["code"]) == (None, -32600)
+
+    def test_a_fault_of_ours_is_an_internal_error(
+        self, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(EmbeddedReader, "head", lambda _: 1 // 0)
+        assert fault(RpcMethods(chain), "eth_blockNumber") == (-32603, "internal error")
+
+    def test_a_browser_wallet_is_served_and_a_page_is_not(self, chain: EmbeddedChain) -> None:
+        request = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            for origin, status in (
+                ("chrome-extension://abc", 200),
+                ("moz-extension://abc", 200),
+                ("http://localhost", 403),
+                ("null", 403),
+                ("http://[", 403),
+            ):
+                headers = {"Origin": origin}
+                told = session.post(
+                    server.url, json=request, headers=headers, timeout=PATIENCE_SECONDS
+                )
+                assert told.status_code == status
+                # The body of a refused request is left unread, so that nothing can follow it.
+                assert (told.headers.get("Connection") == "close") == (status == 403)
+
+
+class TestBlocksOnAClock:
+    def test_empty_blocks_come_when_no_others_do(self, chain: EmbeddedChain) -> None:
+        before = set(threading.enumerate())
+        with RpcServer(chain, block_seconds=0.02):
+            wait_until(lambda: chain.head().number >= 3)
+        assert set(threading.enumerate()) <= before, "a closed server makes no more"
+
+    def test_blocks_come_while_a_call_does_not_end(self, chain: EmbeddedChain) -> None:
+        # GAS and POP for ever: much time for little gas, as py-evm executes GAS itself.
+        endless = {"data": "0x5b5a50600056", "gas": hex(4_000_000)}
+        with RpcServer(chain, block_seconds=0.02) as server, ThreadPoolExecutor() as pool:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [endless]}
+            called = pool.submit(
+                httpx.post, server.url, json=body, timeout=PATIENCE_SECONDS, trust_env=False
+            )
+            while chain.head().number < 3:
+                time.sleep(0.01)
+            assert not called.done()
+            assert "Out of gas" in called.result().json()["error"]["message"]
+
+    def test_it_stops_with_message_if_no_block_can_be_made(self, chain: EmbeddedChain) -> None:
+        server = RpcServer(chain, block_seconds=0.02)
+        chain.close()
+        with pytest.raises(ChainError):
+            server.wait()
+        server.close()
+
+    def test_a_chain_opened_for_reading_gets_no_blocks(
+        self, chain: EmbeddedChain, tmp_path: Path
+    ) -> None:
+        with (
+            EmbeddedReader.open(tmp_path / "chain.sqlite") as reader,
+            pytest.raises(TypeError, match="opened for reading"),
+        ):
+            RpcServer(reader, block_seconds=1)
+        with pytest.raises(ValueError, match="cannot come every 0 s"):
+            RpcServer(chain, block_seconds=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,17 +11,12 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import EvmChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server import transaction_pool as pool_module
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.server.transaction_pool import MAX_PER_ACCOUNT, TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
-from tests.patience import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from eth.abc import SignedTransactionAPI
@@ -31,12 +24,6 @@ if TYPE_CHECKING:
 TRANSFERS = 70
 FEE = 10**10
 GAS = 30_000
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
-    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
-        yield chain
 
 
 @pytest.fixture
@@ -88,21 +75,6 @@ def test_one_client_that_sends_much_makes_no_more_blocks(
     assert chain.head().number == -(-TRANSFERS // MAX_PER_ACCOUNT)
     assert chain.account(address_of(TEST_KEYS[1]))[0] == TRANSFERS
     chain.verify(execute=True)
-
-
-def test_a_served_chain_makes_no_more_blocks_than_periods(chain: EmbeddedChain) -> None:
-    seconds, begun = 0.2, time.monotonic()
-    with (
-        RpcServer(chain, block_seconds=seconds) as server,
-        RpcChain(server.url, TEST_KEYS[1], chain_id=chain.chain_id) as client,
-    ):
-        for _ in range(3):
-            waiting = [client.submit(client.sender, b"", GAS) for _ in range(10)]
-            for pending in waiting:
-                wait_until(pending.poll)
-        blocks, passed = chain.head().number, time.monotonic() - begun
-    assert blocks <= passed / seconds
-    assert chain.account(address_of(TEST_KEYS[1]))[0] == 30
 
 
 def test_what_waits_is_shown_as_any_node_shows_it(
@@ -218,10 +190,7 @@ def test_one_that_reverts_takes_no_other_with_it(
     assert {one.block_number for one in receipts if one} == {2}
     logs = answer(chain, pool, "eth_getLogs", {"fromBlock": "0x0", "address": probe})
     places = [(one["transactionIndex"], one["logIndex"], one["topics"][2]) for one in logs]
-    assert places == [
-        ("0x0", "0x0", wire.to_hex(word(1))),
-        ("0x2", "0x1", wire.to_hex(word(3))),
-    ]
+    assert places == [("0x0", "0x0", wire.to_hex(word(1))), ("0x2", "0x1", wire.to_hex(word(3)))]
     assert [log.topics[2] for log in chain.logs(probe, [TOPIC], 0, 2)] == [word(1), word(3)]
     chain.verify(execute=True)
 
@@ -268,39 +237,4 @@ def test_what_the_machine_does_not_bear_stops_no_blocks(
     pool.add(signed(chain, 1))
     pool.mine()
     assert len(held(chain, 2)) == 1
-    chain.verify(execute=True)
-
-
-def test_nobody_makes_blocks_where_they_come_on_a_clock(
-    chain: EmbeddedChain, pool: TransactionPool
-) -> None:
-    assert answer(chain, pool, "evm_mine")["code"] == wire.UNKNOWN_METHOD
-    assert chain.head().number == 0
-
-
-def test_tip_percentiles_are_weighted_by_gas(chain: EmbeddedChain, pool: TransactionPool) -> None:
-    for key, tip in ((1, 30), (2, 10), (3, 20), (4, 40)):
-        pool.add(signed(chain, key, maxPriorityFeePerGas=tip))
-    pool.mine()
-    history = answer(chain, pool, "eth_feeHistory", "0x2", "latest", [0, 25, 26, 75, 100])
-    rewards = [[int(tip, 16) for tip in block] for block in history["reward"]]
-    assert rewards == [[0] * 5, [10, 10, 20, 30, 40]]
-
-
-def test_senders_at_once_share_blocks_and_lose_nothing(chain: EmbeddedChain) -> None:
-    def send(url: str, key: int) -> None:
-        with RpcChain(url, TEST_KEYS[key], chain_id=chain.chain_id) as client:
-            for _ in range(3):
-                assert client.send(client.sender, b"", GAS).status == 1
-
-    with RpcServer(chain, block_seconds=0.1) as server:
-        senders = [threading.Thread(target=send, args=(server.url, key)) for key in (1, 1, 2, 3)]
-        for one in senders:
-            one.start()
-        for one in senders:
-            one.join()
-        with RpcReader(server.url, chain_id=chain.chain_id) as reader:
-            counts = [chain.account(address_of(TEST_KEYS[key]))[0] for key in (1, 2, 3)]
-            assert counts == [6, 3, 3]
-            assert reader.head().number > 0
     chain.verify(execute=True)

@@ -34,7 +34,6 @@ TARGETS = {"gpt2": "c_attn", "bert": "query,value", "llama": "q_proj"}
 
 
 def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) -> Path:
-    """Write a random base of a kind."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -61,7 +60,6 @@ def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) 
 
 
 def opened_in_peft(base: Any, adapters: Path) -> Any:
-    """Return a transformer with the adapters of a folder, as peft opens them."""
     import peft
 
     with warnings.catch_warnings(action="ignore"):  # peft asks transformers by an old name
@@ -69,13 +67,11 @@ def opened_in_peft(base: Any, adapters: Path) -> Any:
 
 
 def form_of(task: Task, length: int = LENGTH, vocabulary: int = VOCABULARY) -> DataForm:
-    """Return the form of sequences for a task."""
     classes = {"classify": 3, "token-classify": 3, "regress": 2}.get(task, vocabulary)
     return DataForm((length,), classes, "int64", vocabulary, task=task)
 
 
 def made_data(form: DataForm, count: int = 8) -> FederatedData:
-    """Return random sequences of unequal length for two clients."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, form.vocabulary or 1, (count, *form.input_shape))
     x[::2, -2:] = NO_TOKEN
@@ -89,7 +85,6 @@ def made_data(form: DataForm, count: int = 8) -> FederatedData:
 
 
 def write_rows(path: Path, clients: int, rows: int = 6, length: int = LENGTH) -> Path:
-    """Write rows of tokens of each client, each the double of the one before."""
     rng = np.random.default_rng(1)
     lines = []
     for row in range(clients * rows):
@@ -102,7 +97,6 @@ def write_rows(path: Path, clients: int, rows: int = 6, length: int = LENGTH) ->
 
 
 def command(folder: Path, *settings: str, home: str = "home") -> list[object]:
-    """Return a run of the smallest preset with adapters."""
     chosen = [
         f"protocol.rounds={ROUNDS}",
         f"data.path={folder / 'rows.jsonl'}",

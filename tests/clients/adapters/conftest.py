@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a base, rows and a home in which a run was played."""
     folder = tmp_path_factory.mktemp("adapters")
     write_base(folder / "base")
     write_rows(folder / "rows.jsonl", clients=12)

@@ -23,12 +23,11 @@ from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.group("adapters")
+pytestmark = pytest.mark.xdist_group("adapters")
 
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of a private key, beside which its public one is."""
     path = tmp_path_factory.mktemp("keys") / "key.pem"
     key = ec.generate_private_key(ec.SECP384R1())
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -44,7 +43,6 @@ def signed(
     key: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Return a signed folder with the adapters of a run."""
     out = tmp_path_factory.mktemp("signed") / "model"
     asked = ("model", "export", "--home", folder / "home", "--format", request.param)
     succeeds(*asked, "--out", out, "--sign", key)

@@ -1,4 +1,4 @@
-"""What members that favour, collude and copy publish, and what comes of it."""
+"""Faults of members and trainers: who has them, what they publish, and what comes of it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from clients.adversaries.faults import MemberFault
+from clients.adversaries.faults import (
+    MemberFault,
+    TrainerFault,
+    assign_faults,
+    false_scores,
+    faulty_payload,
+)
 from clients.adversaries.faulty_members import member_with
 from ledger.protocol.documents.envelope import PublishedScores
 from ledger.protocol.documents.vector import decode_vector
-from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import RefusalReason
-from tests.actors.support import (
-    PARAMETERS,
-    Network,
-    committee_of,
-    play,
-    signers,
-)
+from tests.actors.support import PARAMETERS, Network, committee_of, play, signers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +31,65 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
+
+UPDATE = Payload.of(np.array([1.0, -2.0, 0.0, 4.0], dtype="<f4").tobytes())
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_faults_are_assigned_to_distinct_candidates() -> None:
+    wanted = {MemberFault.SILENT: 2, MemberFault.FALSE_SCORES: 1}
+    faults = assign_faults([4, 9, 6, 1], wanted, rng())
+    assert list(faults) == sorted(faults)
+    assert set(faults) <= {1, 4, 6, 9}
+    assert sorted(faults.values()) == ["false-scores", "silent", "silent"]
+    assert assign_faults([], {TrainerFault.SILENT: 0}, rng()) == {}
+
+
+def test_more_faults_than_candidates_or_a_negative_number_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="3 faulty clients wanted, but only 2"):
+        assign_faults([0, 1], {MemberFault.EQUIVOCATING: 3}, rng())
+    with pytest.raises(ConfigurationError, match="negative"):
+        assign_faults([0, 1], {MemberFault.EQUIVOCATING: -1}, rng())
+
+
+def test_false_scores_swap_nearest_and_farthest_and_move_a_mean() -> None:
+    true = np.array([1.0, 4.0, 2.0, 3.0])
+    lies = false_scores(true, rng())
+    assert np.argsort(lies).tolist() == np.argsort(true)[::-1].tolist()
+    assert 4 <= lies[0] <= 40
+    members = np.stack([true, true, lies])
+    assert np.argsort(members.mean(axis=0))[0] != 0
+    assert np.argsort(np.median(members, axis=0)).tolist() == [0, 2, 3, 1]
+
+
+@given(st.lists(st.floats(0, 1e30), max_size=20), st.integers(0, 2**32 - 1))
+def test_false_scores_still_look_like_distances(true: list[float], seed: int) -> None:
+    lies = false_scores(np.array(true), rng(seed))
+    assert lies.shape == (len(true),)
+    assert np.isfinite(lies).all()
+    assert (lies >= 0).all()
+
+
+def test_a_faulty_trainer_sends_nan_wrong_length_or_nothing() -> None:
+    not_finite = faulty_payload(UPDATE, TrainerFault.NOT_FINITE)
+    assert not_finite is not None
+    assert np.isnan(np.frombuffer(not_finite.data, dtype="<f4")).all()
+    assert not_finite.size == 16
+    wrong_length = faulty_payload(UPDATE, TrainerFault.WRONG_LENGTH)
+    assert wrong_length is not None
+    assert wrong_length.data == UPDATE.data[:15]
+    assert wrong_length.digest == sha256(UPDATE.data[:15])
+    assert faulty_payload(UPDATE, TrainerFault.SILENT) is None
+
+
+@pytest.mark.parametrize(
+    "fault", [TrainerFault.LATE, TrainerFault.STRAY, TrainerFault.COPIED, TrainerFault.SELF_BAN]
+)
+def test_a_fault_outside_the_payload_leaves_it_unchanged(fault: TrainerFault) -> None:
+    assert faulty_payload(UPDATE, fault) is UPDATE
 
 
 def played(network: Network, faults: Mapping[int, MemberFault], favoured: int = 2) -> Network:
@@ -50,7 +113,6 @@ def favoured_in(network: Network, count: int = 2) -> frozenset[ClientId]:
 
 
 def published(network: Network) -> dict[ClientId, list[ScoreVector]]:
-    """Return the vectors of each member, in the order in which they left."""
     found: dict[ClientId, list[ScoreVector]] = {}
     for body in (envelope.body for envelope in network.board):
         if isinstance(body, PublishedScores):

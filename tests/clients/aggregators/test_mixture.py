@@ -1,16 +1,22 @@
-"""Updates and combinations of them: the same sums however many blocks they take."""
+"""Updates and combinations of them; compiled ranks have the bytes of NumPy's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from clients.aggregators import mixture as mixtures
 from clients.aggregators import mixture as module
-from clients.aggregators.mixture import Mixture
+from clients.aggregators import sorting_network
+from clients.aggregators.mixture import BLOCK, Mixture
+from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_summer
+from ledger.distances import machine_code
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId
 
@@ -70,9 +76,7 @@ def test_distances_of_many_blocks_are_those_of_the_whole_vectors() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.sampled_from([1, 7, module.BLOCK + 3]), st.integers(0, 9))
-def test_a_weighted_sum_equals_the_ledgers_aggregation(
-    count: int, dimension: int, seed: int
-) -> None:
+def test_a_weighted_sum_is_the_ledgers_aggregation(count: int, dimension: int, seed: int) -> None:
     updates = drawn(count, dimension, seed)
     samples = np.random.default_rng(seed).integers(1, 1000, count)
     model = drawn(1, dimension, seed + 100)[0]
@@ -92,3 +96,86 @@ def test_a_distance_is_independent_of_company_and_order() -> None:
     all_of_them = Mixture(updates).squared_distances()
     some = Mixture([updates[i] for i in (4, 1, 2)]).squared_distances()
     assert some.tolist() == all_of_them[np.ix_([4, 1, 2], [4, 1, 2])].tolist()
+
+
+LARGEST = float(np.finfo(np.float32).max)
+HOSTILE = st.sampled_from([0.0, -0.0, 1e-45, -1e-45, LARGEST, -LARGEST, 1.0])
+NUMBERS = st.one_of(HOSTILE, st.floats(width=32, allow_nan=False, allow_infinity=False))
+
+
+def mean_of_ranks(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
+    return Mixture(list(updates)).mean_of_ranks(first, last)
+
+
+def mean_of_sorted(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
+    chosen = np.sort(updates.astype(np.float64), axis=0)[first:last]
+    return np.asarray(chosen.sum(axis=0) / (last - first))
+
+
+@pytest.mark.parametrize("rows", range(1, 13))
+def test_a_network_sorts_every_row_of_zeros_and_ones(rows: int) -> None:
+    # A network that sorts these sorts everything (Knuth 5.3.4, Theorem Z).
+    values = np.array(list(product((0, 1), repeat=rows))).T
+    for first in range(rows):
+        ordered = values.copy()
+        for low, high in network(rows, first, rows - first // 2).tolist():
+            pair = ordered[[low, high]]
+            ordered[low], ordered[high] = pair.min(axis=0), pair.max(axis=0)
+        wanted = slice(first, rows - first // 2)
+        assert (ordered[wanted] == np.sort(values, axis=0)[wanted]).all()
+
+
+def test_a_median_needs_fewer_comparators_than_a_sort() -> None:
+    assert len(network(65, 32, 33)) < len(network(65, 0, 65)) == 565
+    assert len(network(1, 0, 1)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 2 * STRIP + 3)), elements=NUMBERS
+    ),
+    st.data(),
+)
+def test_a_mean_of_ranks_is_that_of_a_sort(updates: Any, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(updates) - 1))
+    last = data.draw(st.integers(first + 1, len(updates)))
+    expected = mean_of_sorted(updates, first, last)
+    for given_ in (updates, updates.astype(np.float64)):  # compiled, and by NumPy
+        assert mean_of_ranks(given_, first, last).tobytes() == expected.tobytes()
+
+
+def test_ranks_are_the_same_in_any_memory_layout() -> None:
+    updates = np.random.default_rng(0).standard_normal((7, 2 * BLOCK + 5), dtype=np.float32)
+    expected = mean_of_sorted(updates, 2, 5)
+    for layout in (updates, np.asfortranarray(updates), np.repeat(updates, 2, axis=1)[:, ::2]):
+        assert mean_of_ranks(layout, 2, 5).tobytes() == expected.tobytes()
+    assert (updates == np.random.default_rng(0).standard_normal(updates.shape, np.float32)).all()
+
+
+def test_more_updates_than_a_network_takes_are_sorted_by_numpy() -> None:
+    updates = np.random.default_rng(0).standard_normal((MOST_ROWS + 1, 3), dtype=np.float32)
+    assert rank_summer(list(updates), 0, 1) is None
+    assert rank_summer(list(updates[1:]), 0, 1) is not None
+    assert (mean_of_ranks(updates, 9, 11) == mean_of_sorted(updates, 9, 11)).all()
+
+
+def test_without_machine_code_ranks_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = np.random.default_rng(0).standard_normal((6, 700), dtype=np.float32)
+    compiled = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    asked: list[str] = []
+
+    def refused(*_: object) -> object:
+        asked.append("compile")
+        raise machine_code.NoMachineCodeError("the system forbids it")
+
+    sorting_network._sorting_code.cache_clear()
+    monkeypatch.setattr(machine_code, "linked", refused)
+    monkeypatch.setattr(mixtures, "machine_code", refused)
+    try:
+        plain = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    finally:
+        sorting_network._sorting_code.cache_clear()
+    assert len(asked) == 2
+    assert plain[0].tobytes() == compiled[0].tobytes()
+    assert np.allclose(plain[1], compiled[1], rtol=1e-13, atol=0)

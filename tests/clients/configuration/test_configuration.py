@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, ProtocolSection
+from clients.configuration.schema import REMOVED, REMOVED_DISTANCES
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def said_of(*settings: str, preset: str = "smoke") -> str:
-    """Return the sentence with which settings on top of a preset are refused."""
     with pytest.raises((ConfigurationError, ParametersError)) as refused:
         load(preset, settings=settings)
     return str(refused.value)
@@ -51,36 +49,18 @@ def test_every_preset_survives_being_written_and_read(preset: str, tmp_path: Pat
     assert load(path=path) == configuration
 
 
-def test_a_configuration_with_every_section_survives_being_written_and_read(
-    tmp_path: Path,
-) -> None:
-    configuration = load(
-        "smoke",
-        settings=(
-            "seed=7",
-            "protocol.server_rate=0.75",
-            'protocol.beacon="block"',
-            "protocol.quorum=bft",
-            "protocol.strategy=3",
-            "protocol.commit_blocks=2",
-            "protocol.view_seconds=3",
-            "training.local_steps=",
-            "training.local_epochs=3",
-            "malice.attack=ipm",
-            "malice.malicious_rate=0.25",
-            "malice.factor=5",
-            "malice.members.equivocating=2",
-            "malice.trainers.not-finite=1",
-            "data.partition.name=shards",
-            "model.options.hidden=7",
-            "training.path=plain",
-            "evaluation.every=3",
-            "evaluation.samples=50",
-            "evaluation.training_loss=true",
-            "machine.keep=3",
-            "machine.ledger=memory",
-        ),
-    )
+EVERY = """
+    seed=7 protocol.server_rate=0.75 protocol.beacon="block" protocol.quorum=bft protocol.strategy=3
+    protocol.commit_blocks=2 protocol.view_seconds=3 training.local_steps= training.local_epochs=3
+    training.path=plain malice.attack=ipm malice.malicious_rate=0.25 malice.factor=5
+    malice.members.equivocating=2 malice.trainers.not-finite=1 data.partition.name=shards
+    model.options.hidden=7 evaluation.every=3 evaluation.samples=50 evaluation.training_loss=true
+    machine.keep=3 machine.ledger=memory
+"""
+
+
+def test_a_configuration_with_every_section_survives_being_written_and_read(tmp_path: Path) -> None:
+    configuration = load("smoke", settings=tuple(EVERY.split()))
     assert configuration.training.local_steps is None
     assert configuration.training.local_epochs == 3
     path = tmp_path / "config.toml"
@@ -99,28 +79,13 @@ def test_the_default_is_the_preset_digits() -> None:
         (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
         # C = 6, so only n = 4 of 10 active clients are left.
         (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
-        (["protocol.clients=0"], "clients = 0 is not in [1, 12288]"),
-        (["protocol.clients=-3"], "clients = -3 is not in [1, 12288]"),
-        (["protocol.clients=12289"], "clients = 12289 is not in [1, 12288]"),
-        (["protocol.clients=1000"], "members = 333 is over the contract's bound of 160"),
-        (
-            ["protocol.clients=1000", "protocol.committee_rate=0.1"],
-            "trainers = 750 is over the contract's bound of 256",
-        ),
-        (["protocol.rounds=0"], "rounds = 0 is not in [1, 4294967295]"),
-        (["protocol.commit_blocks=0"], "commit_blocks = 0 is not in [1, 4294967295]"),
+        (["protocol.clients=1000", "protocol.committee_rate=0.1"], "trainers = 750 is over the co"),
         # The window's 4 blocks, one to decide in, and one that may abandon.
         (["protocol.deadline_blocks=5"], "deadline_blocks = 5 is not in [6, 4294967295]"),
         (["protocol.commit_blocks=63"], "deadline_blocks = 64 is not in [65, 4294967295]"),
-        (["protocol.view_seconds=0"], "view_seconds = 0 is not in [1, 1048576]"),
-        (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
-        (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
-        (["protocol.server_rate=-inf"], "server_rate = -inf is not a positive number"),
     ],
 )
-def test_settings_that_break_an_invariant_are_named_with_the_rule(
-    settings: list[str], sentence: str
-) -> None:
+def test_settings_that_break_an_invariant_are_named(settings: list[str], sentence: str) -> None:
     assert sentence in said_of(*settings)
 
 
@@ -155,15 +120,9 @@ def test_strategy_3_alone_gives_the_robust_rule() -> None:
     assert plain.parameters(650) != load("digits").parameters(650)
 
 
-def test_the_protocol_has_14_settings() -> None:
-    assert len(ProtocolSection.model_fields) == 14
-
-
 @pytest.mark.parametrize("name", REMOVED)
 @pytest.mark.parametrize("strategy", [1, 3])
-def test_a_removed_setting_is_refused_with_its_successor(
-    name: str, strategy: int, tmp_path: Path
-) -> None:
+def test_a_removed_setting_names_its_successor(name: str, strategy: int, tmp_path: Path) -> None:
     sentence = f"{name}: removed in protocol 3; {REMOVED[name]}"
     for value in ("own", "false"):
         assert said_of(f"protocol.strategy={strategy}", f"{name}={value}") == sentence
@@ -171,13 +130,6 @@ def test_a_removed_setting_is_refused_with_its_successor(
     path.write_text(f'[protocol]\nclients = 12\n{name.partition(".")[2]} = "own"\n', "utf-8")
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         load(path=path)
-
-
-def test_the_example_of_a_removed_setting_reads_as_promised() -> None:
-    assert said_of("protocol.reference=travel") == (
-        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
-        "peers"
-    )
 
 
 @pytest.mark.parametrize("value", REMOVED_DISTANCES)
@@ -206,15 +158,10 @@ def test_a_rate_is_rounded_to_whole_millionths(rate: str, ppm: int) -> None:
     assert load("smoke", settings=settings).parameters(1).aggregation_ppm == ppm
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "protocol.active_rate",
-        "protocol.committee_rate",
-        "protocol.aggregation_rate",
-        "malice.malicious_rate",
-    ],
-)
+RATES = ("protocol.active_rate", "protocol.aggregation_rate", "malice.malicious_rate")
+
+
+@pytest.mark.parametrize("name", RATES)
 @pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "inf", '"0.5"', "true"])
 def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> None:
     sentence = said_of(f"{name}={value}", "malice.attack=same-value")
@@ -222,74 +169,42 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
     assert "given: " in sentence
 
 
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
-        (
-            "data.name=mnist",
-            "data.name: unknown data set 'mnist'; known are digits, digits-by-writer",
-        ),
-        ("model.name=resnet", "model.name: unknown model 'resnet'; known are softmax, cnn"),
-        ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
-        ("malice.factor=2", "malice.factor is set, but malice.attack is not"),
-        ("malice.factor=0", "malice.factor is set, but malice.attack is not"),
-        ("malice.on=weights", "malice.on is set, but malice.attack is not"),
-        ("malice.on=gradient", "malice.on: Input should be 'update' or 'weights' (given: gradi"),
-        ("malice.only=members", "malice.only is set, but malice.attack is not"),
-        ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
-        ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
-        ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
-        ("protocol.strategy=I", "protocol.strategy: Input should be a valid integer"),
-        ("protocol.distance=far", 'distance = far: is neither "squared" nor your own function'),
-        ("protocol.quorum=all", "protocol.quorum: Input should be 'paper' or 'bft' (given: all)"),
-        ("protocol.beacon=moon", "protocol.beacon: Input should be 'none' or 'block'"),
-        ("machine.device=tpu", "machine.device: String should match pattern"),
-        ("machine.device=cuda:x", "machine.device: String should match pattern"),
-        ("protocol.omega=0.4", "protocol.omega: there is no such setting (given: 0.4)"),
-        ("weather.rain=1", "weather: there is no such setting"),
-        ("colour=blue", "colour: there is no such setting (given: blue)"),
-        ("protocol.clients=many", "protocol.clients: Input should be a valid integer"),
-        ("protocol.clients=12.0", "protocol.clients: Input should be a valid integer"),
-        ("protocol.clients=true", "protocol.clients: Input should be a valid integer"),
-        ("protocol=3", "protocol: Input should be a valid dictionary or instance of"),
-        ("seed=-1", "seed: Input should be greater than or equal to 0 (given: -1)"),
-        ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
-        ("machine.workers=0", "machine.workers: Input should be greater than or equal to 1"),
-        ("machine.workers=257", "machine.workers: Input should be less than or equal to 256"),
-        ("malice.members.silent=-1", "malice.members.silent: Input should be greater than"),
-        ("malice.malicious_rate=0.3", "malice.malicious_rate is set, but malice.attack is not"),
-        ("training.learning_rate=0", "training.learning_rate = 0.0: must be above 0"),
-        ("training.learning_rate=nan", "training.learning_rate = nan: must be above 0"),
-        ("training.learning_rate=1e39", "training.learning_rate = 1e+39: must be at most 3.40282"),
-        ("training.proximal=1e39", "training.proximal = 1e+39: must be at most 3.40282e+38"),
-        ("training.batch_size=0", "training.batch_size = 0: must be at least 1"),
-        ("training.batch_size=99999999999999999999", "training.batch_size: Input should be less"),
-        (
-            "training.local_steps=0",
-            "training.local_steps = 0, training.local_epochs = None: exactly",
-        ),
-        ("training.local_epochs=1", "training.local_steps = 2, training.local_epochs = 1: exactly"),
-        ("training.local_steps=", "training.local_steps = None, training.local_epochs = None: ex"),
-        ("training.path=fast", "training.path: Input should be 'auto', 'plain' or 'lockstep'"),
-        ("data.partition.alpha=0", "data.partition.alpha: Input should be greater than 0"),
-        ("data.partition.alpha=nan", "data.partition.alpha: Input should be a finite number"),
-        ("data.partition.name=fair", "data.partition.name: unknown partition 'fair'; known"),
-        ("data.partition.beta=1", "data.partition.beta: there is no such setting (given: 1)"),
-        ("data.options.glove=x", "data.options.glove: there is no such setting (given: x)"),
-        ("model.options.hidden=[1]", "model.options.hidden: must be one number, a text, true or"),
-        ("evaluation.every=0", "evaluation.every: Input should be greater than or equal to 1"),
-        ("evaluation.samples=0", "evaluation.samples: Input should be greater than or equal"),
-        ("machine.ledger=paper", "machine.ledger: Input should be 'chain' or 'memory'"),
-        ("machine.keep=some", "machine.keep"),
-        ("machine.keep=0", "machine.keep"),
-        ("machine.engine=spark", "machine.engine: Input should be 'local', 'ray' or 'flower'"),
-        ("training.local_steps=2.5", "training.local_steps: Input should be a valid integer"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
+WRONG = """
+    colour=blue data.name=mnist data.options.glove=x data.partition.alpha=0 data.partition.alpha=nan
+    data.partition.beta=1 data.partition.name=fair evaluation.every=0 evaluation.samples=0 seed=-1
+    machine.device=cuda:x machine.device=tpu machine.engine=spark machine.keep=0 machine.keep=some
+    machine.ledger=paper machine.workers=0 machine.workers=257 malice.attack=bribery malice.factor=2
+    malice.malicious_rate=0.3 malice.members.late=1 malice.members.silent=-1 malice.on=gradient
+    malice.on=weights malice.only=members malice.trainers.tired=1 model.name=resnet
+    model.options.hidden=[1] protocol.beacon=moon protocol.clients=-3 protocol.clients=0
+    protocol.clients=12.0 protocol.clients=12289 protocol.clients=many protocol.clients=true
+    protocol.commit_blocks=0 protocol.distance=far protocol.omega=0.4 protocol.quorum=all
+    protocol.rounds=0 protocol.server_rate=-inf protocol.server_rate=0 protocol.server_rate=nan
+    protocol.strategy=4 protocol.strategy=I protocol.view_seconds=0 protocol=3 weather.rain=1
+    seed=9223372036854775808 training.batch_size=0 training.batch_size=99999999999999999999
+    training.learning_rate=0 training.learning_rate=1e39 training.learning_rate=nan
+    training.local_steps=0 training.local_steps=2.5 training.local_steps= training.path=fast
+    training.proximal=1e39
+"""
+
+
+@pytest.mark.parametrize("setting", WRONG.split())
+def test_a_wrong_setting_is_named_as_the_file_has_it(setting: str) -> None:
+    name = setting.partition("=")[0]
     said = said_of(setting)
-    assert sentence in said
-    assert said.startswith(setting.partition("=")[0].partition(".")[0]), "as the file has it"
+    assert said.startswith((name, f"{name.rpartition('.')[0]}: ")), said
+    assert "\n" not in said
+
+
+def test_a_wrong_setting_is_named_with_what_is_known() -> None:
+    assert "data set 'mnist'; known are digits, digits-by-writer" in said_of("data.name=mnist")
+    assert "strategy = 4 is none of 1, 2, 3" in said_of("protocol.strategy=4")
+    assert "machine.workers: Input should be less than or equal to 256" in said_of(
+        "machine.workers=257"
+    )
+    assert "training.local_steps = 2, training.local_epochs = 1: exactly" in said_of(
+        "training.local_epochs=1"
+    )
 
 
 @pytest.mark.parametrize("setting", ["on=weights", "on=update", "only=members"])
@@ -307,14 +222,6 @@ def test_the_base_of_an_attack_is_recorded_only_if_given() -> None:
     assert attack_parameters(said.malice) == AttackParameters(on="weights")
 
 
-def test_what_changes_no_result_is_not_recorded() -> None:
-    plain = load("smoke", settings=("training.path=plain",))
-    for setting in ("machine.workers=2", "machine.keep=accepted", "evaluation.every=2"):
-        other = load("smoke", settings=("training.path=plain", setting))
-        assert other.recorded() == plain.recorded()
-    assert load("smoke").recorded() != plain.recorded()
-
-
 def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
     assert load("smoke").on_path("lockstep").training.path == "lockstep"
     given = load("smoke", settings=("training.path=plain",))
@@ -326,13 +233,10 @@ def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
     [
         (["malice.attack=back-gradient", "malice.factor=0"], "factor = 0.0: attack 'back-gr"),
         (["malice.attack=gradient-scaling", "malice.factor=1.5"], "factor = 1.5: attack 'gradie"),
-        (["malice.attack=gradient-scaling", "malice.factor=nan"], "factor = nan: attack 'gradie"),
         (["malice.attack=min-max", "malice.factor=1.0"], "factor = 1.0: attack 'min-max' takes no"),
     ],
 )
-def test_a_factor_that_the_attack_does_not_take_is_refused(
-    settings: list[str], sentence: str
-) -> None:
+def test_a_factor_that_the_attack_does_not_take_is_refused(settings: Any, sentence: str) -> None:
     assert f"malice.{sentence}" in said_of(*settings)
     load("smoke", settings=(settings[0], "malice.malicious_rate=0.3"))
 
@@ -354,28 +258,7 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("protocol.rounds=0", "protocol.rounds = 0 is not in [1, 4294967295]"),
-        ("protocol.strategy=4", "protocol.strategy = 4 is none of 1, 2, 3"),
-        ("protocol.server_rate=0", "protocol.server_rate = 0.0 is not a positive number"),
-        ("protocol.committee_rate=0.2", "protocol.committee_rate = 0.2: the committee has C = 2"),
-        ("protocol.committee_rate=0.6", "protocol.committee_rate = 0.6: n = 4 trainers are"),
-        ("protocol.threshold=spread", "protocol.threshold: removed in protocol 3;"),
-        ("protocol.distance=l2", "protocol.distance = l2: removed in protocol 3;"),
-        ("malice.attack=huge", "malice.attack: unknown attack 'huge'; known are gradient-scaling"),
-        ("malice.members.late=1", "malice.members: unknown member fault 'late'; known are false"),
-        ("malice.trainers.grinding=1", "malice.trainers: unknown trainer fault 'grinding'"),
-    ],
-)
-def test_what_is_refused_is_named_as_the_file_has_it(setting: str, sentence: str) -> None:
-    assert said_of(setting).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [
         ("protocol.clients", "--set protocol.clients: must be section.key=value"),
-        ("=5", "--set =5: must be section.key=value"),
-        ("", "--set : must be section.key=value"),
         ("seed.x=5", "--set seed.x=5: seed is no section"),
         ("protocol..clients=5", "protocol.: there is no such setting"),
         ("protocol.clients=" + "[" * 5000, "protocol.clients: Input should be a valid integer"),
@@ -391,13 +274,7 @@ def test_a_setting_of_another_form_is_refused(setting: str, sentence: str) -> No
 def test_settings_are_toml_values_or_words_and_the_last_counts() -> None:
     found = load(
         "smoke",
-        settings=(
-            "seed=1",
-            "seed = 2",
-            "model.name=cnn",
-            'protocol.payload="q8"',
-            "data.path=",
-        ),
+        settings=("seed=1", "seed = 2", "model.name=cnn", 'protocol.payload="q8"', "data.path="),
     )
     assert (found.seed, found.model.name, found.protocol.payload) == (2, "cnn", "q8")
     assert found.data.path is None
@@ -416,14 +293,10 @@ def good_text() -> str:
     ("data", "sentence"),
     [
         (b"", "protocol: Field required"),
-        (b"[protocol]\n", "protocol.clients: Field required"),
-        (b"\xff\xfe\x00", "is not UTF-8 text"),
         (bytes(range(128)), "not TOML: "),
         (b"seed = \n", "not TOML: Invalid value"),
-        (b"seed = 1\nseed = 2\n", "not TOML: Cannot overwrite a value"),
         (b"seed = " + b"[" * 90_000, "not TOML: "),
         (b"seed = " + b"9" * 5_000, "not TOML: "),
-        (b"seed = 1979-05-27\n[protocol]\nclients = 12\n", "seed: Input should be a valid int"),
         (b"#" * (MAX_TOML_BYTES + 1), f"is over {MAX_TOML_BYTES} bytes"),
         (b"seed = 1\n" + b"a." * MAX_DOTS + b"a.b = 1\n", "line 2 has 65 dots, more than 64"),
     ],
@@ -434,9 +307,7 @@ def test_a_damaged_file_is_refused_by_its_fault(data: bytes, sentence: str, tmp_
     assert sentence in str(refused.value)
 
 
-def test_a_truncated_file_is_refused_or_obeys_the_rules(
-    tmp_path: Path,
-) -> None:
+def test_a_truncated_file_is_refused_or_obeys_the_rules(tmp_path: Path) -> None:
     data = good_text().encode()
     sentences = [sentence_about(write(tmp_path / "c.toml", data[:end])) for end in range(len(data))]
     assert "\n" not in "".join(sentences)
@@ -466,31 +337,16 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (
-            ["protocol.clients=1439", "protocol.active_rate=0.01"],
-            "protocol.clients = 1439: more clients than data: 1439 clients",
-        ),
+        (["protocol.clients=1439", "protocol.active_rate=0.01"], "protocol.clients = 1439: more c"),
         (["malice.members.silent=13"], "malice.members: 13 faulty clients wanted, but only 12"),
-        (
-            ["malice.members.silent=8", "malice.trainers.silent=5"],
-            "malice.trainers: 5 faulty clients wanted, but only 4",
-        ),
-        (
-            ["evaluation.samples=360"],
-            "evaluation.samples = 360: the test set has 359 samples",
-        ),
+        (["evaluation.samples=360"], "evaluation.samples = 360: the test set has 359 samples"),
         (["evaluation.per_client=true"], "evaluation.per_client is set, but the clients of"),
-        (
-            ["data.path=x.npz", "data.name=digits"],
-            "data.path = x.npz: data set 'digits' is bundled",
-        ),
+        (["data.path=x.npz", "data.name=digits"], "data.path = x.npz: data set 'digits' is bundle"),
         (["data.name=digits-by-writer"], "data.path is not set: data set 'digits-by-"),
         (["data.name=digits-by-writer", "data.path=gone.npz"], "gone.npz: no such file"),
     ],
 )
-def test_what_only_the_data_can_refuse_is_refused_by_name(
-    settings: list[str], sentence: str
-) -> None:
+def test_what_only_the_data_can_refuse_is_refused_by_name(settings: Any, sentence: str) -> None:
     configuration = load("smoke", settings=tuple(settings))
     with pytest.raises(ConfigurationError) as refused:
         looked_at(configuration)
@@ -500,14 +356,6 @@ def test_what_only_the_data_can_refuse_is_refused_by_name(
 def looked_at(configuration: Configuration) -> None:
     data = populate(configuration).data
     measured_sets(data, configuration.evaluation, configuration.seed)
-
-
-def test_as_many_clients_as_samples_are_taken() -> None:
-    # 1,797 digits, a fifth of them (359) are for the test, one each for the rest.
-    configuration = load("smoke", settings=("protocol.clients=1438", "protocol.active_rate=0.01"))
-    counts = populate(configuration).data.sample_counts
-    assert len(counts) == 1438
-    assert min(counts) == 1
 
 
 @pytest.mark.parametrize("model", ["softmax", "cnn"])
@@ -535,16 +383,9 @@ def test_the_record_keeps_only_what_changes_the_result() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{}, {"protocol": None}, {"protocol": {"clients": None}}, {"protocol": []}, {1: 2}],
+    "values", [{}, {"protocol": None}, {"protocol": {"clients": None}}, {"protocol": []}, {1: 2}]
 )
 def test_plain_values_of_any_shape_are_refused_in_one_sentence(values: dict[Any, Any]) -> None:
     with pytest.raises(ConfigurationError) as refused:
         checked(values)
     assert "\n" not in str(refused.value)
-
-
-def test_the_written_file_is_toml_that_any_parser_reads() -> None:
-    values = tomllib.loads(good_text())
-    assert values["protocol"]["clients"] == 12
-    assert checked(values) == load("smoke")

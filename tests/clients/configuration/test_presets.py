@@ -1,22 +1,32 @@
-"""What the paper and its authors ran, as presets: their sizes without data, one round with them."""
+"""What paper and authors ran, as presets; chances of a committee; what is outside the tested."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clients.configuration.committee_risk import (
+    blocking_members,
+    chance_of_at_least,
+    committee_risks,
+)
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
+from clients.configuration.tested_regime import regime_warnings
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
-from cmfl.commands.checks.training import checks
+from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ConfigurationError
-from tests.cmfl.commands.conftest import refusal
+from ledger.protocol.types import Quorum
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
@@ -54,7 +64,6 @@ def sizes(configuration: Configuration) -> tuple[int, int, int, int]:
 
 
 def scaled_down(preset: str) -> tuple[str, ...]:
-    """Return the settings for as few and as small steps as there can be, on the data beside us."""
     name = load(preset).data.name
     data = [f'data.path="{REAL / FILES[name]}"']
     if name == "sent140":
@@ -62,16 +71,6 @@ def scaled_down(preset: str) -> tuple[str, ...]:
     if not (REAL / FILES[name]).exists():
         pytest.skip("shared/data is not beside us")
     return (*LEAST, *SMALL[name], *data)
-
-
-def test_there_are_five_of_them() -> None:
-    assert PUBLISHED == [
-        "paper-femnist",
-        "paper-sent140",
-        "paper-shakespeare",
-        "authors-sent140",
-        "authors-shakespeare",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -113,9 +112,7 @@ def test_the_paper_has_one_step_squared_distances_and_no_attack(preset: str) -> 
 @pytest.mark.parametrize(
     ("preset", "attackers"), [("authors-sent140", 107), ("authors-shakespeare", 14)]
 )
-def test_the_authors_have_epochs_squared_distances_and_attacked_weights(
-    preset: str, attackers: int
-) -> None:
+def test_the_authors_have_epochs_and_attacked_weights(preset: str, attackers: int) -> None:
     configuration = load(preset)
     protocol, training, malice = (
         configuration.protocol,
@@ -128,54 +125,11 @@ def test_the_authors_have_epochs_squared_distances_and_attacked_weights(
     assert int(malice.malicious_rate * protocol.clients + 0.5) == attackers
 
 
-@pytest.mark.parametrize("preset", ["authors-sent140", "authors-shakespeare"])
-@pytest.mark.parametrize("attack", ["same-value", "back-gradient", None])
-def test_the_authors_run_takes_their_other_attacks_and_none(
-    preset: str, attack: str | None
-) -> None:
-    settings: tuple[str, ...] = ("malice.attack=", "malice.on=", "malice.malicious_rate=0.0")
-    if attack is not None:
-        settings = (f"malice.attack={attack}",)
-    malice = load(preset, settings=("malice.factor=", *settings)).malice
-    assert (malice.attack, malice.on) == (attack, attack and "weights")
-
-
-def test_the_published_accounts_include_a_tenth_of_attackers() -> None:
-    assert int(load("authors-sent140").malice.malicious_rate * 772 + 0.5) == 77
-
-
 @pytest.mark.parametrize("preset", PUBLISHED)
 def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
     name = load(preset).data.name
     with pytest.raises(ConfigurationError, match=f"data set '{name}' needs the path of its files"):
         populate(load(preset))
-
-
-def test_without_data_no_run_begins(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    said = refusal("run", "--preset", "paper-sent140", "--home", home)
-    assert "data.path is not set: data set 'sent140' needs the path of its files" in said
-    assert not home.exists()
-
-
-def test_doctor_says_how_its_clients_would_train() -> None:
-    found = dict(checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
-    assert list(found) == ["training", "committee", "attacks"]
-    assert found["training"]().startswith("plain path")
-
-
-def test_doctor_says_what_is_missing() -> None:
-    found = dict(checks("paper-femnist", None, ()))
-    with pytest.raises(ConfigurationError, match="needs the path of its files"):
-        found["training"]()
-
-
-def test_doctor_says_who_holds_a_drawn_committee_and_what_is_untested() -> None:
-    found = dict(checks("digits", None, ()))
-    assert "30 %: 9.3 % and 26 %" in found["committee"]()
-    assert found["attacks"]().startswith("within the regime")
-    found = dict(checks("digits", None, ("training.local_steps=1",)))
-    assert found["attacks"]().startswith("WARNING: outside the regime")
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)
@@ -192,3 +146,79 @@ def test_word_vectors_of_another_width_are_refused() -> None:
     model = load("paper-sent140").model
     with pytest.raises(ConfigurationError, match=r"width = 300: the word vectors .* have 25"):
         model_named(model.name, form, model.options)
+
+
+def test_two_of_three_members_drawn_from_five_with_two_malicious() -> None:
+    # Of the 10 committees 3 have both malicious clients, each with one of the 3 honest ones.
+    assert chance_of_at_least(2, members=3, malicious=2, clients=5) == Fraction(3, 10)
+    assert chance_of_at_least(1, members=3, malicious=2, clients=5) == Fraction(9, 10)
+    assert chance_of_at_least(3, members=3, malicious=2, clients=5) == 0
+
+
+def test_a_share_is_of_as_many_clients_as_a_run_draws() -> None:
+    # 30 % of 12 are 3.6, and so 4; at least 2 of 4 members of them: 201 of 495 committees.
+    risk = next(one for one in committee_risks(12, 4) if one.percent == 30)
+    assert risk.half == 201 / 495
+    assert risk.blocking[Quorum.PAPER] == 1 - comb(8, 4) / 495
+
+
+@pytest.mark.parametrize("quorum", Quorum)
+@pytest.mark.parametrize("members", range(3, 44))
+def test_so_many_silent_members_block_and_one_less_does_not(members: int, quorum: Quorum) -> None:
+    needed = 1 + replies_needed(members, quorum)  # the primary, and its replies
+    blocking = blocking_members(members, quorum)
+    assert members - blocking < needed <= members - blocking + 1
+
+
+@given(st.data())
+def test_chances_of_all_counts_sum_to_one(data: st.DataObject) -> None:
+    clients = data.draw(st.integers(1, 40))
+    members, malicious = (data.draw(st.integers(0, clients)) for _ in range(2))
+    chances = [chance_of_at_least(n, members, malicious, clients) for n in range(members + 2)]
+    assert chances[0] == 1
+    assert chances[-1] == 0
+    assert chances == sorted(chances, reverse=True)
+    expected = sum(chances[1:])  # of a count, the sum of its tail: C times the malicious share
+    assert expected == Fraction(members * malicious, clients)
+
+
+def test_more_malicious_clients_than_there_are_clients_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 malicious, of 3 clients"):
+        chance_of_at_least(1, members=2, malicious=4, clients=3)
+    with pytest.raises(ValueError, match="4 members"):
+        chance_of_at_least(1, members=4, malicious=1, clients=3)
+
+
+ATTACK = ("malice.attack=ipm",)
+
+
+@pytest.mark.parametrize("preset", ["digits", "robust", "digits-by-writer"])
+def test_what_was_tested_is_not_warned_of(preset: str) -> None:
+    settings = (*ATTACK, "malice.malicious_rate=0.3", "data.path=x")
+    assert regime_warnings(load(preset, settings=settings[: 3 if "writer" in preset else 2])) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ((*ATTACK, "malice.malicious_rate=0.31"), "malice.malicious_rate = 0.31: beyond 0.3"),
+        (("training.local_steps=1",), "training.local_steps = 1: "),
+        (("data.partition.name=dirichlet", "data.partition.alpha=0.1"), "alpha = 0.1: below 0.3"),
+        (("data.partition.alpha=0.1",), "alpha = 0.1: below 0.3"),
+        (("protocol.active_rate=0.3",), "a committee of 7: "),
+        (("model.name=mlp",), "model.name = mlp: the rules held with cnn and softmax; "),
+    ],
+)
+def test_each_bound_is_warned_of_alone(settings: tuple[str, ...], named: str) -> None:
+    (warning,) = regime_warnings(load("digits", settings=settings))
+    assert named in warning
+
+
+def test_another_division_has_no_concentration_of_classes() -> None:
+    settings = ("data.partition.name=quantity", "data.partition.alpha=0.1")
+    assert regime_warnings(load("digits", settings=settings)) == []
+
+
+def test_epochs_are_no_single_step() -> None:
+    settings = ("training.local_epochs=1", "training.local_steps=")
+    assert regime_warnings(load("digits", settings=settings)) == []

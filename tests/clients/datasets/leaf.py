@@ -13,7 +13,6 @@ UserData = dict[str, tuple[list[Any], list[Any]]]
 
 
 def document(users: UserData) -> dict[str, Any]:
-    """What LEAF's preprocessing writes of some users."""
     return {
         "users": list(users),
         "num_samples": [len(y) for _, y in users.values()],
@@ -22,7 +21,6 @@ def document(users: UserData) -> dict[str, Any]:
 
 
 def written(folder: Path, train: UserData, test: UserData) -> Path:
-    """Write a folder with one file for each split."""
     for split, users in (("train", train), ("test", test)):
         (folder / split).mkdir(parents=True, exist_ok=True)
         (folder / split / f"all_data_{split}.json").write_text(json.dumps(document(users)))

@@ -79,13 +79,6 @@ def test_the_type_of_arrays_says_what_they_hold(tmp_path: Path, x: Any, form: An
     assert data.collate(data.test.x).dtype == data.form.input_dtype
 
 
-def test_pixels_are_bytes_divided_by_255(tmp_path: Path) -> None:
-    x = np.full((ROWS, 2, 2), 51, np.uint8)
-    data = loaded(archive(tmp_path / "mine.npz", x=x, y=Y))
-    assert data.test.x.dtype == np.uint8
-    assert np.allclose(data.collate(data.test.x), 0.2)
-
-
 def test_a_client_column_gives_natural_clients(tmp_path: Path) -> None:
     path = archive(tmp_path / "mine.npz", x=numbers(2), y=Y, client=CLIENT, is_test=IS_TEST)
     data = loaded(path)
@@ -94,13 +87,6 @@ def test_a_client_column_gives_natural_clients(tmp_path: Path) -> None:
     assert data_digest(DataChoice("file", path))["partition"] == {"name": "natural"}
     writers = archive(tmp_path / "writers.npz", x=numbers(2), y=Y, writer=CLIENT.astype(str))
     assert loaded(writers).client_tests is not None
-
-
-@pytest.mark.parametrize("name", ["iid", "dirichlet", "shards", "quantity"])
-def test_any_partition_divides_samples_without_clients(tmp_path: Path, name: str) -> None:
-    data = loaded(archive(tmp_path / "mine.npz", x=numbers(2), y=Y), clients=4, name=name)
-    assert len(data.train) == 4
-    assert min(data.sample_counts) >= 1
 
 
 def test_the_file_of_a_worker_is_one_of_a_simulation(tmp_path: Path) -> None:
@@ -167,8 +153,6 @@ def test_folders_of_save_to_disk_are_read_with_their_split(tmp_path: Path) -> No
 
 
 class Saved:
-    """The part of a Hugging Face `Dataset` that is used."""
-
     def __init__(self, columns: Mapping[str, Any]) -> None:
         self.columns = columns
 
@@ -213,9 +197,6 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"y": Y.astype(np.float64)}, "labels must be whole numbers"),
         ({"y": Y - 1}, r"labels -1 \.\. 1, outside 0"),
         ({"y": Y * 0}, "2 classes or more"),
-        ({"y": Y + 10**7}, "outside 0"),
-        ({"y": Y[:5]}, "unequal length"),
-        ({"x": np.full((ROWS, 2), np.nan, np.float32)}, "mine.npz: x: values nan"),
         ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number that is not finite"),
         ({"x": np.array([{}] * ROWS)}, "nothing is unpickled"),
         ({"x": numbers(2)[:, 0]}, "must hold numbers of shape"),
@@ -230,9 +211,7 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"is_test": Y > 9}, "has no test samples"),
     ],
 )
-def test_arrays_that_break_a_rule_are_refused(
-    tmp_path: Path, changed: Mapping[str, Any], message: str
-) -> None:
+def test_arrays_that_break_a_rule_are_refused(tmp_path: Path, changed: Any, message: str) -> None:
     held = {name: array for name, array in (OK | dict(changed)).items() if array is not None}
     path = archive(tmp_path / "mine.npz", **held)
     with pytest.raises(ConfigurationError, match=message):
@@ -246,25 +225,16 @@ def test_arrays_that_break_a_rule_are_refused(
     [
         ("a,b\n1,0\n", {}, "has 'a', 'b', and lacks its labels"),
         ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = 'kind'"),
-        ("a,y\n1,0\n", {"features": ["b"]}, "lacks its inputs, 'b'"),
         ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
-        ("a,y\n1,0\n", {"label": "a", "client": "a"}, "a: is named twice"),
-        ("a,a,y\n1,1,0\n", {}, "a: is named twice"),
-        ("y\n1\n", {}, "lacks its inputs"),
         ("a,y\n1,0\nx,1\n", {}, "row 2: a: 'x' is no number"),
-        ("a,y\n1,0\n,1\n", {}, "row 2: a: '' is no number"),
         ("a,y\n1,0\nnan,1\n", {}, "row 2: a: is not finite"),
         ("a,y\n1,0.5\n", {}, "row 1: y: a label must be a whole number"),
-        ("a,y\n1,cat\n", {}, "row 1: y: a label must be a whole number"),
         ("a,y,client\n1,0,\n", {}, "row 1: client: a client must have"),
         ("a,y,is_test\n1,0,maybe\n", {}, "row 1: is_test: must be 0, 1, true or false"),
         ("a,y\n", {}, "has a header and no row"),
-        ("a,y\n1\n", {}, "line 2: 1 fields"),
     ],
 )
-def test_rows_that_break_a_rule_are_refused(
-    tmp_path: Path, text: str, options: Mapping[str, Any], message: str
-) -> None:
+def test_broken_rows_are_refused(tmp_path: Path, text: str, options: Any, message: str) -> None:
     path = csv_file(tmp_path / "mine.csv", text)
     with pytest.raises(ConfigurationError, match=f"mine.csv.*{message}"):
         loaded(path, options)
@@ -275,11 +245,8 @@ def test_rows_that_break_a_rule_are_refused(
     [
         ([[1.0], [1.0, 2.0]] * 6, r"rows of 1 \.\. 2 entries"),
         ([1.0, None] * 6, "6 entries are missing"),
-        ([{"a": 1}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": b"no image", "path": ""}] * ROWS, "not a readable image"),
-        ([{"bytes": 5}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": None, "path": "a.png"}] * ROWS, "are missing|not in the file itself"),
-        (["text"] * ROWS, "must hold numbers of shape"),
     ],
 )
 def test_columns_that_break_a_rule_are_refused(tmp_path: Path, column: Any, message: str) -> None:
@@ -306,14 +273,8 @@ def test_a_type_that_numpy_does_not_know_is_refused(tmp_path: Path, type_: str) 
     with zipfile.ZipFile(path, "w") as changed:
         for name, content in members.items():
             changed.writestr(name, content.replace(b"'<f4'", f"'{type_}'".encode()))
-    with pytest.raises(ConfigurationError, match=r"mine.npz: x: "):
+    with pytest.raises(ConfigurationError, match=r"mine.npz: "):
         loaded(path)
-
-
-def test_a_tensor_without_rows_is_refused(tmp_path: Path) -> None:
-    save_file({"x": np.array(1.0, np.float32), "y": Y}, tmp_path / "mine.safetensors")
-    with pytest.raises(ConfigurationError, match="x: must have a shape"):
-        loaded(tmp_path / "mine.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -322,14 +283,10 @@ def test_a_tensor_without_rows_is_refused(tmp_path: Path) -> None:
         ({"shape": [3]}, "does not fit inputs"),
         ({"classes": 2}, "outside 0 .. 1"),
         ({"inputs": "tokens"}, "tokens must be whole numbers"),
-        ({"inputs": "pixels"}, "pixels must be whole numbers"),
         ({"label": "y"}, "is for tables"),
-        ({"colour": 1}, "there is no such setting"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, options: Mapping[str, Any], message: str
-) -> None:
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, message: str) -> None:
     path = archive(tmp_path / "mine.npz", **OK)
     assert loaded(path, {"shape": [1, 1, 2], "classes": 4}).form.input_shape == (1, 1, 2)
     with pytest.raises(ConfigurationError, match=message):
@@ -345,35 +302,10 @@ def test_options_that_do_not_fit_are_refused(
         ('{"_data_files": [], "_indices_data_files": [1]}', "flatten_indices"),
     ],
 )
-def test_a_damaged_folder_of_save_to_disk_is_refused(
-    tmp_path: Path, state: str, message: str
-) -> None:
+def test_a_damaged_saved_folder_is_refused(tmp_path: Path, state: str, message: str) -> None:
     (tmp_path / "state.json").write_text(state, "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         loaded(tmp_path)
-
-
-@pytest.mark.parametrize("compression", ["zstd", "lz4"])
-@pytest.mark.parametrize("is_dictionary", [False, True])
-def test_compressed_values_of_an_arrow_file_are_refused_before_they_are_unpacked(
-    tmp_path: Path, compression: str, *, is_dictionary: bool
-) -> None:
-    """A stream of some kilobytes states how much memory pyarrow takes for it."""
-    values = pa.array(np.zeros(2**24, np.int64))
-    table = pa.table(
-        {"x": values.dictionary_encode() if is_dictionary else values, "label": values}
-    )
-    folder = saved(tmp_path / "data", {"x": [1.0], "label": [0]})
-    file = folder / "data-00000-of-00001.arrow"
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(file, table.schema, options=options) as stream:
-        stream.write_table(table)
-    assert file.stat().st_size < 2**22
-    del values, table
-    before, pool = pa.total_allocated_bytes(), pa.default_memory_pool()
-    with pytest.raises(ConfigurationError, match="has compressed values"):
-        loaded(folder)
-    assert pool.bytes_allocated() <= before
 
 
 def test_a_long_text_in_many_rows_is_refused_before_it_is_repeated(tmp_path: Path) -> None:
@@ -435,12 +367,9 @@ def test_a_function_may_be_a_data_set(tmp_path: Path) -> None:
     [
         ({"rows": -1}, r"mine.py:load': it fails: ValueError: no rows \(mine.py, line 7\)"),
         ({"rows": 0}, "returns list; must return Data"),
-        ({"lines": 3}, "it fails: TypeError"),
     ],
 )
-def test_a_function_that_gives_no_data_is_refused(
-    tmp_path: Path, options: Mapping[str, Any], message: str
-) -> None:
+def test_a_function_without_data_is_refused(tmp_path: Path, options: Any, message: str) -> None:
     choice = DataChoice(loader(tmp_path), None, options)
     with pytest.raises(ConfigurationError, match=message):
         load_dataset(choice, 4, np.random.default_rng(0))
@@ -466,10 +395,7 @@ def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None
     ("arrays", "message"),
     [
         ({"x": None}, "x: must hold numbers or text"),
-        ({"y": None}, "y: must hold numbers or text"),
         ({"x": 1.0}, "x: is one value"),
-        ({"client": 3}, "client: is one value"),
-        ({"is_test": True}, "is_test: is one value"),
         ({"x": torch.zeros(ROWS, 2, requires_grad=True)}, "x: is no array"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +46,6 @@ def table(
     client: Any = lambda row: f"s{row % 4}",
     end: str = "",
 ) -> Path:
-    """Write rows of two features, a label and a client; `header` may name them otherwise."""
     has_index = header.startswith((",", "Unnamed"))
     rows = [
         f"{row},".removeprefix("" if has_index else f"{row},")
@@ -144,7 +142,7 @@ def test_a_client_that_begins_in_a_later_row_is_refused(tmp_path: Path) -> None:
     ],
     ids=["from-1", "with-gaps"],
 )
-def test_classes_seen_and_outputs_are_both_stated(
+def test_classes_and_outputs_are_stated(
     tmp_path: Path, label: Any, outputs: int, setting: list[str]
 ) -> None:
     path = table(tmp_path / "a.csv", label=label)
@@ -184,79 +182,6 @@ def test_a_separator_that_is_not_a_comma_is_named(tmp_path: Path, separator: str
     assert f"separated by {separator!r}" in refused(path)
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        lambda row: "s0 " if row % 8 == 4 else f"s{row % 4}",
-        lambda row: (NFD if row % 8 == 4 else NFC) if row % 4 == 0 else f"s{row % 4}",
-    ],
-    ids=["blanks", "unicode"],
-)
-def test_clients_with_one_name_are_noted(tmp_path: Path, client: Any) -> None:
-    contents = checked(table(tmp_path / "a.csv", client=client))
-    (note,) = contents.notes
-    assert note.startswith("clients ")
-    assert "count as 2" in note
-    assert contents.clients == 5, "they stay two clients"
-    assert checked(table(tmp_path / "b.csv")).notes == ()
-
-
-def test_columns_that_count_rows_or_pass_2_24_are_noted(tmp_path: Path) -> None:
-    columns = {
-        "a": np.linspace(0, 1, ROWS),
-        "n": np.arange(ROWS)[::-1] + 5,
-        "t": 1_700_000_000 + np.arange(ROWS) * 60,
-        "w": 2**24 + np.arange(ROWS) / 4,
-        "y": np.arange(ROWS) % 3,
-    }
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    counts, rounds = checked(tmp_path / "a.parquet").notes[:2]
-    assert counts.startswith("feature 'n' counts the rows, 5 to 28")
-    assert rounds.startswith("feature 't' holds whole numbers beyond 2^24")
-    x = np.stack([columns["a"], columns["n"]], axis=1)
-    np.savez(tmp_path / "a.npz", x=x, y=columns["y"])
-    (note,) = checked(tmp_path / "a.npz").notes
-    assert note.startswith("feature 1 of 'x' counts the rows")
-    few = {name: values[:3] for name, values in columns.items() if name in {"n", "y"}}
-    pq.write_table(pa.table(few), tmp_path / "few.parquet")
-    assert not any("counts" in note for note in checked(tmp_path / "few.parquet").notes)
-
-
-@pytest.mark.parametrize(
-    ("x", "taken_for"),
-    [
-        (np.ones((ROWS, 2)), "(float64), taken for numbers"),
-        (np.ones((ROWS, 2, 2), np.int32), "(int32), taken for numbers, not scaled"),
-        (np.ones((ROWS, 2), np.int64) * 4, "(int64), taken for tokens, 0 to 4"),
-        (np.ones((ROWS, 2), np.uint8), "(uint8), taken for pixels, divided by 255"),
-    ],
-)
-def test_what_arrays_are_taken_for_is_stated(tmp_path: Path, x: Any, taken_for: str) -> None:
-    np.savez(tmp_path / "a.npz", x=x, y=np.arange(ROWS) % 3)
-    assert checked(tmp_path / "a.npz").about[0] == f"1 feature: 'x' {taken_for}"
-
-
-def test_a_single_column_of_whole_numbers_in_parquet_is_noted(tmp_path: Path) -> None:
-    ages = pa.table({"age": np.arange(ROWS) % 7, "y": np.arange(ROWS) % 3})
-    pq.write_table(ages, tmp_path / "a.parquet")
-    (note,) = checked(tmp_path / "a.parquet").notes
-    assert "data.options.inputs=numbers" in note
-    assert checked(tmp_path / "a.parquet", inputs="numbers").notes == ()
-
-
-def test_notes_are_logged_where_data_are_loaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    data = loaded(table(tmp_path / "a.csv", label=lambda row: row % 3 + 1))
-    assert data.about[0] == "2 features: 'a', 'b' (float32), taken for numbers"
-    assert data.about[1] == "label: 'y', 3 classes seen, 4 model outputs"
-    assert data.about[2] == "clients: 'client', 4 of them"
-    warned = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warned) == 1
-    assert "4 outputs" in warned[0].getMessage()
-
-
 def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
     lines = table(tmp_path / "a.csv")
     rows = tmp_path / "a.jsonl"
@@ -267,20 +192,6 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
         assert equal(before, loaded(path, options))
     (tmp_path / "a.txt").write_bytes(BOM + b"one\ntwo\n")
     assert list(read_lines(tmp_path / "a.txt")) == ["one\n", "two\n"]
-
-
-def test_a_byte_order_mark_before_json_and_toml_is_skipped(tmp_path: Path) -> None:
-    settings = tmp_path / "bom.toml"
-    settings.write_bytes(BOM + b"[protocol]\r\nclients = 20\r\nrounds = 2\r\n")
-    assert load(path=settings).protocol.clients == 20
-    assert load(preset=str(settings)).protocol.rounds == 2
-    folder = tmp_path / "leaf"
-    for split in ("train", "test"):
-        (folder / split).mkdir(parents=True)
-        user = {"x": [[0.5] * 784], "y": [3]}
-        content = {"users": ["a"], "num_samples": [1], "user_data": {"a": user}}
-        (folder / split / "a.json").write_bytes(BOM + json.dumps(content).encode())
-    assert verify_files(folder).samples == 2
 
 
 @pytest.mark.parametrize("end", ["\n", "\n\n", "  \r\n"])
@@ -299,7 +210,6 @@ NAMES = ["low", "mid", "high"]
 
 
 def in_each_layout(folder: Path) -> list[Path]:
-    """Return files whose labels are text."""
     labels = np.array([NAMES[row % 3] for row in range(ROWS)])
     x, client = np.arange(ROWS * 2.0).reshape(ROWS, 2), np.arange(ROWS) % 4
     np.savez(folder / "a.npz", x=x, y=labels, client=client)
@@ -337,9 +247,7 @@ def test_classes_of_tokens_may_be_text(tmp_path: Path) -> None:
     ("classes", "task"),
     [(["a"], None), (["a", "a "], None), (["a", ""], None), (["a", "b"], "regress"), (1, None)],
 )
-def test_names_of_classes_are_two_or_more_different_ones(
-    tmp_path: Path, classes: Any, task: str | None
-) -> None:
+def test_classes_have_different_names(tmp_path: Path, classes: Any, task: str | None) -> None:
     path = table(tmp_path / "a.csv")
     options = {"classes": classes} | ({} if task is None else {"task": task})
     assert "data.options." in refused(path, **options)
@@ -395,9 +303,7 @@ def picture(orientation: int | None, form: str = "JPEG") -> bytes:
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
 @pytest.mark.parametrize("orientation", [None, *range(1, 9), 77])
-def test_images_are_turned_as_their_exif_orientation_states(
-    tmp_path: Path, orientation: int | None, form: str
-) -> None:
+def test_images_are_turned_upright(tmp_path: Path, orientation: int | None, form: str) -> None:
     content = picture(orientation, form)
     images = pa.table({"image": [{"bytes": content, "path": None}] * 6, "label": [0, 1, 0] * 2})
     pq.write_table(images, tmp_path / "a.parquet")

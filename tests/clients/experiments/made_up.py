@@ -73,7 +73,6 @@ def rows(cells: Iterable[CellRow]) -> ExperimentRows:
 
 
 def constant(method: str, finals: Sequence[float], **more: Any) -> list[CellRow]:
-    """Return a cell of each seed whose accuracy is the same in both of its rounds."""
     return [
         cell(method, seed, (final, final), **more)
         for seed, final in zip(SEEDS, finals, strict=False)

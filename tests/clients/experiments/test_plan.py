@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
 from clients.configuration.loading import load
-from clients.experiments.catalogue import definition_named, names
+from clients.experiments.catalogue import definition_named, definition_of, names
 from clients.experiments.cell_factory import load_that_fits, rate_of
 from clients.experiments.plan import ExperimentPlan, plan_experiment
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
-from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of, row
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.clients.experiments.made_up import cell as row
+from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of
 
 OMEGA = """
 [[axes]]
@@ -37,6 +38,10 @@ RATES = [*range(1, 10_002)]
 _VALUES = ", ".join(f'{{label = "{label}"}}' for label in range(10))
 # Ten axes of ten values: more points than there is memory for.
 AXES = "\n".join(f'[[axes]]\nname = "a{number}"\nvalues = [{_VALUES}]' for number in range(10))
+
+
+def with_options(text: str) -> tuple[str, str]:
+    return 'kind = "federated"', f'kind = "federated"\n{text}'
 
 
 def named(plan: ExperimentPlan) -> list[str]:
@@ -79,37 +84,6 @@ def test_a_grid_has_a_cell_at_every_point() -> None:
     assert cell.axes == {"omega": "30", "alpha": "50"}
     assert cell.configuration.protocol.committee_rate == 0.3
     assert {trial.cell.axes["omega"] for trial in plan.trials} == {"40"}
-
-
-@pytest.mark.parametrize(
-    ("figure", "kinds"),
-    [
-        ("", ()),
-        ('figure = "curves"', ("curves",)),
-        ('figure = ["bars", "table"]', ("bars", "table")),
-    ],
-)
-def test_an_experiment_names_its_figures_and_needs_no_number(
-    figure: str, kinds: tuple[str, ...]
-) -> None:
-    definition = defined(("number = 1", figure))
-    assert definition.number is None
-    assert definition.figure == kinds
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ((), "clean"),
-        ((('rounds=2"', 'rounds=2", "malice.attack=alie", "malice.malicious_rate=0.1"'),), "alie"),
-        ((('name = "CMFL-I"', 'name = "a"\nsettings = ["malice.attack=ipm"]'),), "attack as set"),
-    ],
-)
-def test_the_only_condition_is_named_for_what_attacks(
-    changes: tuple[tuple[str, str], ...], name: str
-) -> None:
-    text = TEXT[: TEXT.index("[[conditions]]")]
-    assert [one.name for one in defined(*changes, text=text).conditions] == [name]
 
 
 def test_pairs_are_left_out_or_alone_run() -> None:
@@ -189,9 +163,9 @@ def test_names_workers_and_defaults_change_no_digest(change: tuple[str, str]) ->
 def test_a_row_is_identified_regardless_of_seed_and_axis_order() -> None:
     plan = plan_of(GRID)
     cell = plan.cells[0]
-    known = row(method="CMFL-I", axes={"alpha": "50", "omega": "40"}, seed=777)
+    known = row("CMFL-I", 777, (0.5,), axes={"alpha": "50", "omega": "40"})
     assert plan.row_digest(known) == cell.digest_with(777) != cell.digest
-    assert plan.row_digest(row(method="gone")) is None
+    assert plan.row_digest(row("gone", 0, (0.5,))) is None
 
 
 def test_a_cell_is_found_by_its_name_and_no_other() -> None:
@@ -206,42 +180,15 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
     [
         (("rounds=2", "rounds=x"), "cell CMFL-I, clean: protocol.rounds: Input should be a"),
         (
-            ("rounds=2", "threshold=spread"),
-            "protocol.threshold: removed in protocol 3; strategy 3 always accepts",
-        ),
-        (("rounds=2", "strategy=4"), "cell CMFL-I, clean: protocol.strategy = 4"),
-        (
-            ('kind = "federated"', 'kind = "federated"\naggregator = "Krum"\noptions = {f = 2}'),
-            "cell FedAvg (n), clean: Krum with f = 2 of n = 6 updates: 2f + 2 < n must hold",
+            with_options("aggregator = 'Krum'\noptions = {f = 2}"),
+            "Krum with f = 2 of n = 6 updates",
         ),
         (
-            (
-                'kind = "federated"',
-                'kind = "federated"\naggregator = "TrMean"\noptions = {f = {share = 0.5}}',
-            ),
-            "TrMean with f = 3 of n = 6 updates: 2f < n must hold",
+            with_options("aggregator = 'TrMean'\noptions = {f = {share = 0.5}}"),
+            "TrMean with f = 3 of",
         ),
-        (
-            ('kind = "federated"', 'kind = "federated"\noptions = {f = {share = 1}}'),
-            "f = {'share': 1}: must be a number or {share = x}",
-        ),
-        (
-            (
-                'kind = "federated"',
-                'kind = "federated"\naggregator = "CenteredClipping"\n'
-                "options = {tau = {share = 0.3}}",
-            ),
-            "tau = {'share': 0.3}: does not count updates",
-        ),
-        (('kind = "federated"', 'kind = "federated"\naggregator = "Mode"'), "unknown aggregator"),
         (('kind = "federated"', 'kind = "federated"\npre = [{f = 1}]'), "each of them needs a"),
         (('kind = "federated"', 'kind = "gossip"\noptions = {replicas = 10}'), "replicas = 10:"),
-        (('kind = "federated"', 'kind = "gossip"\noptions = {peers = 1}'), "options.peers: gossip"),
-        (('kind = "federated"', 'kind = "gossip"\noptions = {segments = 1.5}'), "a whole number"),
-        (
-            ('kind = "federated"', 'kind = "brain-torrent"\noptions = {segments = 2}'),
-            "options.segments: brain-torrent knows none",
-        ),
         (('kind = "federated"', 'kind = "theorem"\noptions = {mu = 0.0}'), "options.mu"),
         (('name = "FedAvg (n)"', 'name = "CMFL I"'), "two cells are called 'CMFL-I__clean__seed"),
         (("rounds=2", "data.path={data}/absent.npz"), "mini reads absent.npz: say with --data"),
@@ -253,9 +200,7 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
         (("[tuning]", f"{AXES}\n[tuning]"), "mini has over 20000 cells"),
     ],
 )
-def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(
-    change: tuple[str, str], said: str
-) -> None:
+def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(change: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         plan_of(change)
     assert said in str(refused.value)
@@ -273,17 +218,11 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
     [
         # 59 active: C = 30, and n = 29 cannot fill it.
         (("clients=297", "active_rate=0.2", "committee_rate=0.5"), "active_rate = 0.202 fits"),
-        (
-            ("clients=60", "active_rate=0.05"),
-            "protocol.committee_rate = 0.4: the committee has C = 1 members, and needs at least 3",
-        ),
-        (("clients=60", "active_rate=0.05"), "active_rate = 0.12 fits"),
+        (("clients=60", "active_rate=0.05"), "protocol.committee_rate = 0.4: the committee has C"),
         (("clients=3000", "active_rate=0.2"), "bound of 160; protocol.active_rate = 0.1337 fits"),
     ],
 )
-def test_impossible_sizes_are_refused_with_a_fitting_rate(
-    settings: tuple[str, ...], said: str
-) -> None:
+def test_impossible_sizes_are_refused_with_a_fitting_rate(settings: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_that_fits("digits", tuple(f"protocol.{setting}" for setting in settings))
     assert said in str(refused.value)
@@ -300,13 +239,7 @@ def test_no_rate_is_named_where_none_would_help() -> None:
 
 @pytest.mark.parametrize(
     ("active", "clients", "rate"),
-    [
-        (60, 297, "0.202"),
-        (1, 2, "0.5"),
-        (2, 3, "0.7"),
-        (297, 297, "1.0"),
-        (12_287, 12_288, "0.9999"),
-    ],
+    [(1, 2, "0.5"), (2, 3, "0.7"), (297, 297, "1.0"), (12_287, 12_288, "0.9999")],
 )
 def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int, rate: str) -> None:
     assert rate_of(active, clients) == rate
@@ -317,28 +250,20 @@ def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int,
     ("change", "said"),
     [
         (("seeds = [200, 201]", "seeds = [100]"), "tuned on seed 100, which is reported too"),
-        (("seeds = [200]\n", "seeds = [100]\n"), "tuned on seed 100, which is reported too"),
         (("seeds = [200, 201]", "seeds = [200, 200]"), "seed 200 is repeated"),
-        (("rates = [0.5, 1.0]", "rates = [1.0, 1.0]"), "rate of tuning 1.0 is repeated"),
         (('"FedAvg (n)"', '"CMFL-I"'), "method 'CMFL-I' is repeated"),
         (('conditions = ["clean"]', 'conditions = ["calm"]'), "unknown condition of quick 'calm'"),
         (("seeds = [100]", 'seeds = [100]\naxes = {a = "1"}'), "unknown axis of tuning 'a'"),
         (("number = 1", 'number = 1\nexclude = [["CMFL", "*"]]'), "unknown method 'CMFL'; known"),
         (("number = 1", "number = 1\nwhat = 1"), "what: there is no such setting (given: 1)"),
-        (('title = "Mini"\n', ""), "title: Field required"),
-        (("number = 1", 'number = "1"'), "number: Input should be a valid integer (given: 1)"),
         (("number = 1", "number = ["), "not TOML"),
         (("tuned = false", 'rules = "robust"'), "is of kind federated, which takes no rules"),
         (('name = "CMFL-I"', 'name = "CMFL-I"\naggregator = "Krum"'), "cmfl, which takes no aggr"),
         (("number = 1", 'figure = "grid"'), "figure 'grid' needs 2 axes; there are 0 (none)"),
-        (("number = 1", 'figure = "sweep"'), "figure 'sweep' needs 1 axis; there are 0 (none)"),
-        (("number = 1", 'figure = "pie"'), "figure.0: Input should be 'curves', 'table', "),
         (("number = 1", 'figure = ["bars", "bars"]'), "figure 'bars' is repeated"),
     ],
 )
-def test_a_definition_that_contradicts_itself_is_refused(
-    change: tuple[str, str], said: str
-) -> None:
+def test_a_definition_that_contradicts_itself_is_refused(change: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         defined(change)
     assert said in str(refused.value)
@@ -353,10 +278,66 @@ def test_an_experiment_is_found_by_its_name_or_its_path(tmp_path: Path) -> None:
         definition_named("nothing")
     with pytest.raises(ConfigurationError, match=r"absent.toml cannot be read: No such file"):
         definition_named(str(tmp_path / "absent.toml"))
-    binary = tmp_path / "binary.toml"
-    binary.write_bytes(b"\xff")
-    with pytest.raises(ConfigurationError, match="is not UTF-8 text"):
-        definition_named(str(binary))
-    binary.write_bytes(b"#" * 100_001)
-    with pytest.raises(ConfigurationError, match="is over 100000 bytes"):
-        definition_named(str(binary))
+
+
+REAL = Path(__file__).parents[4] / "shared" / "data"
+QUICK_CELLS = 6
+"""So many runs at most, so that `run all --quick` stays a matter of minutes."""
+
+
+def test_there_is_an_experiment_of_every_number() -> None:
+    assert {definition_named(name).number for name in names()} == {1, 2, 3, 4, 5, 6, 7}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_cell_of_an_experiment_can_exist(name: str) -> None:
+    definition = definition_named(name)
+    if definition.files and not REAL.is_dir():
+        pytest.skip("shared/data is not beside us")
+    plan = plan_experiment(name, definition, data=REAL)
+    quick = plan_experiment(name, definition, data=REAL, is_quick=True)
+    assert plan.cells
+    assert 0 < len(quick.cells) <= QUICK_CELLS
+    assert not quick.trials
+
+
+def test_an_experiment_extends_another_and_overrides() -> None:
+    base = definition_named("robustness-worst-digits")
+    own = definition_of(
+        """
+        extends = "robustness-worst-digits"
+        title = "Mine"
+        methods = ["CMFL-I", { name = "Median", kind = "federated", aggregator = "Median" }]
+        conditions = ["target", "none"]
+        exclude = []
+        quick = {}
+        """,
+        "mine",
+    )
+    assert (own.title, own.preset, own.seeds) == ("Mine", base.preset, base.seeds)
+    assert [method.name for method in own.methods] == ["CMFL-I", "Median"]
+    known = {condition.name: condition for condition in base.conditions}
+    assert own.conditions == [known["target"], known["none"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [('extends = "nothing"', "'nothing'"), ('extends = "normal"\nmethods = ["none"]', "methods.0")],
+)
+def test_what_is_not_in_the_other_experiment_is_refused(change: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=value):
+        definition_of(change, "mine")
+
+
+def test_strategy_three_is_played_against_the_whole_catalogue() -> None:
+    plan = plan_experiment("robustness-worst", definition_named("robustness-worst"))
+    attacked = [cell for cell in plan.cells if cell.configuration.malice.attack is not None]
+    attacks = {cell.configuration.malice.attack for cell in attacked}
+    assert attacks == {*ATTACKS, *DATA_ATTACKS}
+    assert {cell.configuration.malice.malicious_rate for cell in attacked} == {0.3}
+    assert {cell.seed for cell in plan.cells if cell.is_recorded} == {300, 301}
+
+
+def test_no_seed_of_earlier_choices_is_reported() -> None:
+    # The direction rule was chosen on seeds from 0, rates are on 100 and 101.
+    assert all(min(definition_named(name).seeds) >= 200 for name in names())

@@ -1,13 +1,40 @@
-"""What the report says of rows that nobody ran."""
+"""What report and figures say of rows that nobody ran, and the numbers behind them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from math import inf, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.experiments.canvas import Panels
 from clients.experiments.catalogue import definition_named
-from clients.experiments.report import captured_share, report, sorted_rows, tables
-from clients.experiments.rows import ChoiceRow, ExperimentRows
+from clients.experiments.definition import FigureKind
+from clients.experiments.figures import DRAWN_BY, caption_of, draw
+from clients.experiments.report import captured_share, report, tables
+from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows
+from clients.experiments.series import (
+    MOST_LINES,
+    over_rounds,
+    panels_of,
+    positions_of,
+    share_at_most,
+    times_by_accuracy,
+    times_by_samples,
+)
+from clients.experiments.statistics import Estimate, average_ranks, mean_and_error, paired, spearman
+from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
+from tests.clients.experiments.minis import defined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
@@ -18,35 +45,6 @@ def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
         "| --- | --- | --- |",
         "| clean | 0.900 ± 0.058 | 0.500 ± 0.000 (2 of 3 seeds) |",
     ]
-
-
-def test_an_unrun_cell_is_a_dash_and_one_seed_errorless() -> None:
-    lines = tables(
-        [
-            cell("CMFL-I", 1, (0.8,)),
-            cell("Krum", 1, (0.7,), condition="ipm-10"),
-            cell("Median", 1, (None,), condition="ipm-10"),
-        ]
-    )
-    assert lines[2:8] == [
-        "|  | CMFL-I | Krum |",
-        "| --- | --- | --- |",
-        "| clean | 0.800 | – |",  # noqa: RUF001
-        "| ipm-10 | – | 0.700 |",  # noqa: RUF001
-        "",
-        "Without a number: Median.",
-    ]
-
-
-def test_a_column_with_one_number_is_a_sentence() -> None:
-    lines = tables(
-        [
-            *(cell("CMFL-I", 1, (0.8,), condition=one) for one in ("clean", "ipm-10", "alie-10")),
-            cell("FedAvg-active", 1, (0.9,)),
-        ]
-    )
-    assert lines[2] == "|  | CMFL-I |"
-    assert lines[8] == "FedAvg-active, clean: 0.900."
 
 
 def test_a_captured_committee_is_told_by_its_worst_round() -> None:
@@ -74,56 +72,296 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
         ),
         "empty": ExperimentRows(),
     }
-    text = report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
-    assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
+    text = report(found)
+    assert text == report(found)
     assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
     assert "| clean | 0.900 ± 0.058 |" in text
     assert (
         "| normal-sent140 | CMFL-I | 0.5 (smallest tried) | 0.1 | 2 | 0.5: 0.800, 1: 0.700 |"
         in text
     )
-    assert "![normal-sent140-curves](f/normal-sent140-curves.svg)" in text
-    assert "f/normal-curves.svg" not in text
     assert EVIDENCE.head in text
     assert "| 1 | normal-sent140 | 3 | 0 | 3 of 3 | 1.5 |" in text
     assert "empty" not in text
 
 
-def test_rows_are_told_in_the_order_of_their_definition() -> None:
-    # As they ended: the second method first, the later seed first.
-    ended = [
-        cell("CMFL-I", 201, (0.8,)),
-        cell("FedAvg-trainers", 201, (0.7,)),
-        cell("unheard-of", 200, (0.6,)),
-        cell("CMFL-I", 200, (0.8,)),
-    ]
-    known = replace(rows(ended), definition=definition_named("normal"))
-    ordered = sorted_rows({"normal": known, "none": ExperimentRows()})
-    assert [(one.method, one.seed) for one in ordered["normal"].cells] == [
-        ("FedAvg-trainers", 201),
-        ("CMFL-I", 200),
-        ("CMFL-I", 201),
-        ("unheard-of", 200),
-    ]
-    assert report({"normal": rows(ended)}) == report({"normal": rows(reversed(ended))})
+NUMBERS = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=12)
 
 
-def test_own_rows_have_a_table_without_number_or_definition() -> None:
+def test_a_mean_has_the_error_of_the_sample_deviation() -> None:
+    # Mean 4, squares 4 + 0 + 4 = 8, s² = 8 / 2 = 4, error 2 / sqrt(3).
+    found = mean_and_error([2.0, 4.0, 6.0])
+    assert (found.mean, found.count) == (4.0, 3)
+    assert found.error == pytest.approx(2 / sqrt(3))
+
+
+def test_a_mean_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        mean_and_error([])
+
+
+@pytest.mark.parametrize("value", [nan, inf])
+def test_what_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        mean_and_error([1.0, value])
+    with pytest.raises(ValueError, match="not finite"):
+        spearman([1.0, value], [1.0, 2.0])
+
+
+def test_a_difference_is_taken_pair_by_pair() -> None:
+    # Differences 1, 1, 1 have no spread, though both sides have.
+    assert paired([2.0, 11.0, 101.0], [1.0, 10.0, 100.0]) == Estimate(1.0, 0.0, 3)
+
+
+def test_what_has_no_partner_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 values beside 1"):
+        paired([1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="2 values beside 1"):
+        spearman([1.0, 2.0], [1.0])
+
+
+def test_the_rank_correlation_of_five_clients() -> None:
+    # Rank differences 0, 1, 1, 1, 1: 1 - 6 * 4 / (5 * 24) = 0.8.
+    assert spearman([1, 2, 3, 4, 5], [10, 30, 20, 50, 40]) == pytest.approx(0.8)
+
+
+def test_without_an_order_there_is_no_correlation() -> None:
+    assert spearman([1, 2, 3], [4, 4, 4]) is None
+    assert spearman([1], [1]) is None
+    assert spearman([], []) is None
+
+
+@given(NUMBERS)
+def test_only_the_order_counts(values: list[float]) -> None:
+    others = values[::-1]
+    found = spearman(values, others)
+    assert found == spearman([value**3 for value in values], others)
+    assert found is None or -1 <= found <= 1
+    assert spearman(others, values) == found
+    if found is not None:
+        assert spearman(values, [-other for other in others]) == pytest.approx(-found)
+        assert spearman(values, values) == pytest.approx(1.0)
+
+
+@given(NUMBERS)
+def test_ranks_are_those_of_counting(values: list[float]) -> None:
+    array = np.array(values)
+    below = (array[None, :] < array[:, None]).sum(axis=1)
+    equal = (array[None, :] == array[:, None]).sum(axis=1)
+    assert average_ranks(values) == (below + (equal + 1) / 2).tolist()
+
+
+TRAFFIC = {
+    "model": 400,
+    "busiest": 8000,
+    "by_round": [4000, 4000],
+    "phases": {"model": 800, "updates": 800, "reading": 6400},
+}
+TIMED: dict[str, Any] = {
+    "seconds": CellSeconds(wall=2.0, cpu=2.0, training=1.0, scoring=0.5, ledger=0.5),
+    "bytes": TRAFFIC,
+    "extra": {"committee": 3, "trainers": 5},
+}
+ONE = rows(
+    cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
+    for m in ("CMFL-I", "CMFL-II")
+    for s in (1, 2)
+)
+GRID = rows(cell("CMFL-I", 1, (0.3,), axes={"alpha": a, "omega": "10"}) for a in ("10", "20"))
+SIZES = rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED, axes={"size": "base"})])
+SWEPT = rows(
+    cell(m, s, (0.1 * at,) * 2, axes={"rate": f"0.{at}"}, learning_rate=0.1 * at)
+    for m in ("CMFL-I", "FedAvg")
+    for at in (1, 9)
+    for s in (1, 2)
+)
+WRITE = "clients.experiments.figures.write"
+ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
+
+
+def figured(found: ExperimentRows, *kinds: FigureKind) -> ExperimentRows:
+    return replace(found, definition=defined().model_copy(update={"figure": kinds}))
+
+
+def stems(paths: Sequence[Path]) -> list[str]:
+    """Return the figures of some files, each of which is there as SVG and PNG."""
+    assert [path.suffix for path in paths] == [".svg", ".png"] * (len(paths) // 2)
+    assert all(path.read_bytes()[:5] in {b"<?xml", b"\x89PNG\r"} for path in paths)
+    return [path.stem for path in paths[::2]]
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the figures that are drawn; none is written, which takes the longest."""
+    names: list[str] = []
+
+    def note(_drawn: Panels, folder: Path, name: str, _caption: str) -> list[Path]:
+        names.append(name)
+        return [folder / f"{name}.svg", folder / f"{name}.png"]
+
+    monkeypatch.setattr(WRITE, note)
+    return names
+
+
+def svg(folder: Path, name: str) -> str:
+    text = (folder / f"{name}.svg").read_text("utf-8")
+    return " ".join(" ".join(re.findall(r">([^<>]+)</t", text)).split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        *((kind, ONE) for kind in ("curves", "table", "bars", "heat", "clients", "samples")),
+        ("sweep", SWEPT),
+        ("attackers", SWEPT),
+        ("grid", GRID),
+        ("growth", SIZES),
+        ("time", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+        ("spent", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+    ],
+)
+def test_every_kind_of_figure_is_drawn(tmp_path: Path, kind: FigureKind, found: Any) -> None:
+    assert stems(draw({"mine": figured(found, kind)}, tmp_path)) == [f"mine-{kind}"]
+
+
+def test_all_kinds_are_known_to_the_drawing() -> None:
+    assert {*DRAWN_BY, "bound"} == set(get_args(FigureKind))
+
+
+@pytest.mark.parametrize(
+    ("found", "kinds"), [(ONE, ["table", "curves"]), (SWEPT, ["sweep", "curves"]), (GRID, ["grid"])]
+)
+@pytest.mark.parametrize("number", [None, 3])
+def test_unasked_figures_follow_from_axes_not_from_the_number(
+    tmp_path: Path, named: list[str], number: int | None, found: ExperimentRows, kinds: list[str]
+) -> None:
+    numbered = rows(replace(cell, number=number) for cell in found.cells)
+    draw({"mine": numbered}, tmp_path)
+    assert named == [f"mine-{kind}" for kind in kinds]
+
+
+def test_a_swept_axis_is_a_line_for_each_value(tmp_path: Path) -> None:
+    draw({"mine": figured(SWEPT, "curves")}, tmp_path)
+    words = svg(tmp_path, "mine-curves")
+    for line in ("CMFL-I, rate = 0.1", "CMFL-I, rate = 0.9", "FedAvg, rate = 0.9"):
+        assert line in words
+    assert "Learning rate 0.1 and 0.9." in words
+    (panel,) = panels_of(SWEPT.cells)
+    assert {name: {cell.final for cell in own} for name, own in panel.lines.items()} == {
+        "CMFL-I, rate = 0.1": {0.1},
+        "FedAvg, rate = 0.1": {0.1},
+        "CMFL-I, rate = 0.9": {0.9},
+        "FedAvg, rate = 0.9": {0.9},
+    }
+
+
+@pytest.mark.parametrize("along", [None, "rate"])
+def test_nothing_but_seeds_is_pooled(along: str | None) -> None:
     cells = [
-        cell("CMFL-I", seed, (final,), number=None, axes={"rate": rate}, learning_rate=float(rate))
-        for rate, final in (("0.1", 0.4), ("0.9", 0.8))
-        for seed in (1, 2)
+        cell(m, s, (0.5,), condition=c, axes={"rate": r, "steps": t, "on": o})
+        for m in ("a", "b")
+        for c in ("x", "y")
+        for r in ("1", "2")
+        for t in ("1", "2", "3")
+        for o in ("u", "v")
+        for s in (1, 2)
     ]
-    text = report({"own": rows(cells)})
-    assert "## `own`" in text
-    assert "| clean, rate = 0.1 | 0.400 ± 0.000 |" in text
-    assert "| clean, rate = 0.9 | 0.800 ± 0.000 |" in text
-    assert "Nobody attacks. Learning rate 0.1 and 0.9." in text
-    assert "| – | own | 4 |" in text  # noqa: RUF001
+    for panel in panels_of(cells, along):
+        assert len(panel.lines) <= MOST_LINES
+        for own in panel.lines.values():
+            scenarios = {
+                (one.method, one.condition, *(x for a, x in one.axes.items() if a != along))
+                for one in own
+            }
+            assert len(scenarios) == 1
+            assert len(own) == (2 if along is None else 4)
 
 
-def test_experiments_without_a_number_come_last() -> None:
-    ordered = sorted_rows(
-        {"a": rows([cell("m", 1, (0.1,), number=None)]), "b": rows([cell("m", 1, (0.1,))])}
+def test_a_kind_without_its_axes_is_refused_and_nothing_drawn(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"figure 'grid' needs 2 axes; there are 1 \(rate"):
+        draw({"one": ONE, "two": figured(SWEPT, "grid")}, tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_kind_of_the_repository_is_left_out_elsewhere(tmp_path: Path, named: list[str]) -> None:
+    draw({"mine": figured(ONE, "bound")}, tmp_path)
+    assert named == ["mine-table", "mine-curves"]
+
+
+def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (draw({"seven": figured(ONE, "curves")}, tmp_path / name) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
+    said = caption_of("Curves.", "one", ONE.cells)
+    assert "mean over seeds 1, 2; bands are one standard error" in said
+    assert "Nobody attacks." in said
+    assert EVIDENCE.address in said
+    assert EVIDENCE.head in said
+    assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
+
+
+def test_a_caption_names_attack_and_rate() -> None:
+    said = caption_of("Curves.", "mine", [cell("CMFL-I", 1, (0.3,), **ATTACKED)])
+    assert "lies: alie by 33 % of the clients." in said
+    assert "Nobody" not in said
+    both = [cell("CMFL-I", 1, (0.3,)), cell("CMFL-I", 1, (0.3,), **ATTACKED)]
+    assert "clean: nobody attacks; lies: alie by 33 % of the clients." in caption_of("", "", both)
+
+
+def test_rows_that_name_no_attack_are_never_called_calm() -> None:
+    old = cell("CMFL-I", 1, (0.3,), **ATTACKED | {"attack": None})
+    assert "the attack lies by 33 % of the clients." in caption_of("", "", [old])
+
+
+def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
+    found = figured(rows([cell("Krum", 1, (0.3,))]), "time", "spent")
+    assert draw({"four": found}, tmp_path) == []
+
+
+def test_rounds_that_no_seed_measured_are_no_points() -> None:
+    cells = [cell("A", 1, (0.2, None, 0.6)), cell("A", 2, (0.4, None, 0.6))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0, 3.0)
+    assert line.mean == pytest.approx((0.3, 0.6))
+    # .2 and .4: deviation .1414, over the root of 2.
+    assert line.error == pytest.approx((0.1, 0.0))
+
+
+def test_a_line_ends_where_a_seeds_model_is_non_finite() -> None:
+    cells = [cell("A", 1, (0.2, 0.5)), cell("A", 2, (0.4, None))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0,)
+    assert line.mean == pytest.approx((0.3,))
+    (alone,) = over_rounds("A", cells[:1], lambda one: one.accuracy).error[:1]
+    assert alone is None  # a single seed says nothing of its spread
+
+
+def test_the_share_of_clients_at_most_x() -> None:
+    cells = [cell("A", 1, (0.5,), times_aggregated=(0, 0, 2, 5))]
+    line = share_at_most("A", cells, lambda one: one.times_aggregated)
+    assert (line.x, line.mean) == ((0, 2, 5), (0.5, 0.75, 1.0))
+
+
+def test_clients_fall_into_classes_of_accuracy() -> None:
+    one = cell(
+        "A", 1, (0.5,), times_aggregated=(4, 2, 9, 1), client_accuracy=(0.1, 0.19, None, 0.95)
     )
-    assert list(ordered) == ["b", "a"]
+    line = times_by_accuracy("A", [one])
+    assert line.x == pytest.approx((0.1, 0.9))
+    assert line.mean == (3.0, 1.0)
+
+
+def test_clients_are_parted_by_their_samples() -> None:
+    one = cell("A", 1, (0.5,), times_aggregated=(7, 1, 3, 5), samples=(40, 10, 20, 30))
+    assert times_by_samples("A", [one], classes=2).mean == (2.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "positions"),
+    [(("10", "5"), (10.0, 5.0)), (("10", "base"), (0.0, 1.0)), (("1", "1.0"), (0.0, 1.0))],
+)
+def test_an_axis_of_numbers_has_them_as_positions(labels: tuple[str, ...], positions: Any) -> None:
+    cells = [cell("A", 1, (0.5,), axes={"size": label}) for label in labels]
+    assert positions_of(cells, "size") == dict(zip(labels, positions, strict=True))

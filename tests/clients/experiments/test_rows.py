@@ -1,8 +1,10 @@
-"""Rows are read back as they were written, half lines are cut off, and damage is refused."""
+"""Rows are read back as they were written, packed ones too; damage is refused."""
 
 from __future__ import annotations
 
+import tarfile
 from math import inf, nan
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.experiments import rows as module
+from clients.experiments.archive import archive_path, pack, read_stored, unpack
+from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import (
     CellSeconds,
-    ChainEvidence,
     ChoiceRow,
     ExperimentRows,
     TrialRow,
@@ -23,25 +26,22 @@ from clients.experiments.rows import (
     read_rows,
     round_values,
 )
-from ledger.audit.report import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.experiments.minis import row
+from tests.clients.experiments.made_up import EVIDENCE, cell, constant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CELL = row(
+CELL = cell(
+    "a",
+    0,
+    (0.5, 0.25),
+    experiment="mini",
     axes={"omega": "40", "alpha": "10"},
     bytes={"model": 2600, "by_round": [1, 2]},
-    ledger=ChainEvidence(
-        chain_id=7,
-        address="0xa",
-        head="0xb",
-        verdict=AuditOutcome.PASSED,
-        report="r",
-        configuration="c",
-    ),
+    ledger=EVIDENCE,
     extra={"committee": 4},
+    malicious_members=(0, 1),
 )
 TRIAL = TrialRow(
     cell="tuning",
@@ -77,11 +77,6 @@ def test_every_kind_of_row_is_read_as_it_was_written(path: Path) -> None:
     assert read_rows(path) == ExperimentRows((CELL,), (TRIAL,), (CHOICE,))
 
 
-def test_there_are_no_rows_where_there_is_no_file(path: Path) -> None:
-    assert read_rows(path) == ExperimentRows()
-    assert not cut_torn_line(path)
-
-
 @given(cut=st.integers(1, len(encode_row(CELL)) - 1))
 def test_a_half_written_line_is_no_row_and_is_removed(
     tmp_path_factory: pytest.TempPathFactory, cut: int
@@ -103,27 +98,10 @@ def test_a_half_written_line_is_no_row_and_is_removed(
         (b"nonsense", "line 2: is no row: : Invalid JSON"),
         (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
         (encode_row(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
-        (encode_row(CELL).replace(b'"seed": 0', b'"seed": 0, "new": 1').strip(), "cell.new: Unexp"),
-        (
-            encode_row(CELL).replace(b'"passed"', b'"fine"').strip(),
-            "cell.ledger.verdict: Input should",
-        ),
-        (
-            encode_row(CELL).replace(b'"committee": 4', b'"theorem": [1]').strip(),
-            "theorem: Input sh",
-        ),
-        (
-            encode_row(CELL).replace(b'"model": 2600', b'"phases": [1]').strip(),
-            "phases: Input should",
-        ),
-        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 0').strip(), "rounds: Input should"),
-        (
-            encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(),
-            "line 2: is no row: accuracy has 2 numbers for 3 rounds",
-        ),
+        (encode_row(CELL).replace(b'"passed"', b'"fine"').strip(), "cell.ledger.verdict: Input sh"),
+        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: is no row: ac"),
         (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
         (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
-        (encode_row(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),
     ],
 )
 def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes, said: str) -> None:
@@ -133,9 +111,7 @@ def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes,
     assert said in str(refused.value)
 
 
-def test_an_oversized_file_is_neither_read_nor_truncated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_neither_read_nor_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_row(TRIAL) + b"half"
     path.write_bytes(data)
     monkeypatch.setattr(module, "MAX_ROWS_BYTES", 10)
@@ -161,3 +137,108 @@ def test_what_is_kept_of_numbers_is_finite_and_as_long(values: list[float | None
         assert (one is not None) == is_number
         if one is not None and value is not None:
             assert abs(one - value) <= 5.1e-7 * max(1.0, abs(value) * 1e-6)
+
+
+REPORT = "normal/cell/report.json"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    for row in constant("CMFL-I", (0.8, 0.9), experiment="normal"):
+        append_row(tmp_path / "normal.jsonl", row)
+    (tmp_path / REPORT).parent.mkdir(parents=True)
+    (tmp_path / REPORT).write_text("{}")
+    return tmp_path
+
+
+def test_packed_rows_are_the_same_rows(out: Path) -> None:
+    loose = read_rows(out / "normal.jsonl")
+    archive = pack(out, "normal")
+    assert [path.name for path in out.iterdir()] == [archive.name]
+    assert read_rows(out / "normal.jsonl") == loose
+    assert read_stored(out, REPORT, 10) == b"{}"
+
+
+def test_the_home_of_a_cell_that_was_cut_off_is_not_packed(out: Path) -> None:
+    cut_off = out / "normal" / "other" / "home" / "chain.sqlite"
+    cut_off.parent.mkdir(parents=True)
+    cut_off.write_bytes(b"half a chain")
+    pack(out, "normal")
+    unpack(out, "normal")
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert files == {"normal.tar.xz", "normal.jsonl", REPORT}
+
+
+def test_the_same_rows_are_the_same_archive(out: Path) -> None:
+    first = pack(out, "normal").read_bytes()
+    unpack(out, "normal")
+    assert pack(out, "normal").read_bytes() == first
+
+
+def test_writing_unpacks_first(out: Path) -> None:
+    loose = (out / "normal.jsonl").read_bytes()
+    pack(out, "normal")
+    store = RowStore(out, "normal")
+    with store.writing():
+        assert store.path.read_bytes() == loose
+    assert (out / REPORT).read_text() == "{}"
+
+
+def test_loose_rows_go_before_packed_ones(out: Path) -> None:
+    pack(out, "normal")
+    append_row(out / "normal.jsonl", constant("Krum", (0.5,), experiment="normal")[0])
+    unpack(out, "normal")
+    assert [row.method for row in read_rows(out / "normal.jsonl").cells] == ["Krum"]
+
+
+def test_a_damaged_archive_is_refused(out: Path) -> None:
+    archive = pack(out, "normal")
+    archive.write_bytes(archive.read_bytes()[:100])
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        read_rows(out / "normal.jsonl")
+    archive_path(out, "grids").write_bytes(b"no archive")
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "grids")
+
+
+def test_rows_of_an_archive_that_is_cut_off_are_not_left_on_disk(out: Path) -> None:
+    (out / "normal.jsonl").write_text(Random(0).randbytes(100_000).hex())
+    archive = pack(out, "normal")
+    archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "normal")
+    assert [*out.iterdir()] == [archive], "half of the rows would be taken for all of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../elsewhere", tarfile.REGTYPE),
+        ("normal/../../elsewhere", tarfile.REGTYPE),
+        ("grids.jsonl", tarfile.REGTYPE),
+        ("normal/link", tarfile.SYMTYPE),
+    ],
+)
+def test_what_is_no_file_of_its_own_is_not_unpacked(out: Path, name: str, kind: bytes) -> None:
+    pack(out, "normal")
+    with tarfile.open(archive_path(out, "normal"), "w:xz") as packed:
+        packed.addfile(tarfile.TarInfo("normal.jsonl"))
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, "/etc/passwd"
+        packed.addfile(member)
+    with pytest.raises(ConfigurationError, match="is no file of normal"):
+        unpack(out, "normal")
+    assert [*out.iterdir()] == [archive_path(out, "normal")]
+
+
+def test_no_more_is_unpacked_than_the_bound(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (out / "normal" / "cell" / "large.bin").write_bytes(bytes(2**24))
+    archive = pack(out, "normal")
+    assert archive.stat().st_size < 2**16
+    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**20)
+    with pytest.raises(ConfigurationError, match="holds more than 1048576 bytes"):
+        unpack(out, "normal")
+    assert [path.name for path in out.iterdir()] == [archive.name]
+    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**25)
+    unpack(out, "normal")
+    assert (out / "normal" / "cell" / "large.bin").stat().st_size == 2**24

@@ -16,7 +16,6 @@ CHARACTERS = DataForm((80,), 80, "int64", vocabulary=80)
 
 
 def words(width: int, vocabulary: int = 10) -> DataForm:
-    """Return the form of tweets whose words have vectors of this width."""
     vectors = np.random.default_rng(8).standard_normal((vocabulary, width)).astype(np.float32)
     return DataForm((25,), 2, "int64", vocabulary, vectors)
 
@@ -34,7 +33,6 @@ SCALED_DOWN: list[tuple[str, DataForm, dict[str, Option]]] = [
 
 
 def samples(form: DataForm, count: int, seed: int = 0) -> Samples:
-    """Return random inputs and labels of this form."""
     rng = np.random.default_rng(seed)
     shape = (count, *form.input_shape)
     x = rng.integers(0, form.vocabulary, shape) if form.vocabulary else rng.random(shape, "float32")
@@ -42,6 +40,5 @@ def samples(form: DataForm, count: int, seed: int = 0) -> Samples:
 
 
 def made(form: DataForm, clients: int = 2, count: int = 4) -> FederatedData:
-    """Return a data set of this form."""
     train = tuple(samples(form, count, seed) for seed in range(clients))
     return FederatedData("made", form, train, samples(form, 2 * count, 99))

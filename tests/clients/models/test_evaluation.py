@@ -1,28 +1,29 @@
-"""Accuracy and loss of a parameter vector, wherever its parts are computed."""
+"""Accuracy and loss of a parameter vector for every task, wherever parts are computed."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-from clients.datasets.federated_data import DataForm, Samples
-from clients.devices import device_named, reproducible
+from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples
+from clients.devices import reproducible
+from clients.models import tasks
 from clients.models.model import load_vector
+from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.training import evaluation
-from clients.training.evaluation import (
-    BLOCK,
-    blocks,
-    evaluate,
-    evaluate_part,
-    majority_rate,
-    total,
-)
+from clients.training.evaluation import BLOCK, evaluate, evaluate_part, majority_rate, total
 from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.datasets.federated_data import Task
 
 SOFTMAX = model_named("softmax", DataForm((1, 1, 1), 2))
 CPU = torch.device("cpu")
@@ -70,17 +71,6 @@ def test_the_result_is_equal_however_blocks_are_distributed() -> None:
     assert total(found) == whole
 
 
-def test_a_smaller_block_changes_the_last_digits_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = samples(list(range(-25, 25)), [0, 1] * 25)
-    vector = np.array([0.3, 0.1, 0.2, 0], dtype=np.float32)
-    whole = evaluate(SOFTMAX, vector, many)
-    monkeypatch.setattr(evaluation, "BLOCK", 7)
-    assert [rows.stop for rows in blocks(50)] == [7, 14, 21, 28, 35, 42, 49, 50]
-    cut = evaluate(SOFTMAX, vector, many)
-    assert cut.correct == whole.correct
-    assert cut.loss == pytest.approx(whole.loss, rel=1e-6)
-
-
 def test_losses_are_summed_exactly_and_non_finite_ones_remain() -> None:
     # In turn, each 1 would be lost beside 1e16.
     parts = [Evaluation(1, loss, 2) for loss in (1e16, 1.0, 1.0)]
@@ -103,19 +93,6 @@ def test_the_floor_is_the_share_of_the_commonest_class() -> None:
     assert majority_rate(np.array([3, 3, 3, 0, 1])) == 0.6
 
 
-def test_an_unknown_or_missing_device_is_refused() -> None:
-    assert device_named("cpu").type == "cpu"
-    assert device_named("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ConfigurationError, match="'gpu'; known are cpu, cuda, cuda:N, auto"):
-        device_named("gpu")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        device_named("cuda")
-
-
 def test_the_thread_setting_of_the_caller_is_restored() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -125,3 +102,124 @@ def test_the_thread_setting_of_the_caller_is_restored() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+TWICE = math.log(2)
+NETS = """
+import torch
+from torch import nn
+
+class Tokens(nn.Module):
+    def __init__(self, outputs=3, length=None):
+        super().__init__()
+        self.table = nn.Embedding(3, outputs)
+        self.length = length
+
+    def forward(self, x):
+        scores = self.table(x.clamp(min=0))
+        return scores if self.length is None else scores[:, : self.length]
+
+class Line(nn.Module):
+    def __init__(self, outputs=2):
+        super().__init__()
+        self.last = nn.Linear(3, outputs)
+
+    def forward(self, x):
+        return self.last(x)
+"""
+X = np.array([[0, 1, 2, 1], [2, 1, -1, -1]])
+NEXT = np.array([[1, 2, 1, NO_TARGET], [1, NO_TARGET, NO_TARGET, NO_TARGET]])
+WORDS = DataForm((4,), 3, "int64", 3, task="causal-lm")
+NUMBERS = DataForm((3,), 2, task="regress")
+
+
+@pytest.fixture
+def nets(tmp_path: Path) -> Path:
+    path = tmp_path / "nets.py"
+    path.write_text(NETS)
+    return path
+
+
+def data_of(form: DataForm, x: np.ndarray, y: np.ndarray) -> FederatedData:
+    samples = Samples(x, y)
+    return FederatedData("made", form, (samples,), samples)
+
+
+def test_tokens_without_a_target_count_nowhere() -> None:
+    # Equal scores of two classes: each of the two counted tokens costs log 2.
+    scores = torch.zeros(1, 3, 2)
+    targets = torch.tensor([[0, 1, NO_TARGET]])
+    assert float(tasks.training_loss("token-classify", scores, targets)) == pytest.approx(TWICE)
+    found = tasks.score("token-classify", scores, targets)
+    assert (found.correct, found.counted) == (1, 2)
+    assert found.loss == pytest.approx(2 * TWICE)
+
+
+def test_numbers_are_measured_by_their_squared_error() -> None:
+    # Errors 1 and 3 of one sample, none of the other: means 5 and 0.
+    scores, targets = torch.tensor([[1.0, 3.0], [2.0, 2.0]]), torch.tensor([[0.0, 0.0], [2.0, 2.0]])
+    assert float(tasks.training_loss("regress", scores, targets)) == 2.5
+    assert tasks.score("regress", scores, targets) == (None, 5.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("task", "loss", "expected"),
+    [
+        ("causal-lm", math.log(8), 8.0),
+        ("masked-lm", 0.0, 1.0),
+        ("classify", 1.0, None),
+        ("causal-lm", None, None),
+        ("causal-lm", 1e6, None),
+    ],
+)
+def test_language_has_a_perplexity(task: Task, loss: float | None, expected: float | None) -> None:
+    value = tasks.perplexity(task, loss)
+    assert value == expected or (value is not None and math.isclose(value, expected or 0))
+
+
+def test_evaluation_counts_tokens(nets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_named(f"{nets}:Tokens", WORDS)
+    # Token 0 is followed by 1, 1 by 2, 2 by 1, with certainty: four of four are right.
+    vector = np.zeros((3, 3), np.float32)
+    vector[[0, 1, 2], [1, 2, 1]] = 50
+    whole = evaluate(model, vector.reshape(-1), Samples(X, NEXT))
+    assert (whole.correct, whole.samples) == (4, 4)
+    assert whole.loss == pytest.approx(0, abs=1e-9)
+    monkeypatch.setattr(evaluation, "MOST_SCORES", 1)
+    assert evaluate(model, vector.reshape(-1), Samples(X, NEXT)) == whole
+
+
+def test_regressed_numbers_have_no_accuracy(nets: Path) -> None:
+    model = model_named(f"{nets}:Line", NUMBERS)
+    y = np.array([[1, 3], [0, 0]], np.float32)
+    found = evaluate(model, np.zeros(8, np.float32), Samples(np.ones((2, 3), np.float32), y))
+    assert found == Evaluation(None, 5.0, 2)
+    assert majority_rate(y) == 0
+
+
+def test_the_floor_of_tokens_is_that_of_those_with_a_target() -> None:
+    assert majority_rate(NEXT) == 3 / 4
+
+
+def test_a_language_model_may_have_more_tokens_than_the_data(nets: Path) -> None:
+    check_model(model_named(f"{nets}:Tokens", WORDS, {"outputs": 5}), data_of(WORDS, X, NEXT))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"outputs": 2}, r"of shape \(2, 4, 2\); must be scores of shape \(2, 4, 3\)"),
+        ({"length": 3}, r"one row for each of its tokens and one column for each class"),
+    ],
+)
+def test_scores_of_another_shape_are_refused(nets: Path, options: Any, sentence: str) -> None:
+    model = model_named(f"{nets}:Tokens", WORDS, options)
+    with pytest.raises(ConfigurationError, match=sentence):
+        check_model(model, data_of(WORDS, X, NEXT))
+
+
+def test_outputs_that_do_not_fit_the_numbers_are_refused(nets: Path) -> None:
+    model = model_named(f"{nets}:Line", NUMBERS, {"outputs": 3})
+    samples = np.ones((2, 3), np.float32), np.ones((2, 2), np.float32)
+    with pytest.raises(ConfigurationError, match="one column for each output"):
+        check_model(model, data_of(NUMBERS, *samples))

@@ -13,7 +13,6 @@ from clients.models.model_file import (
     MAX_HEADER_BYTES,
     decode_model,
     encode_model,
-    facts_of,
     mean_model,
     read_model_file,
 )
@@ -80,15 +79,6 @@ def test_the_mean_of_one_model_has_its_bytes() -> None:
     assert mean_model([model]).tobytes() == model.tobytes()
 
 
-def test_a_file_says_what_is_recorded_of_its_model() -> None:
-    assert facts_of({"name": "net.py:Net", "sha256": "ab", "options": {"b": 1, "a": True}}) == {
-        "name": "net.py:Net",
-        "sha256": "ab",
-        "options": '{"a": true, "b": 1}',
-    }
-    assert facts_of({"options": b"no plain data"})["options"] == "\"b'no plain data'\""
-
-
 def test_a_run_folder_gives_back_what_it_was_given(tmp_path: Path) -> None:
     model = model_named("softmax", IMAGES)
     folder = run_folder(tmp_path, "run")
@@ -121,19 +111,13 @@ def test_a_file_of_an_older_version_is_refused_with_reason() -> None:
     [
         (b"", "not a safetensors file"),
         (b"\xff" * 8, "header is over 1 MiB"),
-        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b" " * MAX_HEADER_BYTES, "over 1 MiB"),
-        ((9).to_bytes(8, "little") + b"{", "not a safetensors file"),
         ((2).to_bytes(8, "little") + b"\xff\xff", "not a safetensors file"),
         (with_header([]), "header is not a map"),
-        (with_header({}), "header is not a map"),
-        (with_header({"a": 3}), "tensor 'a' is not of type F32"),
         (save({"a": VECTOR.astype(np.float16)}), "tensor 'a' is not of type F32"),
         (save({"a": VECTOR}), "do not state the order"),
-        (save({"a": VECTOR}, {"cmfl": "{"}), "do not state the order"),
         (save({"a": VECTOR}, {"cmfl": "[]"}), "do not state the order"),
         (save({"a": VECTOR}, {"cmfl": '{"order": ["b"], "facts": {}}'}), "do not state the order"),
         (save({"a": VECTOR}, {"cmfl": '{"order": ["a"], "facts": 1}'}), "do not state the order"),
-        (save({"a": VECTOR}, {"cmfl": '{"order": [["a"]], "facts": {}}'}), "do not state the"),
         (with_header({"__metadata__": 3, "a": {"dtype": "F32"}}), "do not state the order"),
         (encode_model(VECTOR, LAYOUT)[:-1], "it is damaged"),
         (encode_model(VECTOR, LAYOUT) + b"\0", "it is damaged"),
@@ -143,26 +127,7 @@ def test_what_is_no_model_file_is_refused(data: bytes, sentence: str) -> None:
     assert sentence in refusal(data)
 
 
-def test_overlaps_trailing_bytes_and_repeated_names_are_refused() -> None:
-    whole = encode_model(VECTOR, LAYOUT)
-    size = int.from_bytes(whole[:8], "little")
-    header, data = whole[8 : 8 + size].decode(), whole[8 + size :]
-    assert "damaged" in refusal(whole + b"\0")
-    entries = json.loads(header)
-    entries["b.weight"]["data_offsets"] = [0, 16]
-    entries["a.bias"]["data_offsets"] = [8, 16]
-    assert "damaged" in refusal(with_header(entries, data))
-    name = '"scale":'
-    assert header.count(name) == 1
-    start = header.index(name)
-    entry = header[start : header.index("}", start) + 1]
-    twice = f"{header.rstrip()[:-1]},{entry}}}".encode()
-    assert refusal(len(twice).to_bytes(8, "little") + twice + data).startswith("not a safetensors")
-
-
-def test_a_file_too_large_to_be_a_model_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(encode_model(VECTOR, LAYOUT))
     assert read_model_file(path).layout == LAYOUT

@@ -6,11 +6,10 @@ import hashlib
 import importlib.metadata
 import pickle
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from clients.datasets.federated_data import DataForm
 from clients.models.model import Model, vector_of
@@ -39,6 +38,10 @@ class Net(nn.Module):
 """
 
 
+CHANCE = "__import__('random').random()"
+THROUGH_DROP = "self.last(self.drop(x.flatten(1)))"
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return written(tmp_path, GOOD)
@@ -51,7 +54,6 @@ def written(folder: Path, text: str) -> Path:
 
 
 def with_body(*lines: str, forward: str = "self.last(x.flatten(1))") -> str:
-    """A class whose constructor has these lines after its only layer."""
     return "\n".join(
         [
             "class Net(nn.Module):",
@@ -70,7 +72,6 @@ def named(path: Path, class_name: str = "Net", **options: int) -> Model:
 
 
 def refused(path: Path, sentence: str) -> None:
-    """Expect the model in a file to be refused when it is made or when it is tried."""
     with pytest.raises(ConfigurationError, match=sentence) as caught:
         check_model(named(path), made(FORM))
     assert "\n" not in str(caught.value)
@@ -85,15 +86,6 @@ def test_named_parameters_in_order_are_the_vector(file: Path) -> None:
         ("last.bias", (3,)),
     )
     check_model(model, made(FORM))
-
-
-def test_its_start_follows_from_the_seed_and_spares_torch(file: Path) -> None:
-    model = named(file)
-    state = torch.random.get_rng_state()
-    first = model.initial(np.random.default_rng(1))
-    assert np.array_equal(first, model.initial(np.random.default_rng(1)))
-    assert not np.array_equal(first, model.initial(np.random.default_rng(2)))
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_a_class_may_draw_its_start_itself(tmp_path: Path) -> None:
@@ -135,9 +127,7 @@ def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
     check_model(model, made(FORM))
 
 
-def test_a_class_of_no_installed_package_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_of_no_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, GOOD)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match="net belongs to no installed package"):
@@ -162,24 +152,6 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     assert named(file).recorded()["sha256"] != factory.sha256
 
 
-def test_frozen_parts_are_outside_the_vector_and_everywhere_equal(
-    tmp_path: Path,
-) -> None:
-    path = written(
-        tmp_path,
-        with_body(
-            "self.fixed = nn.Linear(16, 16)",
-            "self.fixed.requires_grad_(False)",
-            forward="self.last(self.fixed(x.flatten(1)))",
-        ),
-    )
-    model = named(path)
-    assert model.dimension == 51
-    check_model(model, made(FORM))
-    one, other = model.module(), model.module()
-    assert torch.equal(one.fixed.weight, other.fixed.weight)  # type: ignore[union-attr, arg-type]
-
-
 def test_one_parameter_under_two_names_is_one_tensor(tmp_path: Path) -> None:
     path = written(tmp_path, with_body("self.again = self.last"))
     assert [name for name, _ in named(path).layout] == ["last.weight", "last.bias"]
@@ -187,9 +159,7 @@ def test_one_parameter_under_two_names_is_one_tensor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "form", "options"), SCALED_DOWN)
-def test_the_built_in_models_pass_the_same_check(
-    name: str, form: DataForm, options: dict[str, int]
-) -> None:
+def test_the_built_in_models_pass_the_same_check(name: str, form: DataForm, options: Any) -> None:
     check_model(model_named(name, form, options), made(form))
 
 
@@ -197,17 +167,11 @@ def test_the_built_in_models_pass_the_same_check(
     ("name", "sentence"),
     [
         ("net.py:", "must be file.py:Class or package:Class"),
-        (":Net", "must be file.py:Class or package:Class"),
-        ("a b:Net", "must be file.py:Class or package:Class"),
         ("net.py", "unknown model 'net.py'; known are softmax, .*, and classes of your own"),
         ("nowhere.py:Net", "nowhere.py cannot be read: No such file or directory"),
         ("no_such_package_here:Net", "cannot be imported: ModuleNotFoundError: No module named"),
         ("torch.nn:Nothing", "torch.nn has no class 'Nothing'"),
-        (
-            "collections:Counter",
-            "model.name = 'collections:Counter': is not a class of torch.nn.Module",
-        ),
-        ("torch.nn:functional", "is not a class of torch.nn.Module"),
+        ("collections:Counter", "model.name = 'collections:Counter': is not a class of torch.nn.M"),
         ("torch.nn:ReLU", "model.name = 'torch.nn:ReLU': has no trainable parameters"),
         ("torch.nn:Linear", r"cannot be made: TypeError: .* missing 2 required positional"),
     ],
@@ -221,22 +185,11 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
     ("text", "sentence"),
     [
         ("def Net( ", r"net.py cannot be loaded: SyntaxError: .*\(net.py, line 3\)"),
-        ("1 / 0", r"net.py cannot be loaded: ZeroDivisionError: .*\(net.py, line 3\)"),
-        ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named"),
         ("raise SystemExit", r"cannot be loaded: SystemExit \(net.py, line 3\)"),
-        ("raise ValueError('one\\ntwo')", r"ValueError: one \(net.py, line 3\)"),
-        (
-            "class Silent(BaseException):\n    __str__ = None\nraise Silent",
-            r"cannot be loaded: Silent \(net.py, line 5\)",
-        ),
-        ("Net = 3", "is not a class of torch.nn.Module"),
+        ("class Silent(BaseException):\n    __str__ = None\nraise Silent", r"cannot be loaded: Si"),
         ("", "has no class 'Net'"),
         (with_body("raise KeyError('x')"), r"cannot be made: KeyError: 'x' \(net.py, line 7\)"),
         (with_body("self.requires_grad_(False)"), "has no trainable parameters"),
-        (
-            "class Net(nn.Module):\n    def __init__(self): self.size = 3",
-            "cannot be made: AttributeError: 'Net' object has no attribute '_parameters'",
-        ),
         (with_body("self.double()"), "'last.weight' is float64, and the vector is float32"),
         (with_body("self.lazy = nn.LazyLinear(2)"), "'lazy.weight' gets its shape from the first"),
         (with_body("self.none = nn.Parameter(torch.zeros(0, 3))"), "'none' has no numbers"),
@@ -244,60 +197,27 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             with_body(r"self.register_parameter('\ud800', nn.Parameter(torch.zeros(3)))"),
             "has a name that is not Unicode text",
         ),
+        (with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"), "'last.weight' and"),
+        (with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"), "'wide' is one number i"),
         (
-            with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"),
-            "'last.weight' and 'view' share memory",
+            with_body("self.drop = nn.BatchNorm1d(16)", forward=THROUGH_DROP),
+            "in training changes 'drop.running_mean', which is not part of the vote .as BatchNorm",
         ),
-        (
-            with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"),
-            "'wide' is one number in many places",
-        ),
-        (
-            with_body(
-                "self.norm = nn.BatchNorm1d(16)", forward="self.last(self.norm(x.flatten(1)))"
-            ),
-            "in training changes 'norm.running_mean', which is not part of the vote .as BatchNorm",
-        ),
-        (
-            with_body("self.drop = nn.Dropout(1e-9)", forward="self.last(self.drop(x.flatten(1)))"),
-            "not the same twice: there is chance in 'drop'",
-        ),
-        (
-            with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"),
-            "not the same twice: there is chance .such as dropout",
-        ),
+        (with_body("self.drop = nn.Dropout(1e-9)", forward=THROUGH_DROP), "is chance in 'drop'"),
+        (with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"), "not the same twice: there"),
         (with_body(forward="exit(0)"), r"fails on inputs of shape \(8, 1, 4, 4\): SystemExit: 0"),
         (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
         (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
-        (with_body(forward="self.last(x.flatten(1)).squeeze(0)"), r"of shape \(3,\); must be"),
-        (with_body(forward="self.last(x.flatten(1)).argmax(1)"), "returns int64 of shape"),
         (with_body(forward="[self.last(x.flatten(1))]"), "returns list, and no tensor"),
-        (
-            with_body(forward="self.last(x.flatten(1)).detach()"),
-            "its backward pass fails: RuntimeError",
-        ),
+        (with_body(forward="self.last(x.flatten(1)).detach()"), "its backward pass fails: Runtime"),
         (with_body("self.other = nn.Linear(2, 2)"), "'other.weight' takes no part in the forward"),
-        (
-            with_body("import random", "self.register_buffer('b', torch.tensor(random.random()))"),
-            "'b' is not the same in two modules of one seed",
-        ),
-        (
-            with_body("import random", "nn.init.constant_(self.last.bias, random.random())"),
-            "its start is not the same in two modules of one seed",
-        ),
-        (
-            with_body("nn.init.constant_(self.last.bias, float('inf'))"),
-            "its start holds numbers that are not finite",
-        ),
-        (
-            with_body("self.draw_start = lambda rng: rng.no_such_draw()"),
-            "its start cannot be drawn: AttributeError",
-        ),
+        (with_body(f"self.register_buffer('b', torch.tensor({CHANCE}))"), "'b' is not the same in"),
+        (with_body(f"nn.init.constant_(self.last.bias, {CHANCE})"), "its start is not the same in"),
+        (with_body("nn.init.constant_(self.last.bias, float('inf'))"), "its start holds numbers t"),
+        (with_body("self.draw_start = lambda rng: rng.no_such_draw()"), "its start cannot be draw"),
     ],
 )
-def test_an_untrainable_class_is_refused_in_one_line(
-    tmp_path: Path, text: str, sentence: str
-) -> None:
+def test_an_untrainable_class_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     refused(written(tmp_path, text), sentence)
 
 
@@ -312,12 +232,6 @@ def test_tokens_for_a_numeric_model_are_refused_before_round_1(file: Path) -> No
         check_model(model, made(CHARACTERS))
 
 
-NO_NULLS = (
-    r"zero\.py cannot be loaded: (SyntaxError|ValueError): source code string cannot contain null"
-)
-"""A ValueError before Python 3.11.4."""
-
-
 def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(ConfigurationError, match="no file, but a folder"):
@@ -326,9 +240,6 @@ def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(ConfigurationError, match=f"is over {MAX_FILE_BYTES} bytes"):
         user_module(f"{large}:Net")
-    (tmp_path / "zero.py").write_bytes(b"\0")
-    with pytest.raises(ConfigurationError, match=NO_NULLS):
-        named(tmp_path / "zero.py")
 
 
 def test_the_same_class_is_loaded_once_in_a_process(file: Path) -> None:

@@ -50,7 +50,6 @@ def agreed(*settings: str) -> Configuration:
 
 
 def entry_of(number: int, *settings: str, run: str = RUN) -> RegistryEntry:
-    """Return the entry of an owner that has ten samples and as many more as its number says."""
     return signed_entry(owner(number), run, proposal_digest(agreed(*settings)), 10 + number)
 
 
@@ -64,7 +63,6 @@ def document_of(registry: Registry) -> RunDocument:
 
 
 def samples_file(path: Path, rows: int, seed: int | None = None) -> Path:
-    """Write samples of the agreed form, and two for the test."""
     rng = np.random.default_rng(rows if seed is None else seed)
     x = rng.random((rows + 2, 1, 2, 2), dtype=np.float32)
     y = rng.integers(3, size=rows + 2)
@@ -73,5 +71,4 @@ def samples_file(path: Path, rows: int, seed: int | None = None) -> Path:
 
 
 def owner_of(address: Address) -> int:
-    """Return the number of the owner with an address."""
     return next(number for number in range(100) if owner(number).address == address)

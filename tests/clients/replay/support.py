@@ -8,7 +8,7 @@ from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.environment import environment_here
-from ledger.history.chain_history import ChainHistory
+from ledger.history.history import FoldedHistory
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.training_replay import ReplayVerdict
 
@@ -25,13 +25,11 @@ SAME, OTHER, NOT_CHECKABLE = ReplayVerdict
 
 
 def here(path: TrainingPath = "plain") -> TrainingEnvironment:
-    """Return the environment of this process."""
     return environment_here(path, "cpu")
 
 
 def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
-    """Return the chosen updates of a run."""
-    history = ChainHistory.of(played.ledger, played.blobs)
+    history = FoldedHistory.of(played.ledger, played.blobs)
     document = decode_run(played.blobs.get(history.fixed.config))
     rounds = recorded_rounds(history, document.initial_model, choice)
     return RecordedRun(played.domain, document, rounds)
@@ -45,7 +43,6 @@ def repeated(
     recorded: TrainingEnvironment | None = None,
     workers: int = 1,
 ) -> TrainingReplay:
-    """Repeat updates of a run that was trained in some environment, by default in this one."""
     path = played.run.configuration.training.path
     assert path != "auto"
     was = here(path) if recorded is None else recorded
@@ -54,7 +51,6 @@ def repeated(
 
 
 def verdicts(result: TrainingReplay) -> dict[ClientId, set[ReplayVerdict]]:
-    """Return all verdicts on each client's updates."""
     by_client: dict[ClientId, set[ReplayVerdict]] = {}
     for update in result.updates:
         by_client.setdefault(update.client, set()).add(update.verdict)

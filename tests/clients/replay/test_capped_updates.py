@@ -10,18 +10,17 @@ import pytest
 
 from clients.instruction_sets import available_caps
 from clients.replay.replay_inputs import ReplaySource
-from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.replay.support import CLEAN, NOT_CHECKABLE, SAME, here, recorded_run, repeated
+from tests.clients.replay.support import NOT_CHECKABLE, SAME, here, repeated
 
 if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
     from clients.replay.replayed_update import TrainingReplay
-    from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
-    from tests.clients.played import Played, Player
+    from ledger.protocol.training_replay import ReplayVerdict
+    from tests.clients.played import Player
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 ONE_ROUND = ("protocol.rounds=1", "training.path=plain")
 CAPPABLE = pytest.mark.skipif(
@@ -62,58 +61,9 @@ def test_a_recorded_cap_is_taken_and_others_accuse_nobody(player: Player) -> Non
     assert all((distance.spread or 0) < 0.01 for distance in distances if distance)
 
 
-def forged(player: Player) -> Played:
-    return player.play(*ONE_ROUND, "malice.attack=ipm", "malice.malicious_rate=0.4")
-
-
-def reasons(played: Played, *environments: TrainingEnvironment) -> set[str]:
-    """Return why forged updates cannot be checked whose trainers recorded these environments."""
-    clients = sorted(played.population.malicious)
-    stated = {client: environments[i % len(environments)] for i, client in enumerate(clients)}
-    options = ReplayOptions(lambda _, client: stated.get(client))
-    result = replay_run(recorded_run(played), played.blobs, CLEAN, options)
-    assert result.environment == here()  # not under one of several caps
-    malicious = [u for u in result.updates if u.client in played.population.malicious]
-    assert {update.verdict for update in malicious} == {NOT_CHECKABLE}
-    return {update.reason.partition(f"{here().device}, 1 thread")[2] for update in malicious}
-
-
-def test_of_several_recorded_caps_each_is_named(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "clients.replay.training_replay.available_caps", lambda: ("default", "avx2")
-    )
-    played = forged(player)
-    caps = [replace(here(), isa=name) for name in ("default", "avx2", "avx512")]
-    assert reasons(played, *caps) == {
-        "; --set machine.isa=default repeats it under that cap",
-        "; --set machine.isa=avx2 repeats it under that cap",
-        "; this processor cannot do that cap",
-    }
-    assert reasons(played, replace(here(), isa="avx512")) == {"; this processor cannot do that cap"}
-
-
-def test_another_torch_or_processor_is_not_checkable(player: Player) -> None:
-    played = forged(player)
-    assert reasons(played, replace(here(), torch="2.9.1+cu128")) == {""}
-    assert reasons(played, replace(here(), processor="arm64", isa="sve256 uncapped")) == {""}
-
-
-def test_a_process_of_unknown_kernels_repeats_nothing(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_kernels_repeat_nothing(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     played = player.play(*ONE_ROUND)
     was = here()
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "5")
     with pytest.raises(ConfigurationError, match=r"set machine\.isa instead"):
         repeated(played, recorded=was)
-
-
-def test_a_cap_that_a_processor_lacks_is_refused(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played = player.play(*ONE_ROUND)
-    monkeypatch.setattr("clients.instruction_sets._first_processor", dict)
-    with pytest.raises(ConfigurationError, match=r"machine\.isa = avx2: "):
-        repeated(played, under("avx2"))

@@ -57,7 +57,6 @@ def samples_of(guess: Guess) -> Samples:
 
 
 def fitting(digest: Digest, salts: Iterable[bytes]) -> set[Guess]:
-    """Return the guesses that have a digest behind one of the salts."""
     tried = tuple(salts)
     return {
         guess
@@ -74,7 +73,6 @@ def file_of(guess: Guess, path: Path) -> Path:
 
 @pytest.fixture
 def registered(tmp_path: Path) -> RegistryEntry:
-    """Return what the owner signs and gives to the deployer."""
     file = file_of(TRUE, tmp_path / "mine.npz")
     count, digest = owner_samples(agreed(), None, file, owner(CLIENT))
     assert count == len(TRUE)
@@ -107,7 +105,6 @@ def test_two_runs_of_one_key_show_whether_its_samples_changed(tmp_path: Path) ->
 
 
 def commitments(datasets: tuple[Samples, ...]) -> tuple[Digest, ...]:
-    """Return what the owner commits to, if it has each of these samples."""
     options = parse_settings(OwnOptions, agreed().data.options, "data.options")
     data = FederatedData("own", options.form(), datasets, datasets[0], collate=options.collate())
     model = model_named(agreed().model.name, data.form)

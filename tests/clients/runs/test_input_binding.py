@@ -11,30 +11,18 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from clients.configuration.parsing import ALLOW_PREDICTABLE
-from clients.configuration.run_configuration import (
-    configuration_from_document,
-    own_code_settings,
-)
+from clients.configuration.run_configuration import configuration_from_document, own_code_settings
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
-from clients.random_streams import simulated_keys
-from clients.runs.input_binding import require_bound_inputs
 from clients.runs.population import populate, run_document
-from clients.runs.preparation import prepared
 from clients.worker.process.setup import bound_model
-from cmfl.commands.options import KEY_VARIABLE
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Home
 from ledger.protocol.bound_inputs import data_root, simulated_salt
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
-from ledger.storage.blobs import FolderBlobs
-from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
@@ -61,8 +49,6 @@ RUN = ("--set", "protocol.rounds=2", "--set", "machine.workers=1")
 
 
 class Inputs:
-    """The files of a run of a user's own model, which loads its frozen layer from one of them."""
-
     def __init__(self, folder: Path) -> None:
         self.net, self.base = folder / "net.py", folder / "base.npy"
         self.home = folder / "home"
@@ -111,19 +97,6 @@ def test_the_document_binds_code_frozen_state_and_samples(inputs: Inputs) -> Non
     assert decode_run(encode_run(document)) == document
 
 
-def test_attackers_can_register_more_samples_than_they_have() -> None:
-    malice = ("malice.attack=many-samples", "malice.malicious_rate=0.3")
-    configuration = load("smoke", settings=malice).on_path("plain")
-    population = populate(configuration)
-    had = population.clean.sample_counts
-    declared = [client.samples for client in population.registry]
-    factors = [10 if client in population.malicious else 1 for client in range(12)]
-    assert declared == [factor * count for factor, count in zip(factors, had, strict=True)]
-    document = run_document(configuration, population)
-    assert document.registry == population.registry
-    require_bound_inputs(document, configuration, population.model, population.clean)
-
-
 def test_the_data_root_is_over_each_clients_own_samples(inputs: Inputs) -> None:
     configuration = inputs.configuration()
     population = populate(configuration)
@@ -140,7 +113,6 @@ def test_a_built_in_model_without_frozen_state_binds_zeros() -> None:
 
 
 def swapped(inputs: Inputs, what: str) -> tuple[str, str]:
-    """Swap one of the inputs, and return the digests before and after that a refusal names."""
     file = {"model file": inputs.net, "option file": inputs.base}[what]
     before = sha256(file.read_bytes()).hex()
     if what == "model file":
@@ -266,38 +238,6 @@ def test_a_swapped_data_file_is_refused(tmp_path: Path) -> None:
     assert succeeds("model", "export", "--home", home, "--out", exported, "--json").json
 
 
-@pytest.mark.parametrize("what", ["model file", "option file"])
-def test_who_joins_is_told_of_a_swapped_file(
-    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    home, configuration = Home(inputs.home), inputs.configuration()
-    home.path.mkdir()
-    (key, *_) = simulated_keys(configuration.seed, configuration.protocol.clients)
-    monkeypatch.setenv(KEY_VARIABLE, key.hex())
-    blobs = FolderBlobs(home.blobs)
-    with (
-        EmbeddedChain.create(home.chain) as chain,
-        prepared(home.path, "run", configuration, chain, blobs) as (_, _, manifest),
-        RpcServer(chain) as server,
-    ):
-        join = [
-            *("join", "--json", "--rpc-url", server.url, "--chain-id", chain.chain_id),
-            *("--contract", manifest.address, "--blobs", home.blobs),
-            *("--folder", tmp_path / "worker", ALLOW_PREDICTABLE, *inputs.options()),
-        ]
-
-        def data_row() -> dict[str, str]:
-            rows = cmfl(*join).json["checks"]
-            return next(row for row in rows if row["check"] == "data")
-
-        before = data_row()
-        assert before["state"] == "ok", before
-        digests = swapped(inputs, what)
-        after = data_row()
-    assert after["state"] == "missing", after
-    assert all(digest in after["found"] for digest in digests)
-
-
 RULE = """
 import numpy as np
 
@@ -325,10 +265,3 @@ def test_a_worker_names_its_own_copy_of_an_own_rule(tmp_path: Path) -> None:
             configuration_from_document(document, settings=(f"protocol.distance={other}:far",))
     with pytest.raises(ConfigurationError, match="the run document says that"):
         configuration_from_document(document, settings=(setting, "protocol.strategy=2"))
-
-
-def test_documents_without_own_rules_keep_their_bytes() -> None:
-    configuration = load("smoke").on_path("plain")
-    document = run_document(configuration, populate(configuration))
-    assert b"@sha256:" not in encode_run(document)
-    assert "sources" not in document.experiment

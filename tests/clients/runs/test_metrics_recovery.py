@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 from contextlib import closing, suppress
@@ -15,18 +14,13 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
-from clients.runs.run_folder import manifest_of, recorded_configuration
+from clients.runs.run_folder import manifest_of
 from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.io.home import Home
-from ledger.protocol.errors import (
-    BlobMissingError,
-    ChainError,
-    ConfigurationError,
-    JournalError,
-)
+from ledger.protocol.errors import BlobMissingError, ChainError, JournalError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs
@@ -45,13 +39,6 @@ class EnoughError(BaseException):
 
 @dataclass(frozen=True)
 class Lived:
-    """A home in which one run is played, in several sessions.
-
-    Attributes:
-        path: of the home.
-        decided: by round, the digest of the model.
-    """
-
     path: Path
     decided: dict[int, str] = field(default_factory=dict)
 
@@ -60,8 +47,6 @@ class Lived:
         return Home(self.path).run("run")
 
     def play(self, until: int = ROUNDS, *, accept_rollback: bool = False) -> OpenedRun:
-        """Play on to the end of a round, and return the run; its chain is closed."""
-
         def watch(row: RoundMetrics) -> None:
             if row.round == until < ROUNDS:
                 raise EnoughError
@@ -80,7 +65,6 @@ class Lived:
             return run
 
     def model(self, number: int) -> Path:
-        """Return where the model after a round is."""
         digest = self.decided[number]
         return self.path / "blobs" / digest[:2] / digest
 
@@ -105,7 +89,6 @@ def decisions(run: OpenedRun) -> list[RoundDecided]:
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lived, Lived]:
-    """The home of a run after two rounds and after the last; tests take copies."""
     folder = tmp_path_factory.mktemp("sessions")
     (folder / "begun").mkdir()
     begun = Lived(folder / "begun")
@@ -117,13 +100,11 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lived, Lived]:
 
 @pytest.fixture
 def begun(sessions: tuple[Lived, Lived], tmp_path: Path) -> Lived:
-    """A run after two rounds."""
     return sessions[0].copy(tmp_path / "home")
 
 
 @pytest.fixture
 def ended(sessions: tuple[Lived, Lived], tmp_path: Path) -> Lived:
-    """A run after its last round."""
     return sessions[1].copy(tmp_path / "home")
 
 
@@ -171,9 +152,7 @@ def test_an_equally_long_chain_with_another_history_is_refused(ended: Lived) -> 
     assert json.loads(ended.run.metrics.read_bytes().splitlines()[1])["head"] == head
 
 
-def test_a_resumed_run_reports_and_removes_doubled_rows(
-    ended: Lived, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_resumed_run_removes_doubled_rows(ended: Lived, caplog: pytest.LogCaptureFixture) -> None:
     rows = ended.run.metrics.read_bytes()
     lines = rows.splitlines(keepends=True)
     ended.run.metrics.write_bytes(b"".join([*lines[:3], lines[1], *lines[3:], lines[3]]))
@@ -301,15 +280,6 @@ def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -
     aside.touch()
     with pytest.raises(JournalError):
         require_journal(begun.run, unplayed, domain)
-
-
-def test_a_missing_configuration_is_named_at_once(begun: Lived) -> None:
-    begun.run.configuration.unlink()
-    with pytest.raises(ConfigurationError, match=r"config\.toml is missing: put it back"):
-        recorded_configuration(begun.path, "run")
-    os.mkfifo(begun.run.configuration)
-    with pytest.raises(ConfigurationError, match=r"config\.toml is no file"):
-        recorded_configuration(begun.path, "run")
 
 
 def test_a_run_without_its_contract_is_not_deployed_again(begun: Lived) -> None:

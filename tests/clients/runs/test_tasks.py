@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from clients.configuration.loading import load
 from clients.replay.replay_inputs import ReplaySource
-from clients.runs.open_run import open_memory_run
-from ledger.protocol.errors import ConfigurationError
+from tests.clients.played import require_refused
 from tests.clients.replay.support import SAME, repeated, verdicts
 from tests.cmfl.commands.conftest import cmfl
 
@@ -35,7 +34,6 @@ class Net(nn.Module):
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> str:
-    """Return the path of a table whose label is a sum of its columns."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, 3))
     lines = [f"{a},{b},{c},{a + 2 * b - c}\n" for a, b, c in rows.tolist()]
@@ -45,7 +43,6 @@ def numbers(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sequences(tmp_path: Path) -> list[str]:
-    """Return the settings of a model of the user's and of rows of tokens."""
     (tmp_path / "net.py").write_text(NET)
     rows = [
         {"tokens": [(row + place) % 7 for place in range(3 + row % 4)], "client": f"c{row % 12}"}
@@ -74,24 +71,7 @@ def test_numbers_are_regressed_by_a_built_in_model(tmp_path: Path, numbers: str)
     assert load(path=folder / "config.toml").training.path == "plain"
 
 
-@pytest.mark.parametrize("task", ["regress", "causal-lm"])
-def test_calibration_without_class_labels_is_refused_before_a_run(
-    task: str, tmp_path: Path, numbers: str, sequences: list[str]
-) -> None:
-    of_numbers = ["data.name=file", f"data.path={numbers}", "data.options.task=regress"]
-    settings = of_numbers if task == "regress" else sequences
-    chosen = load("smoke", settings=(*settings, "training.calibrated=true"))
-    with (
-        pytest.raises(ConfigurationError, match=rf"training\.calibrated = true: .* {task},"),
-        open_memory_run(tmp_path / "home", "run", chosen),
-    ):
-        pass
-    assert not (tmp_path / "home").exists()
-
-
-def test_the_next_token_is_learned_and_updates_are_repeated(
-    player: Player, sequences: list[str]
-) -> None:
+def test_the_next_token_is_learned_and_updates_are_repeated(player: Player, sequences: Any) -> None:
     played = player.play(*sequences)
     first, last = played.rows[0].loss, played.rows[-1].loss
     assert first is not None
@@ -103,24 +83,12 @@ def test_the_next_token_is_learned_and_updates_are_repeated(
 
 
 def source_of(settings: list[str]) -> ReplaySource:
-    """Return where a replay finds the model and the rows."""
     path = next(s for s in settings if s.startswith("data.path=")).partition("=")[2]
     model = next(s for s in settings if s.startswith("model.name="))
     return ReplaySource(Path(path), settings=(model,))
 
 
-def test_a_run_of_language_ends_with_its_perplexity(tmp_path: Path, sequences: list[str]) -> None:
-    chosen = [part for s in (*sequences, "machine.ledger=memory") for part in ("--set", s)]
-    ended = cmfl("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
-    assert ended.code == 0, ended.err
-    assert "perplexity " in ended.out
-
-
 def test_attacks_on_classes_refuse_other_tasks(tmp_path: Path, sequences: list[str]) -> None:
     attack = ("malice.attack=backdoor", "malice.malicious_rate=0.2", "machine.ledger=memory")
     configuration = load("smoke", settings=(*sequences, *attack))
-    with (
-        pytest.raises(ConfigurationError, match="backdoor changes samples of classes"),
-        open_memory_run(tmp_path, "run", configuration),
-    ):
-        pass
+    require_refused(tmp_path, configuration, "backdoor changes samples of classes")

@@ -53,16 +53,13 @@ def test_a_memory_run_that_is_being_played_is_refused(tmp_path: Path) -> None:
     assert not Home(tmp_path).run("run").configuration.exists()
 
 
-def test_a_round_that_a_copy_of_the_home_ends_is_no_internal_error(
-    player: Player, tmp_path: Path
-) -> None:
+def test_a_round_that_a_copy_ends_is_no_internal_error(player: Player, tmp_path: Path) -> None:
     """The copy ends the round at each step of the run's own; the run goes on, or is refused."""
     found = [ended_by_copy(player, tmp_path, step) for step in range(0, 40, 2)]
     assert set(found) == {True, False}
 
 
 def ended_by_copy(player: Player, folder: Path, step: int) -> bool:
-    """Return whether a round goes on though a copy of the home ends it at one of its steps."""
     configuration, name = configured("protocol.rounds=2"), f"run-{step}"
     copy, steps = folder / f"copy-{step}", iter(range(step + 1))
     with open_run(player.home, name, configuration, player.chain, player.blobs) as run:

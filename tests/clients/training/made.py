@@ -27,7 +27,6 @@ EPOCHS = LocalTraining(learning_rate=0.5, batch_size=16, local_epochs=2)
 
 
 def inked(rows: NDArray[Any]) -> NDArray[Any]:
-    """Make inputs of stored bytes."""
     return rows.astype(np.float32) / 16
 
 

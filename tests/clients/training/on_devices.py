@@ -19,7 +19,6 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def needs_card(test: Test) -> Test:
-    """Mark a test that has nothing to say about the processor."""
     for mark in NEEDS_CARD:
         test = mark(test)
     return test

@@ -1,17 +1,24 @@
-"""Every engine gives the same bytes: in this process, in two workers, and in more of them."""
+"""Every engine gives the same bytes: here, in workers of any number, and under each cap."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
+from clients.instruction_sets import CAPS, SET_LATE, available_caps, cap_of
 from clients.models.model import model_of
-from clients.training.engine_factory import open_engine
+from clients.training.engine_factory import open_engine, require_engine
+from clients.training.environment import environment_here, require_known
 from clients.training.evaluation import evaluate
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
@@ -35,16 +42,18 @@ from tests.clients.training.made import (
     start_of,
 )
 from tests.faults import times
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.instruction_sets import InstructionSet
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model
     from clients.training.port import Engine, TrainingPath
     from tests.processes import Forks
 
-pytestmark = pytest.mark.group("engine")
+pytestmark = pytest.mark.xdist_group("engine")
 
 START = start_of(CONVOLUTIONAL)
 
@@ -91,7 +100,6 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def rounding(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
-    """Engines whose workers round their updates."""
     with forks.children():
         engine = opened(request.param, form=Q8)
     with engine:
@@ -149,9 +157,7 @@ def test_an_update_that_no_form_holds_stays_as_trained(rounding: Engine) -> None
     assert not np.isfinite(update.vector).all()
 
 
-def test_more_clients_than_announced_fit_without_losing_an_update(
-    engine: Engine,
-) -> None:
+def test_more_clients_than_announced_fit_without_losing_an_update(engine: Engine) -> None:
     few = digests(engine, JOBS[:2])
     held = engine.train(START, JOBS[:2])
     everybody = digests(engine, jobs(*range(DATA.clients)))
@@ -179,9 +185,7 @@ def test_every_set_of_samples_comes_to_the_same_everywhere(engine: Engine) -> No
     assert engine.evaluate(START, []).result() == ()
 
 
-def test_an_evaluation_goes_on_beside_training_and_another_evaluation(
-    one: Engine, two: Engine
-) -> None:
+def test_an_evaluation_goes_on_beside_training_and_another_evaluation(one: Any, two: Any) -> None:
     vector = START.copy()
     first = two.evaluate(vector, ["test"])
     vector[:] = 0  # what the caller does with it afterwards is of no account
@@ -200,9 +204,7 @@ def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 
-def test_invalid_jobs_are_refused_and_the_engine_continues(
-    engine: Engine,
-) -> None:
+def test_invalid_jobs_are_refused_and_the_engine_continues(engine: Engine) -> None:
     with pytest.raises(ValueError, match=r"start: float32 .* not float32"):
         engine.train(START[:-1], JOBS)
     with pytest.raises(ValueError, match=r"start: float64 .* not float32"):
@@ -277,3 +279,104 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+OTHER_CAP: InstructionSet = "default" if cap_of(os.environ) != "default" else "avx2"
+"""A cap under which this process has not started."""
+CAPPABLE = pytest.mark.skipif(
+    OTHER_CAP not in available_caps(), reason="this processor has no instruction set to choose"
+)
+
+
+def caps_opened(cap: InstructionSet | None) -> Engine:
+    return open_engine(
+        BRANCHED, DATA, SETTINGS, device="cpu", workers=1, path="plain", sets={}, rows=2, isa=cap
+    )
+
+
+@CAPPABLE
+@pytest.mark.usefixtures("forked_children")
+def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.training.workers.worker_group.capped", lambda _: nullcontext())
+    with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
+        caps_opened(OTHER_CAP)
+
+
+def test_variables_set_after_torchs_import_are_no_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_known(environment_here("plain", "cpu"))
+    for name, value in CAPS[OTHER_CAP].items():
+        monkeypatch.setenv(name, value)
+    here = environment_here("plain", "cpu")
+    assert here.isa == f"{torch.backends.cpu.get_cpu_capability().lower()} {SET_LATE}"
+    with pytest.raises(ConfigurationError, match="after this process had started"):
+        require_known(here)
+    require_known(environment_here("plain", "cpu", OTHER_CAP))  # another process trains
+
+
+def test_a_cap_this_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.instruction_sets._first_processor", dict)
+    for name in CAPS:
+        with pytest.raises(ConfigurationError, match=f"machine.isa = {name}: "):
+            caps_opened(name)
+        with pytest.raises(ConfigurationError, match=f"machine.isa = {name}: "):
+            require_engine("cpu", None, name)
+
+
+def test_a_cap_of_a_gpu_or_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"with machine\.engine = ray"):
+        require_engine("cpu", "local", "default")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ConfigurationError, match=r"with machine\.device = cuda"):
+        require_engine("auto", None, "default")
+
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.clients.training.made import JOBS
+from tests.clients.training.test_engines import START, opened
+
+if __name__ == "__main__":
+    engine = opened(2)
+    for line in sys.stdin:
+        trained = engine.train(START, JOBS)
+        print(*engine.processes, *(update.payload.digest.hex() for update in trained), flush=True)
+"""
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    # Not "-W error", by which the resource tracker would swallow its own complaint.
+    command = [sys.executable, str(script), str(REPOSITORY)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        workers, made = trained(process)
+        try:
+            with opened(1) as alone:
+                assert made == [digest.hex() for digest in digests(alone, JOBS).values()]
+            assert len(workers) == 2
+            for pid in workers:
+                assert "MALLOC_TOP_PAD_=" in Path(f"/proc/{pid}/environ").read_text()
+                os.kill(pid, signal.SIGINT)
+            assert trained(process) == (workers, made)
+        finally:
+            process.kill()
+        # The pipe ends when the last process that writes to it has ended, and that is the one
+        # that complains of names which were left behind.
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    wait_until(lambda: not any(map(is_running, workers)))
+
+
+def trained(process: subprocess.Popen[str]) -> tuple[list[int], list[str]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("train\n")
+    process.stdin.flush()
+    words = process.stdout.readline().split()
+    return [int(pid) for pid in words[: -len(JOBS)]], words[-len(JOBS) :]

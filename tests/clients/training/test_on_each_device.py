@@ -45,8 +45,6 @@ MORE_MIB = 64.0
 
 
 class Pooled(nn.Module):
-    """A user's module: overlapping windows, whose gradients meet, and two branches."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(1, 3, 3)
@@ -67,7 +65,6 @@ def require_repeated(
     model: Model,
     settings: LocalTraining = EPOCHS,
 ) -> Any:
-    """Return the updates of the first trainer, which both repeat in any order."""
     start = model.initial(np.random.default_rng(5))
     first = updates(trainers[0], start, JOBS)
     for trainer in trainers:
@@ -150,7 +147,6 @@ def test_many_steps_keep_no_more_memory_than_a_few(device: str) -> None:
 
 
 def memory_mib(device: str) -> float:
-    """Return what this process holds: of the card, or of memory that is no file's."""
     if device == "cuda":
         return torch.cuda.memory_reserved() / 2**20
     status = Path("/proc/self/status").read_text("utf-8").splitlines()

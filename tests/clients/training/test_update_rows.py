@@ -1,29 +1,31 @@
-"""The way of an update: in place or down from a device, kept there, and hashed meanwhile."""
+"""The way of an update: down from a device, kept there, hashed meanwhile, and compared there."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-from clients.training import row_payloads, update_writer
-from clients.training.device_distances import BLOCK, SLICE, torch_distances
+from clients.training import row_payloads
+from clients.training.device_distances import BLOCK, SLICE, engine_distances, torch_distances
 from clients.training.engine_factory import LocalEngine
 from clients.training.resident_updates import ResidentUpdates
-from clients.training.row_payloads import RowPayloads, hashing_threads
+from clients.training.row_payloads import RowPayloads
 from clients.training.update_writer import DownloadWriter, InPlaceWriter
 from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
+from ledger.distances.fast import fast_distances
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
-from ledger.protocol.rules.distance import SQUARED, plain_distances
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
-from tests.distances.support import RULES, draws, round_of
+from tests.clients.training.on_devices import needs_card
+from tests.distances.support import RULES, draws, require_equal, round_of
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -123,7 +125,6 @@ def test_downloaded_updates_have_the_bytes_of_those_in_place(
 
 
 def resident_round(dimension: int, count: int) -> tuple[ResidentUpdates, np.ndarray]:
-    """Return updates that are on a device, and their rows here."""
     resident, rows = ResidentUpdates(CPU, dimension, ROOM), draws(0, count, dimension)
     matrix = resident.reserve(count)
     assert matrix is not None
@@ -135,9 +136,7 @@ def resident_round(dimension: int, count: int) -> tuple[ResidentUpdates, np.ndar
 
 @RULES
 @pytest.mark.parametrize("forged", [[], [0], [1, 4], [0, 1, 2, 3, 4]], ids=str)
-def test_distances_are_the_same_wherever_the_updates_are(
-    rule: DistanceRule, forged: list[int]
-) -> None:
+def test_distances_are_the_same_wherever_the_updates_are(rule: Any, forged: list[int]) -> None:
     dimension = BLOCK + SLICE + 5
     resident, rows = resident_round(dimension, 5)
     vectors = [row * np.float32(-3) if place in forged else row for place, row in enumerate(rows)]
@@ -167,9 +166,7 @@ def test_updates_that_take_too_much_room_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("form", [FLOAT32, Q8])
-def test_large_rows_are_encoded_beside_the_training(
-    monkeypatch: pytest.MonkeyPatch, form: PayloadForm
-) -> None:
+def test_large_rows_are_encoded_beside(monkeypatch: pytest.MonkeyPatch, form: PayloadForm) -> None:
     monkeypatch.setattr(row_payloads, "THREADED_BYTES", 16)
     matrix, numbers = UpdateMatrix(1, 70, form), np.linspace(-1, 2, 210, dtype=np.float32)
     matrix.rows(3)[...] = numbers.reshape(3, 70)
@@ -196,27 +193,68 @@ def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
         assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
 
 
-def test_small_rows_are_hashed_without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a pool is made")
-
-    monkeypatch.setattr(row_payloads, "ThreadPoolExecutor", refuse)
-    matrix = UpdateMatrix(1, 70)
-    matrix.rows(2)[...] = np.arange(140).reshape(2, 70)
-    with RowPayloads(matrix, 2, (0, 1), 1) as payloads:
-        payloads.begin(0)
-        digests = [encoded.digest for encoded in payloads.result()]
-    assert digests == [sha256(row.tobytes()) for row in matrix.rows(2)]
-    with pytest.raises(AssertionError), RowPayloads(UpdateMatrix(1, 1 << 17), 1, (0,), 1):
-        pass
+by_torch = torch_distances(torch.device("cpu"))
 
 
-def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hashing_threads("cpu") == 1
-    for cores, threads in ((1, 1), (4, 4), (64, 8)):
-        monkeypatch.setattr(row_payloads, "usable_cores", lambda cores=cores: cores)
-        assert hashing_threads("cuda:1") == threads
+@RULES
+def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None:
+    updates = round_of(draws(0, 6, 5_000))
+    asked = rule, None, updates, list(updates)[:3]
+    expected = fast_distances()(*asked).tobytes()
+    assert {engine_distances("cpu", threads)(*asked).tobytes() for threads in (1, 2)} == {expected}
 
 
-def test_only_a_device_needs_a_download() -> None:
-    assert isinstance(update_writer.update_writer(CPU, 5), InPlaceWriter)
+def test_directions_by_pencil() -> None:
+    # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
+    vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
+    found = by_torch(DIRECTION, None, round_of(vectors), [ClientId(0), ClientId(30)])
+    # torch gives roots of sums, whose squares may differ in the last digit.
+    assert found == pytest.approx(np.array([[3, 2, 18, 4]] * 2), rel=1e-15)
+
+
+@pytest.mark.parametrize("agreement", [-0.5, 0.004, 0.5])
+def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> None:
+    vectors, travel = draws(0, 6, BLOCK + 5), draws(1, 1, BLOCK + 5)[0]
+    vectors = (vectors + agreement * travel).astype(np.float32)
+    vectors[5] = 0
+    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], travel)
+
+
+@RULES
+@pytest.mark.parametrize("dimension", [1, 7, 2_049, BLOCK + 5])
+def test_torch_agrees_with_the_plain_rule(rule: DistanceRule, dimension: int) -> None:
+    require_equal(by_torch, rule, draws(0, 5, dimension), [4, 0, 4])
+
+
+@RULES
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
+def test_torch_stays_exact_among_similar_updates_and_a_huge_one(rule: Any, spread: float) -> None:
+    vectors = (draws(2, 1, 5_000) + spread * draws(3, 6, 5_000)).astype(np.float32)
+    vectors[5] *= np.float32(1e6)
+    require_equal(by_torch, rule, vectors, [0, 3, 5])
+
+
+@RULES
+def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> None:
+    updates = round_of(draws(8, 9, 9_001))
+    before = torch.get_num_threads()
+    try:
+        found = set()
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.add(by_torch(rule, None, updates, list(updates)[:4]).tobytes())
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) == 1
+
+
+@needs_card
+@RULES
+def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: DistanceRule) -> None:
+    vectors = draws(9, 12, 200_003)
+    updates = round_of(vectors)
+    cuda = engine_distances("cuda")
+    first, again = (cuda(rule, None, updates, list(updates)[:5]) for _ in range(2))
+    assert first.tobytes() == again.tobytes()
+    require_equal(cuda, rule, vectors, range(5))
+    require_equal(cuda, rule, vectors, range(5), vectors[11])

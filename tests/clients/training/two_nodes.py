@@ -30,7 +30,6 @@ NO_LOGS = {"include_log_monitor": False}
 
 
 def main() -> None:
-    """Compare the engine of a cluster with the one of this process."""
     warnings.simplefilter("ignore")
     # Long enough that the node that is lost has something to do.
     training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=100, calibrated=True)
@@ -81,5 +80,4 @@ def is_named_in_actor(made: Workload, address: str) -> bool:
 
 
 def digests(engine: RayEngine, start: ParameterVector) -> list[bytes]:
-    """Return the digest of each job's update."""
     return [one.payload.digest for one in engine.train(start, JOBS)]

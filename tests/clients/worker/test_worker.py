@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.testnet.worker_faults import WorkerFaults
-from clients.training.port import TrainingError
 from clients.worker.failures import WorkPart
 from clients.worker.process.worker_metrics import WorkerCounters
 from clients.worker.process.worker_status import WorkerState, worker_status
@@ -20,18 +17,15 @@ from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
-from ledger.protocol.inputs import participants_of
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
-from ledger.protocol.types import Address, Domain, Phase
+from ledger.protocol.types import Address, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
+from tests.federation.worker_faults import WorkerFaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from clients.training.port import TrainedUpdate, TrainingJob
-    from ledger.protocol.ledger_state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (
@@ -79,9 +73,7 @@ def test_blocks_that_are_not_final_are_not_acted_on(tmp_path: Path, confirmation
     assert len(event.ranking) == ROOMY.trainers
 
 
-def test_a_round_closed_again_is_voted_on_by_new_inputs(
-    tmp_path: Path,
-) -> None:
+def test_a_round_closed_again_is_voted_on_by_new_inputs(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
     before = together.ledger.branch()
     for number in (0, 1, 0, 1):
@@ -97,35 +89,6 @@ def test_a_round_closed_again_is_voted_on_by_new_inputs(
     together.play()
     (event,) = together.decided
     assert event.base != base
-
-
-def test_an_untrainable_client_keeps_no_other_from_the_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    ledger, engine = together.ledger, together.places[0].engine
-    opening = ledger.opening(1)
-    assert opening is not None
-    about = (1, opening.seed, opening.committee)
-    seats = participants_of(ONE_ROUND, ledger.registry(), *about)
-    lonely = min(seats.expected.difference(opening.committee))
-    train = engine.train
-
-    def fragile(start: Any, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        if lonely in {job.client for job in jobs}:
-            raise TrainingError("the model failed on a batch of one sample")
-        return train(start, jobs)
-
-    monkeypatch.setattr(engine, "train", fragile)
-    together.play()
-    (event,) = together.decided
-    assert event.accepted
-    assert lonely not in event.accepted
-    committed = {mined.client for mined in ledger.commitments(1)}
-    assert committed == seats.expected - {lonely}
-    said = together.worker(0).failures.last
-    assert said is not None
-    assert "a batch of one sample" in said
 
 
 def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
@@ -165,16 +128,6 @@ def test_an_update_that_the_disk_has_damaged_is_trained_again(tmp_path: Path) ->
     assert again == sorted(int(path.name.split("-")[1]) for path in kept[:2])
     together.play()
     assert len(together.decided[0].ranking) == ROOMY.trainers, "its commitment is opened"
-
-
-def test_updates_of_rounds_that_are_over_are_removed(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(2), replace(ROOMY, rounds=2))
-    while together.ledger.state().round == 1:
-        together.step(0)
-        together.step(1)
-        together.pass_time()
-    together.step(0)
-    assert {path.name.split("-")[0] for path in together.places[0].own.iterdir()} == {"2"}
 
 
 def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) -> None:
@@ -244,19 +197,6 @@ def test_a_fresh_member_abstains_only_after_the_window(
     assert any(one.startswith(f"client {seat} {ABSTAINS}") for one in caplog.messages) is is_late
 
 
-def test_a_member_present_at_the_start_votes_after_any_kills(
-    tmp_path: Path,
-) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    for _ in range(200):
-        together.step(0)
-        together.restart(0)
-        together.pass_time(0.5)
-        if together.decided:
-            break
-    assert len(together.decided) == 1
-
-
 def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,9 +228,7 @@ def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(
     assert len(together.decided) == 1
 
 
-def test_a_silent_mailbox_is_reported_once_and_loses_no_mail(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_silent_mailbox_loses_no_mail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     together = Together(tmp_path, hosted_by(3), ONE_ROUND)
     for number in range(3):
         together.step(number)
@@ -312,31 +250,7 @@ def test_a_silent_mailbox_is_reported_once_and_loses_no_mail(
     assert set(seats.view.announced) == {envelope.client for envelope in board}
 
 
-def test_members_of_one_worker_share_one_mailbox_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    mail, worker = together.places[0].mail, together.worker(0)
-    listed, asked = mail.listed, []
-
-    def counted(domain: Domain, about: int, kind: EnvelopeKind, start: int = 0) -> Any:
-        asked.append((kind, start))
-        return listed(domain, about, kind, start)
-
-    monkeypatch.setattr(mail, "listed", counted)
-    while worker.seats is None or not worker.seats.members:
-        together.step(0)
-        together.pass_time()
-    assert len(worker.seats.members) == ROOMY.members > 3
-    # For what each has said before, and then until the first payload has come.
-    assert asked.count((EnvelopeKind.PAYLOAD, 0)) <= 3
-    together.play()
-    assert len(together.decided) == 1
-
-
-def test_a_primary_killed_after_a_lost_request_never_equivocates(
-    tmp_path: Path,
-) -> None:
+def test_a_primary_killed_after_a_lost_request_never_equivocates(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND)
     for _ in range(2):
         for number in range(14):
@@ -380,17 +294,6 @@ def test_a_round_that_nobody_decides_is_abandoned_once(tmp_path: Path) -> None:
     assert 0 <= ended - opened.opened_block - 30 <= 2 * ROOMY.view_seconds * 4
 
 
-def test_a_late_worker_costs_the_window_and_no_more(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(7), ONE_ROUND).play(places=range(6))
-    (event,) = together.decided
-    opened = together.ledger.opening(1)
-    assert opened is not None
-    absent = set(together.places[6].clients)
-    assert not absent.intersection(event.accepted)
-    ended = together.ledger.outcomes(limit=1)[0].block_number
-    assert ended > opened.opened_block + ROOMY.commit_blocks
-
-
 @pytest.mark.parametrize("skew", [-400.0, -4.0, 4.0, 365 * 86400.0])
 def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float) -> None:
     together = Together(tmp_path, hosted_by(5), ONE_ROUND)
@@ -398,22 +301,6 @@ def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float)
         place.skew = skew
     together.play()
     assert len(together.decided) == 1
-
-
-def test_a_silent_store_is_reported_once_and_awaited(tmp_path: Path) -> None:
-    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
-    together.blobs.is_down = True
-    for _ in range(5):
-        together.step(0)
-        together.pass_time(5)
-    worker = together.worker(0)
-    assert worker.failures.ongoing[WorkPart.MODEL].times > 1
-    assert worker.failures.last is not None
-    assert "the store does not answer" in worker.failures.last
-    together.blobs.is_down = False
-    together.pass_time(60)
-    together.step(0)
-    assert WorkPart.MODEL not in worker.failures.ongoing
 
 
 def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,36 +334,8 @@ def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     assert len(together.ends) == 3
 
 
-def test_bans_are_queried_once_a_block_until_final(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = Together(tmp_path, hosted_by(14), ONE_ROUND, confirmations=2)
-    together.ledger.mine(2)
-    opening = together.ledger.opening(1)
-    assert opening is not None
-    together.corrupt(opening.committee[0], WorkerFaults(of_members=MemberFault.EQUIVOCATING))
-    bans, asked = together.ledger.bans, []
-
-    def counted(to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        if to_block is None:  # for the sake of a report, and not to know where the round stands
-            asked.append(together.ledger.newest_block().number)
-        return bans(to_block)
-
-    monkeypatch.setattr(together.ledger, "bans", counted)
-    # Too few members for a quorum: the round goes on for a hundred blocks after the ban.
-    there = [number for number in range(14) if number not in opening.committee[3:]]
-    together.play(places=there)
-    assert isinstance(together.ends[0], RoundAbandoned)
-    assert len(bans()) == 1
-    first = asked[0]
-    assert max(asked) <= first + 3, "mined in the next block, and final two blocks later"
-    assert max(Counter(asked).values()) <= len(there)
-
-
 @pytest.mark.parametrize("fault", SOME_FAULTS if times(1, 2) == 1 else ALL_FAULTS)
-def test_one_faulty_worker_does_not_stop_the_others(
-    tmp_path: Path, fault: MemberFault | TrainerFault
-) -> None:
+def test_one_faulty_worker_does_not_stop_the_others(tmp_path: Path, fault: Any) -> None:
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=1))
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
     if isinstance(fault, MemberFault):

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
 from clients.training.environment import environment_here
-from clients.training.port import Engine, Evaluation, TrainedUpdate
+from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -31,7 +30,7 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, VoteKind
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
-from ledger.storage.mailbox import MemoryMailbox
+from ledger.storage.mailbox import Mailbox, MemoryMailbox
 from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
     LAYOUT,
@@ -42,6 +41,7 @@ from tests.actors.support import (
     registry_of,
     signers,
 )
+from tests.federation.worker_faults import NO_FAULTS, WorkerFaults
 from tests.support.executors import ImmediateExecutor
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ class Killed(BaseException):
 
 
 class QuickDisk(Disk):
-    """A disk that never loses power."""
-
     def sync_files(self, paths: Collection[Path]) -> None:
         """Nothing has to be done."""
 
@@ -74,12 +72,6 @@ class QuickDisk(Disk):
 
 
 class DrawnEngine(Engine):
-    """Draws updates instead of training, the same for the same start, client and seed.
-
-    Attributes:
-        trained: how often each client was trained.
-    """
-
     distances = staticmethod(plain_distances)
 
     def __init__(self) -> None:
@@ -98,25 +90,15 @@ class DrawnEngine(Engine):
 
     def evaluate(
         self, vector: np.ndarray[tuple[int], np.dtype[np.float32]], sets: Sequence[str]
-    ) -> Measured:
+    ) -> PendingEvaluation:
         assert vector.shape == (PARAMETERS.dimension,)
-        return Measured(len(sets))
+        return PendingEvaluation(lambda: tuple(Evaluation(3, 2.0, 4) for _ in sets))
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """An evaluation that is done."""
-
-    sets: int
-
-    def result(self) -> tuple[Evaluation, ...]:
-        return tuple(Evaluation(3, 2.0, 4) for _ in range(self.sets))
-
-
-class Mail:
+class Mail(Mailbox):
     """One worker's way to the mailbox of all: some of it late, and it may break off.
 
     Attributes:
@@ -203,8 +185,6 @@ class Place:
 
 
 class Together:
-    """Workers on one memory ledger, of which a block takes a second."""
-
     def __init__(
         self,
         folder: Path,
@@ -234,7 +214,6 @@ class Together:
         ]
 
     def worker(self, number: int) -> Worker:
-        """Return the worker of a place, begun if there is none."""
         place = self.places[number]
         if place.worker is None:
             context = ActorContext(
@@ -260,7 +239,6 @@ class Together:
         return place.worker
 
     def corrupt(self, number: int, faults: WorkerFaults) -> None:
-        """Let the clients of a place misbehave from now on."""
         self.places[number].faults = faults
         self.liars.update(self.places[number].clients)
 
@@ -289,7 +267,6 @@ class Together:
         self.now = max(self.now, float(self.ledger.newest_block().timestamp))
 
     def play(self, most_steps: int = 2000, places: Sequence[int] | None = None) -> Self:
-        """Step all in turn and let time pass until the run is over."""
         everybody = range(len(self.places)) if places is None else places
         for _ in range(most_steps):
             for number in everybody:
@@ -302,22 +279,18 @@ class Together:
         return self
 
     def requests_of(self, client: ClientId) -> list[Vote]:
-        """Return the requests that an honest client has signed, whoever got them."""
         said = self.statements.get(client, Statements({}, {}))
         return [vote for slot, vote in said.votes.items() if slot.kind is VoteKind.REQUEST]
 
     @property
     def ends(self) -> list[RoundDecided | RoundAbandoned]:
-        """How each round ended, oldest first."""
         found = self.ledger.outcomes(limit=1000, descending=False)
         return [one.event for one in found if isinstance(one.event, RoundDecided | RoundAbandoned)]
 
     @property
     def decided(self) -> list[RoundDecided]:
-        """The rounds that were decided."""
         return [event for event in self.ends if isinstance(event, RoundDecided)]
 
 
 def hosted_by(workers: int, clients: int = PARAMETERS.clients) -> list[tuple[int, ...]]:
-    """Return neighbouring clients for each of so many workers."""
     return [tuple(part.tolist()) for part in np.array_split(range(clients), workers)]

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
+import typer
 
 from cmfl.access.target import Target
-from cmfl.auditing import audit_target
+from cmfl.auditing import AuditRequest, audit_target
 from cmfl.commands import application, progress_lines
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
 
-SHARED: MarkDecorator = pytest.mark.group("cli")
+SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
 """One process plays the shared home; the others need not play it again."""
 
 # Every fault may come to bear: a ban, refused scores, dropouts, and rounds that are abandoned.
@@ -55,14 +58,6 @@ KNOWN_AUDIT = pytest.mark.usefixtures("known_audit")
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to.
-
-    Attributes:
-        code: its exit code.
-        out: standard output.
-        err: standard error.
-    """
-
     code: int
     out: str
     err: str
@@ -113,33 +108,48 @@ def refusal(*arguments: object) -> str:
     return result.err.removeprefix("cmfl: ").strip()
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command or a group: its words, and the names of its options."""
+
+    words: tuple[str, ...]
+    options: frozenset[str]
+    is_group: bool
+
+
+def every_command() -> dict[str, Command]:
+    """Return every command and every group, by its name; the program's own is empty."""
+    found: dict[str, Command] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(application.app))]
+    while waiting:
+        words, command = waiting.pop()
+        below = getattr(command, "commands", {})
+        waiting += [((*words, name), one) for name, one in below.items()]
+        options = frozenset(option for each in command.params for option in each.opts)
+        found[" ".join(words)] = Command(words, options, bool(below))
+    return found
+
+
 def decided_rounds(home: Path) -> list[dict[str, Any]]:
-    """Return the rounds that were decided, the oldest first."""
     decided = ("--status", "decided", "--oldest")
     return list(succeeds("rounds", "list", "--home", home, *decided, "--json").json["rounds"])
 
 
 def first_decided(home: Path) -> int:
-    """Return the first round that was decided."""
     return int(decided_rounds(home)[0]["round"])
 
 
 def seed_of(home: Path) -> int:
-    """Return the seed of the run."""
     return int(succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]["seed"])
 
 
 @cache
 def audited(home: Path) -> AuditReport:
-    """Return the audit of a home, made once."""
     target = Target(home)
-    return audit_target(
-        target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
-    )
+    return audit_target(target, AuditRequest(jobs=1), lambda *_: None)
 
 
 def settings_of(*settings: str) -> list[str]:
-    """Return settings as the command line takes them."""
     return [part for setting in settings for part in ("--set", setting)]
 
 
@@ -171,7 +181,6 @@ def _every_fault(home: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def service(home: Path) -> Iterator[httpx.Client]:
-    """Return the real service over the shared home."""
     from api.settings import Settings
     from tests.api.conftest import serving
 
@@ -180,8 +189,17 @@ def service(home: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
+def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
+    """Yield the options that name a node with the home's chain, and the contract there."""
+    from tests.api.conftest import deployments
+
+    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
+        address = deployments(service)[0]["address"]
+        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
+
+
+@pytest.fixture(scope="session")
 def report(home: Path) -> dict[str, Any]:
-    """Return the audit of the shared home."""
     found: dict[str, Any] = succeeds("audit", "--home", home, "--jobs", 1, "--json").json
     return found
 
@@ -207,7 +225,6 @@ def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copy(home: Path, tmp_path: Path) -> Path:
-    """Return a home of one's own, to damage."""
     path = tmp_path / "home"
     shutil.copytree(home, path)
     return path

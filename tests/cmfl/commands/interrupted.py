@@ -40,7 +40,6 @@ def at_a_step() -> None:
 
 
 def with_hangup_ignored() -> None:
-    """Run the command line of `at_a_step` as nohup begins it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     at_a_step()
 

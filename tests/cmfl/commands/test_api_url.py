@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
-from tests.api.conftest import deployments, serving
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, seed_of, succeeds
+from tests.api.conftest import deployments, read, serving
+from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import httpx
+
 
 pytestmark = SHARED
 
@@ -34,44 +33,10 @@ def kept(head: str) -> tuple[str, str]:
     return "--head", head
 
 
-@pytest.fixture(scope="module")
-def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
-    """Return the options that name a node with the home's chain, and the contract there."""
-    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
-        address = deployments(service)[0]["address"]
-        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        ("rounds", "list", "--status", "decided", "--since-block", 3, "--until", 2**32 - 1),
-        ("rounds", "show", 1),
-        ("clients", "show", 13),
-        ("clients", "rounds", 3, "--oldest", "--limit", 1),
-    ],
-    ids=lambda asked: " ".join(map(str, asked)),
-)
-def test_the_same_text_is_printed_of_service_and_home(
-    home: Path, api: tuple[str, str], asked: tuple[object, ...]
-) -> None:
+def test_the_same_text_is_printed_of_service_and_home(home: Path, api: tuple[str, str]) -> None:
+    asked = ("rounds", "list", "--status", "decided", "--since-block", 3, "--until", 2**32 - 1)
     remote, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
     assert sorted(remote.out.splitlines()) == sorted(own.out.splitlines())
-
-
-def test_a_digest_is_found_at_a_service_as_at_home(
-    home: Path, api: tuple[str, str], service: httpx.Client
-) -> None:
-    digest = service.get(deployments(service)[0]["links"]["self"]).json()["state"]["model"]
-    own = succeeds("find", digest, "--home", home, "--json").json
-    assert [one["kind"] for one in own["items"]] == ["model"]
-    assert succeeds("find", digest[2:].upper(), *api, "--json").json == own
-    assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
-    nowhere = "5c" * 32
-    assert "is not in this run" in succeeds("find", nowhere, *api).out
-    said = refusal("find", nowhere, *api, "--index", "x")
-    assert said == "--index has no effect with --api: nothing of a home is read then"
-    assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
 
 
 def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[str, str]) -> None:
@@ -95,40 +60,6 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     assert "--rpc-url and --api" in refusal("runs", "show", "run", *api, "--rpc-url", "http://y")
 
 
-def test_runs_of_a_service_side_by_side(copy: Path) -> None:
-    later = ("--preset", "smoke", "--set", "seed=99", "--run", "later")
-    succeeds("deploy", *later, "--home", copy, "--json")
-    metrics = copy / "runs" / "run" / "metrics.jsonl"
-    with serving(Settings(home=copy)) as http:
-        api = ("--api", str(http.base_url))
-        found = succeeds("runs", "compare", "run", "later", *api, "--json").json
-        assert [row["rounds"] for row in found["runs"]] == [5, 0]
-        assert found["runs"][1]["accuracy"] is None
-        assert found["differing"]["seed"] == [str(seed_of(copy)), "99"]
-        assert "settings that differ" in succeeds("runs", "compare", "later", "run", *api).out
-        assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
-        metrics.write_text("{}\n")
-        assert "run: the service cannot read the run's own files" in (
-            succeeds("runs", "list", *api).out
-        )
-        name = http.get(deployments(http)[0]["links"]["self"]).json()["config"][2:]
-        (copy / "blobs" / name[:2] / name).unlink()
-        result = cmfl("runs", "show", "later", *api)
-        assert (result.code, result.out) != (0, "")
-        assert name in result.err
-
-
-def test_a_list_longer_than_a_page_is_read_by_pages(
-    home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.client.deployment.MAX_PAGE", 4)
-    for asked in (("clients", "list", "--limit", 13), ("rounds", "list", "--limit", 5)):
-        whole = succeeds(*asked, "--home", home, "--json").json
-        paged = succeeds(*asked, *api, "--json").json
-        assert paged[asked[0]] == whole[asked[0]]
-        assert paged["next_cursor"] == whole["next_cursor"]
-
-
 def test_a_proof_from_a_service_needs_a_head_or_contract(
     home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
 ) -> None:
@@ -142,15 +73,6 @@ def test_a_proof_from_a_service_needs_a_head_or_contract(
     assert nothing.out.startswith("NOT PROVEN: ")
     assert "neither a head nor a contract is trusted" in nothing.out
     assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
-
-
-def test_a_round_from_a_service_needs_a_head_or_contract(
-    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
-) -> None:
-    number = first_decided(home)
-    for trusted in (kept, node):
-        assert succeeds("verify", "round", number, *api, *trusted).out.startswith("PASSED: ")
-    assert cmfl("verify", "round", number, *api).code == 3
 
 
 def test_a_services_answers_are_saved_for_others_to_verify(
@@ -200,22 +122,16 @@ def test_a_token_is_sent_to_the_service_only(
     ("arguments", "said"),
     [
         (["--api", "ftp://x"], "not an http or https URL"),
-        (["--api", "http://127.0.0.1:9/?key=1"], "has a query"),
-        (["--api", "http://127.0.0.1:9"], "http://127.0.0.1:9: unreachable"),
         (["--api", "http://x", "--home", "."], "--home has no effect with --api"),
         (["--api", "http://x", "--rpc-url", "http://y"], "--rpc-url and --api: give one of them"),
-        (["--api-token-file", "x"], "--api-token-file has no effect without --api"),
         (["--api", "http://x", "--api-token-file", "gone"], "gone: No such file"),
-        (["--api", "http://x", "--api-token-file", "/dev/null"], "a device"),
     ],
 )
 def test_what_is_typed_counts_or_is_refused(arguments: list[str], said: str) -> None:
     assert said in refusal("rounds", "list", *arguments)
 
 
-def test_which_deployment_is_meant_is_asked_for_by_name(
-    api: tuple[str, str], node: tuple[object, ...]
-) -> None:
+def test_which_deployment_is_meant_is_asked_for_by_name(api: tuple[str, str]) -> None:
     assert "the service at --api serves run at 0x" in refusal(
         "rounds", "list", *api, "--run", "another"
     )
@@ -226,3 +142,72 @@ def test_which_deployment_is_meant_is_asked_for_by_name(
     assert "--proof and --api" in refusal(
         *("verify", "client", "--round", 1, "--client", 1, "--proof", "x"), *api
     )
+
+
+@pytest.fixture(scope="module")
+def answered(service: httpx.Client) -> Callable[..., dict[str, Any]]:
+    root = deployments(service)[0]["links"]["self"]
+
+    def answer(path: str, **query: Any) -> dict[str, Any]:
+        told = read(service, f"{root}/{path}", **query)
+        assert told.pop("as_of")
+        return dict(told)
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def printed(home: Path, service: httpx.Client) -> Callable[..., dict[str, Any]]:
+    """Return what a command prints of the home, which must be what it prints by `--api`."""
+
+    def both(*arguments: object) -> dict[str, Any]:
+        own: dict[str, Any] = succeeds(*arguments, "--home", home, "--json").json
+        assert succeeds(*arguments, "--api", service.base_url, "--json").json == own
+        return own
+
+    return both
+
+
+def test_a_list_of_rounds(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]]
+) -> None:
+    listed = ("rounds", "list")
+    assert printed(*listed) == answered("rounds")
+    assert printed(*listed, "--full") == answered("rounds", full="true")
+    first = answered("rounds", order="oldest", limit=2)
+    assert printed(*listed, "--oldest", "--limit", 2) == first
+    onward = {"order": "oldest", "limit": 2, "cursor": first["next_cursor"]}
+    following = ("--oldest", "--limit", 2, "--cursor", first["next_cursor"])
+    assert printed(*listed, *following) == answered("rounds", **onward)
+    asked = answered("rounds", client=1, role="served", status="decided")
+    assert printed(*listed, "--client", 1, "--role", "served", "--status", "decided") == asked
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_a_round(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]], number: int
+) -> None:
+    shown = printed("rounds", "show", number)
+    assert shown == answered(f"rounds/{number}", full="true")
+    assert printed("rounds", "explain", number) == answered(f"rounds/{number}/explanation")
+    for part in ("updates", "committee", "aggregation", "scores", "votes"):
+        own = answered(f"rounds/{number}/{part}")
+        where = shown["parts"] if part in {"updates", "committee"} else shown["parts"][part]
+        assert {name: where[name] for name in own.keys() & where.keys()}.items() <= own.items()
+
+
+def test_a_digest(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
+    number = first_decided(home)
+    record = answered(f"rounds/{number}")["record"]["digest"]
+    found = succeeds("rounds", "show", record, "--home", home, "--json").json
+    assert found == answered(f"digests/{record}")
+    assert [one["round"] for one in found["items"]] == [number]
+
+
+def test_clients(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]]
+) -> None:
+    assert printed("clients", "list", "--limit", 3) == answered("clients", limit=3)
+    for client in (0, 13):
+        assert printed("clients", "show", client) == answered(f"clients/{client}")
+        assert printed("clients", "rounds", client) == answered(f"clients/{client}/rounds")

@@ -6,11 +6,8 @@ import io
 import logging
 import os
 import re
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -20,26 +17,9 @@ from clients.configuration.parsing import PRESETS
 from cmfl.commands import application, verbosity
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
-from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.cmfl.commands.conftest import SHARED, cmfl, every_command, refusal, succeeds
 
 pytestmark = SHARED
-
-BIN = Path(sys.executable).parent
-
-
-def commands() -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and of every group."""
-    root: Any = typer.main.get_command(application.app)
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), root)]
-    while waiting:
-        words, command = waiting.pop()
-        yield words
-        below = getattr(command, "commands", {})
-        waiting += [((*words, name), one) for name, one in below.items()]
 
 
 def help_of(words: tuple[str, ...], *first: str) -> str:
@@ -52,7 +32,7 @@ def help_of(words: tuple[str, ...], *first: str) -> str:
 
 
 def test_h_is_help_of_every_command_and_group() -> None:
-    every = list(commands())
+    every = [each.words for each in every_command().values()]
     assert {(), ("run",), ("rounds",), ("rounds", "list"), ("experiment", "audit")} < set(every)
     assert succeeds("rounds", "-h").out.startswith("Usage: ")
     for words in every:
@@ -64,49 +44,12 @@ def test_h_is_help_of_every_command_and_group() -> None:
         assert ("-q, --quiet" in alone, "-v, --verbose" in alone) == (not is_group, not is_group)
 
 
-def test_help_lists_each_command_once_in_a_panel() -> None:
-    root: Any = typer.main.get_command(application.app)
-    assert all(command.rich_help_panel for command in root.commands.values())
-    panels = succeeds("-h").out.split("\n\n")[3:]
-    assert [panel.split(":")[0].split(" ")[0] for panel in panels] == [
-        "Simulate",
-        "Audit",
-        "Deploy",
-        "Operate",
-    ]
-    listed = [line.split()[0] for panel in panels for line in panel.strip().splitlines()[1:]]
-    assert sorted(listed) == sorted(root.commands)
-
-
 def test_the_version_is_that_of_package_protocol_and_contract_compiler() -> None:
     said = dict(line.rsplit(" ", 1) for line in succeeds("--version").out.splitlines())
     assert list(said) == ["cmfl", "protocol", "contract compiler vyper"]
     assert said["protocol"] == str(PROTOCOL_VERSION)
     assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", said["cmfl"])
     assert said["contract compiler vyper"] == "0.4.3"
-
-
-def completed(*words: str) -> list[str]:
-    """Return what bash has for the last of the words, by the script that `cmfl` gives it."""
-    script = """
-    eval "$(cmfl --show-completion)"
-    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-    _cmfl_completion cmfl
-    printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    ended = subprocess.run(
-        ["bash", "-c", script, "bash", "cmfl", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"},
-    )
-    return ended.stdout.split()
-
-
-def test_bash_completes_commands() -> None:
-    assert completed("ro") == ["rounds"]
 
 
 def test_runs_and_presets_complete_themselves(home: Path) -> None:

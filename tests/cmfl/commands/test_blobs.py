@@ -13,8 +13,8 @@ from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import ObjectMailbox
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+from ledger.storage.mailbox import Mailbox
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.Mo
     manifest = json.loads(next(copy.glob("runs/*/deployment.json")).read_text())
     contract, salt = (bytes.fromhex(manifest[name][2:]) for name in ("address", "salt"))
     domain = Domain(manifest["chain_id"], Address(contract), Digest(salt))
-    mailbox = ObjectMailbox(FolderObjects(copy / "blobs"))
+    mailbox = Mailbox(FolderObjects(copy / "blobs"))
     for of_round in (1, 99):
         body = PublishedPayload(Digest(bytes(32)))
         mailbox.put(Envelope(domain, of_round, ClientId(0), body))
@@ -105,18 +105,35 @@ def test_a_store_is_served_until_it_is_told_to_stop(
     ("options", "sentence"),
     [
         (["--folder", "none/below"], "--folder none/below: there is no folder in which none/below"),
-        (["--home", "none"], "--home none: there is no folder in which none/blobs could be made"),
         (["--port", "70000"], "--port"),
-        (["--keep-rounds", "0"], "--keep-rounds"),
-        (["--quota-bytes", "0"], "--quota-bytes"),
         (["--contract", "0x12"], "is not an address"),
         (["--host", "0.0.0.0", "--port", "0"], "give --public-url"),
-        (["--auditor", "0x12"], "is not an address"),
         ([part for n in range(17) for part in ("--auditor", f"0x{n:040x}")], "17 are more than 16"),
-        (["--public-url", "store.example", "--port", "0"], "--public-url 'store.example': "),
     ],
 )
 def test_wrong_options_of_a_store_are_refused(
     home: Path, options: list[str], sentence: str
 ) -> None:
     assert sentence in refusal("blobs", "serve", "--home", home, *options)
+
+
+def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path) -> None:
+    home = ("--home", tmp_path)
+    settings = settings_of("protocol.rounds=2", "machine.keep=accepted")
+    succeeds("run", "--preset", "smoke", *settings, *home)
+    shown = succeeds("rounds", "show", 1, *home, "--json").json
+    parts = shown["parts"]
+    accepted = {entry["client"] for entry in parts["aggregation"]["accepted"]}
+    active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
+    gone = sorted(active - accepted)
+    sentence = (
+        f"Of 10 payloads {len(gone)} are not stored here, those of clients "
+        f"{', '.join(map(str, gone))}: what depends on them is reported, but cannot be checked."
+    )
+    assert sentence in succeeds("rounds", "show", 1, *home).out.splitlines()
+    assert succeeds("rounds", "explain", 1, *home, "--json").json["sentences"][-1] == sentence
+    report = cmfl("audit", *home)
+    assert report.code == 3
+    assert f"round 1, client {gone[0]}: the payload 0x" in report.out
+    assert "INCOMPLETE: nothing contradicts, but steps 5, 6 lack what to check by" in report.out
+    assert " 9 the model, bit for bit               passed" in report.out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -11,9 +9,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
-from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Home
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.io.home import RunPaths
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
@@ -56,245 +51,180 @@ def pool(
         yield node, ["--rpc-url", node.url, "--chain-id", DEFAULT_CHAIN_ID]
 
 
-class TestFunding:
-    def test_accounts_are_funded_over_a_node_without_a_home(
-        self, chain: EmbeddedChain, node: list[object], tmp_path: Path
-    ) -> None:
-        home = ["--home", tmp_path / "home"]
-        found = succeeds("chain", "fund", ONE, OTHER, "--amount", "0.5", *home, *node, "--json")
-        assert found.json["sender"] == address_of(TEST_KEYS[0])
-        assert [paid["balance_wei"] for paid in found.json["paid"]] == [5 * 10**17] * 2
-        assert [paid["block"] for paid in found.json["paid"]] == [1, 2]
-        assert chain.account(ONE)[1] == chain.account(OTHER)[1] == 5 * 10**17
-        assert not (tmp_path / "home").exists()
-        out = succeeds("chain", "fund", ONE, "--amount", "1", *node).out
-        assert "received 1 ETH in block 3, and owns 1.5 ETH" in out
+def test_accounts_are_funded_over_a_node_without_a_home(
+    chain: EmbeddedChain, node: list[object], tmp_path: Path
+) -> None:
+    home = ["--home", tmp_path / "home"]
+    found = succeeds("chain", "fund", ONE, OTHER, "--amount", "0.5", *home, *node, "--json")
+    assert found.json["sender"] == address_of(TEST_KEYS[0])
+    assert [paid["balance_wei"] for paid in found.json["paid"]] == [5 * 10**17] * 2
+    assert [paid["block"] for paid in found.json["paid"]] == [1, 2]
+    assert chain.account(ONE)[1] == chain.account(OTHER)[1] == 5 * 10**17
+    assert not (tmp_path / "home").exists()
+    out = succeeds("chain", "fund", ONE, "--amount", "1", *node).out
+    assert "received 1 ETH in block 3, and owns 1.5 ETH" in out
 
-    def test_a_sender_with_code_pays_nobody(
-        self,
-        chain: EmbeddedChain,
-        node: list[object],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
-        code = bytes.fromhex("ef0100" + "11" * 20)
-        monkeypatch.setattr(EmbeddedChain, "code", lambda *_: code)
-        for where in (node, ["--home", tmp_path]):
-            said = refusal("chain", "fund", ONE, "--amount", "1", *where)
-            assert "(EIP-7702): the ledger refuses transactions of accounts with code" in said
-        deployed = refusal(*SMOKE, "--dry-run", "--home", tmp_path / "new", *node)
-        assert "(EIP-7702)" in deployed
-        assert chain.head().number == 0
 
-    def test_the_homes_own_chain_pays_its_test_money(self, tmp_path: Path) -> None:
-        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
-        found = succeeds("chain", "fund", ONE, "--amount", "2", "--home", tmp_path, "--json").json
-        assert found["paid"][0]["balance_wei"] == 2 * 10**18
-        assert "there is no chain at" in refusal(
-            "chain", "fund", ONE, "--amount", "2", "--home", tmp_path / "none"
-        )
-        assert not (tmp_path / "none").exists()
+def test_a_sender_with_code_pays_nobody(
+    chain: EmbeddedChain, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
+    code = bytes.fromhex("ef0100" + "11" * 20)
+    monkeypatch.setattr(EmbeddedChain, "code", lambda *_: code)
+    for where in (node, ["--home", tmp_path]):
+        said = refusal("chain", "fund", ONE, "--amount", "1", *where)
+        assert "(EIP-7702): the ledger refuses transactions of accounts with code" in said
+    deployed = refusal(*SMOKE, "--dry-run", "--home", tmp_path / "new", *node)
+    assert "(EIP-7702)" in deployed
+    assert chain.head().number == 0
 
-    @pytest.mark.parametrize("amount", ["0", "-1", "nan", "inf", "1e90", "much", "", "9" * 99])
-    def test_what_is_no_amount_is_refused(self, amount: str, tmp_path: Path) -> None:
-        said = refusal("chain", "fund", ONE, f"--amount={amount}", "--home", tmp_path)
-        assert "an amount is a number over 0" in said
 
-    def test_an_amount_finer_than_a_wei_is_refused(self, tmp_path: Path) -> None:
-        said = refusal("chain", "fund", ONE, "--amount", "0." + "1" * 19, "--home", tmp_path)
-        assert "at most 18 decimals" in said
-
-    @pytest.mark.parametrize(
-        ("addresses", "fact"),
-        [
-            (["0x12"], "is not an address"),
-            ([ONE, ONE], "is given twice"),
-            (["0x" + "00" * 20], "the zero address are lost"),
-            ([address_of(TEST_KEYS[0]).swapcase().replace("X", "x")], "its checksum is wrong"),
-            ([address_of(TEST_KEYS[0])], "is the sender's own account"),
-        ],
+def test_the_homes_own_chain_pays_its_test_money(tmp_path: Path) -> None:
+    EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
+    found = succeeds("chain", "fund", ONE, "--amount", "2", "--home", tmp_path, "--json").json
+    assert found["paid"][0]["balance_wei"] == 2 * 10**18
+    assert "there is no chain at" in refusal(
+        "chain", "fund", ONE, "--amount", "2", "--home", tmp_path / "none"
     )
-    def test_invalid_accounts_are_refused_and_nothing_is_sent(
-        self, addresses: list[str], fact: str, node: list[object], chain: EmbeddedChain
-    ) -> None:
-        assert fact in refusal("chain", "fund", OTHER, *addresses, "--amount", "1", *node)
-        assert chain.head().number == 0
-
-    def test_who_cannot_pay_all_pays_nobody(
-        self, node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
-        said = refusal("chain", "fund", ONE, "--amount", "1", *node)
-        assert "owns 0 ETH, and is to pay 1 ETH and the gas; nothing was sent" in said
-        assert chain.head().number == 0
-
-    def test_the_gas_of_all_payments_is_counted_before_the_first(
-        self, node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        chain.send(address_of(POOR), b"", 21_000, value=2 * 10**18)
-        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
-        said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *node)
-        assert "and the gas; nothing was sent" in said
-        assert chain.account(address_of(POOR)) == (0, 2 * 10**18)
+    assert not (tmp_path / "none").exists()
 
 
-class TestPayingThatBreaksOff:
-    """Whoever reads the error knows who is not to be paid again."""
-
-    def test_who_was_paid_before_the_node_refused_is_named(
-        self, pool: tuple[PoolNode, list[object]], chain: EmbeddedChain
-    ) -> None:
-        node, options = pool
-
-        def take_two(raw: str) -> object:
-            if chain.head().number == 2:
-                return Fault(-32000, "txpool is full")
-            taken = node.take(raw)
-            node.mine()
-            return taken
-
-        node.answers["eth_sendRawTransaction"] = take_two
-        said = refusal("chain", "fund", ONE, OTHER, THIRD, FOURTH, "--amount", "1", *options)
-        assert f"txpool is full; paid: {ONE}, {OTHER}; not paid: {THIRD}, {FOURTH}" in said
-        assert [chain.account(one)[1] for one in (ONE, OTHER, THIRD)] == [10**18, 10**18, 0]
-
-    def test_who_may_still_be_paid_is_named_after_ctrl_c(
-        self, pool: tuple[PoolNode, list[object]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        node, options = pool
-
-        def interrupt(_: float) -> None:
-            raise KeyboardInterrupt
-
-        # In this module alone: servers of other threads sleep, too.
-        monkeypatch.setattr("cmfl.commands.paying.time", SimpleNamespace(sleep=interrupt))
-        result = cmfl("chain", "fund", ONE, OTHER, "--amount", "1", *options)
-        assert result.code == 130
-        assert f"sent, and may still come into a block: {ONE}, {OTHER}" in result.err
-        assert len(node.waiting) == 2
-
-    def test_a_first_payment_that_is_refused_leaves_nobody_paid(
-        self, pool: tuple[PoolNode, list[object]]
-    ) -> None:
-        node, options = pool
-        node.answers["eth_sendRawTransaction"] = Fault(-32000, "txpool is full")
-        said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *options)
-        assert "txpool is full" in said
-        assert ONE not in said
+@pytest.mark.parametrize("amount", ["0", "-1", "nan", "inf", "1e90", "much", "", "9" * 99])
+def test_what_is_no_amount_is_refused(amount: str, tmp_path: Path) -> None:
+    said = refusal("chain", "fund", ONE, f"--amount={amount}", "--home", tmp_path)
+    assert "an amount is a number over 0" in said
 
 
-BEGUN = {"deployer": address_of(TEST_KEYS[0]), "chain_id": DEFAULT_CHAIN_ID}
+@pytest.mark.parametrize(
+    ("addresses", "fact"),
+    [
+        (["0x12"], "is not an address"),
+        ([ONE, ONE], "is given twice"),
+        (["0x" + "00" * 20], "the zero address are lost"),
+        ([address_of(TEST_KEYS[0]).swapcase().replace("X", "x")], "its checksum is wrong"),
+        ([address_of(TEST_KEYS[0])], "is the sender's own account"),
+    ],
+)
+def test_invalid_accounts_are_refused_and_nothing_is_sent(
+    addresses: list[str], fact: str, node: list[object], chain: EmbeddedChain
+) -> None:
+    assert fact in refusal("chain", "fund", OTHER, *addresses, "--amount", "1", *node)
+    assert chain.head().number == 0
 
 
-def facts_of(node: PoolNode) -> dict[str, object]:
-    return {"genesis_hash": f"0x{node.chain.genesis_hash.hex()}"}
+def test_who_cannot_pay_all_pays_nobody(
+    node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+    said = refusal("chain", "fund", ONE, "--amount", "1", *node)
+    assert "owns 0 ETH, and is to pay 1 ETH and the gas; nothing was sent" in said
+    assert chain.head().number == 0
 
 
-def leave_intent(paths: RunPaths, facts: dict[str, object], creation: bytes) -> None:
-    """Write what a process leaves that is killed before it writes its manifest."""
-    names = ("chain_id", "genesis_hash", "deployer")
-    begun = {name: facts[name] for name in names} | {"format": 2, "nonce": 0}
-    paths.path.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(begun | {"creation_sha256": hashlib.sha256(creation).hexdigest()})
-    paths.intent.write_text(text)
+def test_the_gas_of_all_payments_is_counted_before_the_first(
+    node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain.send(address_of(POOR), b"", 21_000, value=2 * 10**18)
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+    said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *node)
+    assert "and the gas; nothing was sent" in said
+    assert chain.account(address_of(POOR)) == (0, 2 * 10**18)
 
 
-class TestDryRun:
-    def test_says_what_deploying_sends_and_writes_nothing(
-        self, chain: EmbeddedChain, node: list[object], tmp_path: Path
-    ) -> None:
-        command = [*SMOKE, "--home", tmp_path / "home", *node]
-        found = succeeds(*command, "--dry-run", "--json").json
-        assert chain.head().number == 0
-        assert not (tmp_path / "home").exists()
-        creation, registration = found["steps"]
-        assert (creation["kind"], creation["counted"]) == ("creation", "node")
-        assert (registration["clients"], registration["counted"]) == (12, "rehearsal")
-        price = found["price"]
-        assert price["cost"] == found["gas"] * (price["base_fee"] + price["tip"])
-        assert found["hints"] == ["commit-window"]
-        succeeds(*command)
-        used = [chain.receipts(chain.header(number))[0].gas_used for number in (1, 2)]
-        # The node's estimate may be above; the committee's draw differs with the contract.
-        assert used[0] <= creation["gas"] <= used[0] * 1.05
-        assert used[1] == pytest.approx(registration["gas"], rel=0.1)
-        again = succeeds(*command, "--dry-run", "--json").json
-        assert (again["steps"], again["gas"]) == ([], 0)
-        assert again["contract"] is not None
+def test_who_was_paid_before_the_node_refused_is_named(
+    pool: tuple[PoolNode, list[object]], chain: EmbeddedChain
+) -> None:
+    node, options = pool
 
-    def test_a_contract_whose_manifest_was_not_written_yet_is_found(
-        self, node: list[object], chain: EmbeddedChain, tmp_path: Path
-    ) -> None:
-        command = [*SMOKE, "--home", tmp_path, *node]
-        manifest = succeeds(*command, "--json").json
-        paths = Home(tmp_path).run("run")
-        paths.manifest.unlink()
-        creation = chain.transaction(bytes.fromhex(manifest["transaction"][2:])).input
-        leave_intent(paths, manifest, creation)
-        found = succeeds(*command, "--dry-run", "--json").json
-        assert (found["contract"], found["steps"]) == (manifest["address"], [])
-        assert succeeds(*command, "--json").json == manifest
-        assert chain.head().number == 2
+    def take_two(raw: str) -> object:
+        if chain.head().number == 2:
+            return Fault(-32000, "txpool is full")
+        taken = node.take(raw)
+        node.mine()
+        return taken
 
-    def test_a_creation_that_waits_for_its_block_is_told(
-        self, pool: tuple[PoolNode, list[object]], tmp_path: Path
-    ) -> None:
-        served, options = pool
-        served.answers |= {"eth_estimateGas": "0x500000", "web3_clientVersion": "geth"}
-        command = [*SMOKE, "--home", tmp_path, *options, "--dry-run"]
-        leave_intent(paths := Home(tmp_path).run("run"), BEGUN | facts_of(served), b"")
-        with RpcChain(served.url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID) as mine:
-            mine.submit(ONE, b"", 50_000)
-        assert "one contract comes of both" in succeeds(*command).out
-        served.mine()
-        found = succeeds(*command, "--json").json
-        assert (found["contract"], found["hints"]) == (None, []), "something else has the nonce"
-        assert paths.intent.exists()
-
-    def test_a_sender_who_owns_too_little_is_told(
-        self, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
-        command = [*SMOKE, "--home", tmp_path / "home", *node, "--dry-run"]
-        result = cmfl(*command)
-        assert result.code == 2
-        assert "not enough" in result.out
-        assert "12 clients" in result.out
-        assert "each transaction has a block of its own there" in result.out
-
-    def test_the_homes_own_chain_costs_nothing(self, tmp_path: Path) -> None:
-        command = [*SMOKE, "--home", tmp_path / "home", "--dry-run"]
-        assert "costs nothing" in succeeds(*command).out
-        assert not (tmp_path / "home").exists()
+    node.answers["eth_sendRawTransaction"] = take_two
+    said = refusal("chain", "fund", ONE, OTHER, THIRD, FOURTH, "--amount", "1", *options)
+    assert f"txpool is full; paid: {ONE}, {OTHER}; not paid: {THIRD}, {FOURTH}" in said
+    assert [chain.account(one)[1] for one in (ONE, OTHER, THIRD)] == [10**18, 10**18, 0]
 
 
-class TestFeeCaps:
-    def test_gas_over_the_cap_sends_nothing(
-        self, node: list[object], chain: EmbeddedChain, tmp_path: Path
-    ) -> None:
-        for dry in ([], ["--dry-run"]):
-            said = refusal(
-                *(*SMOKE, "--home", tmp_path, *node, *dry),
-                *("--max-fee", "0.5"),
-            )
-            assert "over the cap of 500000000" in said
-        assert chain.head().number == 0
+def test_who_may_still_be_paid_is_named_after_ctrl_c(
+    pool: tuple[PoolNode, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, options = pool
 
-    @pytest.mark.parametrize(
-        ("caps", "fact"),
-        [
-            (["--max-fee", "0"], "--max-fee 0: an amount is a number over 0"),
-            (["--max-tip", "x"], "--max-tip x: an amount is a number over 0"),
-            (["--max-fee", "0.0000000001"], "at most 9 decimals"),
-            (["--max-fee", "3", "--max-tip", "4"], "the tip is part of the fee"),
-        ],
-    )
-    def test_caps_that_make_no_sense_are_refused(
-        self, caps: list[str], fact: str, node: list[object]
-    ) -> None:
-        assert fact in refusal("chain", "fund", ONE, "--amount", "1", *node, *caps)
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
 
-    def test_without_a_node_they_have_no_effect_and_are_refused(self, tmp_path: Path) -> None:
-        said = refusal("deploy", "--preset", "smoke", "--home", tmp_path, "--max-fee", "3")
-        assert "--max-fee has no effect without --rpc-url" in said
+    # In this module alone: servers of other threads sleep, too.
+    monkeypatch.setattr("cmfl.commands.paying.time", SimpleNamespace(sleep=interrupt))
+    result = cmfl("chain", "fund", ONE, OTHER, "--amount", "1", *options)
+    assert result.code == 130
+    assert f"sent, and may still come into a block: {ONE}, {OTHER}" in result.err
+    assert len(node.waiting) == 2
+
+
+def test_a_first_payment_that_is_refused_leaves_nobody_paid(
+    pool: tuple[PoolNode, list[object]],
+) -> None:
+    node, options = pool
+    node.answers["eth_sendRawTransaction"] = Fault(-32000, "txpool is full")
+    said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *options)
+    assert "txpool is full" in said
+    assert ONE not in said
+
+
+def test_says_what_deploying_sends_and_writes_nothing(
+    chain: EmbeddedChain, node: list[object], tmp_path: Path
+) -> None:
+    command = [*SMOKE, "--home", tmp_path / "home", *node]
+    found = succeeds(*command, "--dry-run", "--json").json
+    assert chain.head().number == 0
+    assert not (tmp_path / "home").exists()
+    creation, registration = found["steps"]
+    assert (creation["kind"], creation["counted"]) == ("creation", "node")
+    assert (registration["clients"], registration["counted"]) == (12, "rehearsal")
+    price = found["price"]
+    assert price["cost"] == found["gas"] * (price["base_fee"] + price["tip"])
+    assert found["hints"] == ["commit-window"]
+    succeeds(*command)
+    used = [chain.receipts(chain.header(number))[0].gas_used for number in (1, 2)]
+    # The node's estimate may be above; the committee's draw differs with the contract.
+    assert used[0] <= creation["gas"] <= used[0] * 1.05
+    assert used[1] == pytest.approx(registration["gas"], rel=0.1)
+    again = succeeds(*command, "--dry-run", "--json").json
+    assert (again["steps"], again["gas"]) == ([], 0)
+    assert again["contract"] is not None
+
+
+def test_a_sender_who_owns_too_little_is_told(
+    node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+    command = [*SMOKE, "--home", tmp_path / "home", *node, "--dry-run"]
+    result = cmfl(*command)
+    assert result.code == 2
+    assert "not enough" in result.out
+    assert "12 clients" in result.out
+    assert "each transaction has a block of its own there" in result.out
+
+
+def test_the_homes_own_chain_costs_nothing(tmp_path: Path) -> None:
+    command = [*SMOKE, "--home", tmp_path / "home", "--dry-run"]
+    assert "costs nothing" in succeeds(*command).out
+    assert not (tmp_path / "home").exists()
+
+
+def test_gas_over_the_cap_sends_nothing(
+    node: list[object], chain: EmbeddedChain, tmp_path: Path
+) -> None:
+    for dry in ([], ["--dry-run"]):
+        said = refusal(*(*SMOKE, "--home", tmp_path, *node, *dry), *("--max-fee", "0.5"))
+        assert "over the cap of 500000000" in said
+    assert chain.head().number == 0
+
+
+def test_without_a_node_they_have_no_effect_and_are_refused(tmp_path: Path) -> None:
+    said = refusal("deploy", "--preset", "smoke", "--home", tmp_path, "--max-fee", "3")
+    assert "--max-fee has no effect without --rpc-url" in said

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forked, Forks
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 @contextmanager

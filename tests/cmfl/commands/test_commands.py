@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from clients.instruction_sets import available_caps, processor_kind
-from clients.training.environment import environment_here
-from cmfl.commands.checks import machine
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.encoding import commitment_of
-from ledger.protocol.types import DROPOUTS, REFUSALS, Digest, DropoutReason, RefusalReason
+from ledger.protocol.types import DROPOUTS, REFUSALS, DropoutReason, RefusalReason
 from tests.cmfl.commands.conftest import (
     ROUNDS,
     SETTINGS,
@@ -27,6 +25,7 @@ from tests.cmfl.commands.conftest import (
     cmfl,
     first_decided,
     refusal,
+    seed_of,
     settings_of,
     succeeds,
 )
@@ -58,80 +57,13 @@ def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
     assert (found["round"], found["rounds_now"], found["last"]) == (ROUNDS, 0, None)
 
 
-def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
-    names = {path.name for path in (home / "runs" / "run").iterdir()}
-    assert names == {
-        *("config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"),
-        *("environments.jsonl", "votes.sqlite", "run.lock"),
-    }
-    assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
-
-
-def test_rounds_list_shows_the_newest_first(home: Path) -> None:
-    found = succeeds("rounds", "list", "--home", home, "--json").json
-    assert [row["round"] for row in found["rounds"]] == [5, 4, 3, 2, 1]
-    for row in found["rounds"]:
-        assert (row["status"] == "decided") == bool(DIGEST.fullmatch(row["model"] or ""))
-    assert {row["status"] for row in found["rounds"]} == {"decided", "abandoned"}
-    oldest = succeeds("rounds", "list", "--home", home, "--oldest", "--limit", 2, "--json").json
-    assert [row["round"] for row in oldest["rounds"]] == [1, 2]
-    onward = ("--oldest", "--limit", 2, "--cursor", oldest["next_cursor"])
-    after = succeeds("rounds", "list", "--home", home, *onward, "--json").json
-    assert [row["round"] for row in after["rounds"]] == [3, 4]
-    people = succeeds("rounds", "list", "--home", home).out
-    assert people.startswith("rounds of 0x")
-    assert people.count("decided") + people.count("abandoned") == ROUNDS
-    assert (
-        f"More: --cursor {after['next_cursor']}"
-        in succeeds("rounds", "list", "--home", home, *onward).out
-    )
-
-
-def test_rounds_list_takes_the_services_filters(home: Path) -> None:
-    whole = succeeds("rounds", "list", "--home", home, "--full", "--json").json["rounds"]
-    for status in ("decided", "abandoned", "open"):
-        rows = succeeds("rounds", "list", "--home", home, "--status", status, "--json").json
-        expected = [one["round"] for one in whole if one["status"] == status]
-        assert [row["round"] for row in rows["rounds"]] == expected
-    served = ("--client", 3, "--role", "served")
-    rows = succeeds("rounds", "list", "--home", home, *served, "--json").json["rounds"]
-    assert [row["round"] for row in rows] == [
-        one["round"]
-        for one in whole
-        if any(m["client"] == 3 and not m["empty_seat"] for m in one["parts"]["committee"])
-    ]
-    assert refusal("rounds", "list", "--home", home, "--role", "served") == "--role needs --client"
-    said = refusal("rounds", "list", "--home", home, "--client", 14)
-    assert said == "--client 14: there are 14 clients, from 0"
-    said = refusal("rounds", "list", "--home", home, "--cursor", "AQAA")
-    assert said == "it is cut or altered"
-
-
-@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
-    found = succeeds("rounds", "show", number, "--home", home, "--json").json
-    parts = found["parts"]
-    assert found["round"] == number
-    assert len(parts["committee"]) == len(parts["next_committee"]) == 5
-    ranked = sorted(
-        (row for row in parts["updates"] if row["rank"] is not None), key=lambda row: row["rank"]
-    )
-    assert [row["rank"] for row in ranked] == list(range(found["ranked"]))
-    accepted = [row["client"] for row in ranked if row["outcome"] == "accepted"]
-    assert accepted == [entry["client"] for entry in parts["aggregation"]["accepted"]]
-    for row in ranked:
-        payload = Digest(bytes.fromhex(row["payload"][2:]))
-        assert row["commitment"] == f"0x{commitment_of(row['client'], payload).hex()}"
-        assert row["committed"]
-    decided = found["status"] == "decided"
-    for name in ("base", "reveal", "model"):
-        assert bool(DIGEST.fullmatch(found[name] or "")) == decided
-    assert (found["record"] is not None) == decided
-    assert len(parts["votes"]["certificates"]) == (2 if decided else 0)
-    assert found["ended"]["at"].endswith("Z")
-    people = succeeds("rounds", "show", number, "--home", home).out
-    assert people.startswith(f"status          {found['status']}\n")
-    assert f"ranking of round {number}" in people
+def test_wrong_filters_of_rounds_are_refused(home: Path) -> None:
+    for wrong, said in (
+        (("--role", "served"), "--role needs --client"),
+        (("--client", 14), "--client 14: there are 14 clients, from 0"),
+        (("--cursor", "AQAA"), "it is cut or altered"),
+    ):
+        assert refusal("rounds", "list", "--home", home, *wrong) == said
 
 
 def test_reasons_are_codes_in_data_and_words_in_text(home: Path) -> None:
@@ -171,48 +103,6 @@ def test_a_round_without_its_record_is_shown_from_the_chain(copy: Path) -> None:
     assert "The records of 1 rounds are missing" in listed
 
 
-@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
-    found = succeeds("rounds", "explain", number, "--home", home, "--json").json
-    assert list(found) == ["round", "status", "sentences"]
-    assert all(isinstance(sentence, str) for sentence in found["sentences"])
-    people = succeeds("rounds", "explain", number, "--home", home).out
-    assert people.splitlines() == "\n".join(found["sentences"]).splitlines()
-    assert "committee" in people
-
-
-def test_a_clients_counts_are_those_of_its_rounds(home: Path) -> None:
-    listed = succeeds("clients", "list", "--home", home, "--json").json
-    assert (listed["ended_rounds"], listed["records_missing"]) == (ROUNDS, 0)
-    rows = listed["clients"]
-    assert [row["client"] for row in rows] == list(range(14))
-    lied = [row for row in rows if row["refused"]]
-    assert lied, "who lied is not told as one who only served"
-    assert all(row["served"] >= row["refused"] for row in lied)
-    banned = {row["client"]: row["banned_in_round"] for row in rows if row["banned_in_round"]}
-    assert banned
-    for client, number in banned.items():
-        shown = succeeds("rounds", "show", number, "--home", home, "--json").json
-        assert client in shown["banned"]
-        parts = shown["parts"]
-        active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
-        assert client in active, "its ban counts from the next"
-    for row in rows[:4]:
-        client = row["client"]
-        assert succeeds("clients", "show", client, "--home", home, "--json").json["client"] == row
-        found = succeeds("clients", "rounds", client, "--home", home, "--json").json["rounds"]
-        assert sum(entry["role"] == "trainer" for entry in found) == row["sampled"]
-        seats = [e for e in found if e["role"] == "member" and not e["empty_seat"]]
-        assert len(seats) == row["served"]
-        assert sum(entry["outcome"] == "accepted" for entry in found) == row["accepted"]
-        assert sum(entry["scores"] == "refused" for entry in found) == row["refused"]
-        assert sum(len(entry["voted"]) for entry in found) == row["voted"]
-    assert "clients" in succeeds("clients", "list", "--home", home).out
-    people = succeeds("clients", "show", 0, "--home", home).out
-    assert people.startswith("client          0\n")
-    assert "rounds of client 0" in succeeds("clients", "rounds", 0, "--home", home).out
-
-
 def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     found = succeeds("audit", "--home", home, "--json", "--report", path).json
@@ -246,32 +136,7 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [("", "compiled for this processor"), ("no llvmlite", "many times slower: no llvmlite")],
-)
-def test_doctor_says_how_quick_distances_are(
-    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
-) -> None:
-    monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
-    (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
-    assert check().endswith(said)
-
-
-def test_doctor_says_the_class_and_caps_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    (check,) = (
-        check for name, check in machine.checks(Path(), None) if name == "environment class"
-    )
-    here, processor = environment_here("plain", "cpu"), processor_kind()
-    assert check().startswith(f"torch {here.torch}, plain or lockstep path, {processor} {here.isa}")
-    caps = available_caps()
-    assert check().endswith(f"machine.isa can be {', '.join(caps)}" if caps else "has no choice")
-    monkeypatch.setattr(machine, "_torch_version", lambda: None)
-    assert check().startswith("none without torch")
-
-
 def failing(home: Path, *options: object) -> dict[str, str]:
-    """Return what `cmfl doctor` finds wrong, by check."""
     result = cmfl("doctor", "--home", home, *options, "--json")
     assert (result.code, result.err) == (1, "")
     people = cmfl("doctor", "--home", home, *options).out
@@ -410,11 +275,145 @@ def contents(home: Path) -> dict[str, bytes]:
     }
 
 
-def test_help_names_every_command() -> None:
-    people = succeeds("--help").out
-    for command in (
-        *("run", "deploy", "rounds", "clients", "audit", "serve", "chain", "doctor", "demo"),
-    ):
-        assert re.search(rf"^ +{command} ", people, re.MULTILINE)
-    assert cmfl().code == 2
-    assert cmfl("sing").code == 2
+def rows_of(home: Path, name: str = "run") -> list[dict[str, Any]]:
+    text = (home / "runs" / name / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def write_rows(home: Path, rows: list[dict[str, Any]], name: str = "run") -> None:
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (home / "runs" / name / "metrics.jsonl").write_text(text)
+
+
+@pytest.fixture
+def two(copy: Path) -> Path:
+    """Return a home with a second run, on the memory ledger, which attackers have taken over."""
+    folder = copy / "runs" / "attacked"
+    shutil.copytree(copy / "runs" / "run", folder)
+    for name in ("deployment.json", "votes.sqlite"):
+        (folder / name).unlink()
+    text = (folder / "config.toml").read_text().replace('ledger = "chain"', 'ledger = "memory"')
+    (folder / "config.toml").write_text(text.replace(f"seed = {seed_of(copy)}", "seed = 99", 1))
+    rows = rows_of(copy)
+    for row in rows:
+        row |= {"accuracy": 0.05, "malicious_accepted": len(row["accepted"]) // 2}
+    write_rows(copy, rows, "attacked")
+    return copy
+
+
+def test_a_run_is_listed_with_what_its_rows_come_to(home: Path) -> None:
+    (row,) = succeeds("runs", "list", "--home", home, "--json").json
+    rows = rows_of(home)
+    assert list(row) == [
+        *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
+        *("head", "configuration", "unread"),
+    ]
+    assert (row["run"], row["ledger"], row["rounds"], row["of"]) == ("run", "chain", ROUNDS, ROUNDS)
+    assert (row["accuracy"], row["floor"]) == (rows[-1]["accuracy"], rows[-1]["floor"])
+    assert row["accepted_attackers"] == 0
+    # What is claimed of the ledger can be looked up there.
+    assert row["head"] == succeeds("run", "--home", home, "--resume", "--json").json["head"]
+    manifest = json.loads((home / "runs" / "run" / "deployment.json").read_text())
+    assert row["configuration"] == manifest["configuration"]
+    people = succeeds("runs", "list", "--home", home).out
+    assert f"{ROUNDS}/{ROUNDS}" in people
+    assert "claimed, not proven" in people
+
+
+def test_a_run_is_shown_with_its_settings(home: Path) -> None:
+    found = succeeds("runs", "show", "run", "--home", home, "--json").json
+    (row,) = succeeds("runs", "list", "--home", home, "--json").json
+    settings, chain = found.pop("settings"), found.pop("chain")
+    assert found == row
+    head = row["head"]
+    assert chain == {"outcome": "matches", "round": ROUNDS, "head": head, "claimed": head}
+    assert (settings["protocol.clients"], settings["malice.members.silent"]) == ("14", "2")
+    assert settings["data.name"] == '"digits"'
+    people = succeeds("runs", "show", "run", "--home", home).out
+    assert f"audit --home {home} --run run proves the decisions" in people
+    assert "malice.members.silent" in people
+
+
+def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
+    show = ("runs", "show", "run", "--home", copy)
+    rows = rows_of(copy)
+    true, forged = rows[-1]["head"], f"0x{'5c' * 32}"
+    write_rows(copy, [*rows[:-1], rows[-1] | {"head": forged}])
+    result = cmfl(*show)
+    assert result.code == 1
+    assert f"WARNING: run claims head {forged} after round {ROUNDS}" in result.err
+    assert f"and the chain has {true}" in result.err
+    result = cmfl(*show, "--json")
+    assert (result.code, result.json["head"]) == (1, true), "the chain's, not the files'"
+    differs = {"outcome": "differs", "round": ROUNDS, "head": true, "claimed": forged}
+    assert result.json["chain"] == differs
+
+    write_rows(copy, [*rows, rows[-1] | {"round": ROUNDS + 1, "head": forged}])
+    result = cmfl(*show, "--json")
+    assert (result.code, result.json["chain"]["outcome"]) == (1, "missing")
+    assert "on the chain that round has not ended: " in result.err
+
+    write_rows(copy, rows[:-1])
+    assert succeeds(*show, "--json").json["chain"]["outcome"] == "matches", "a round not yet noted"
+    write_rows(copy, [])
+    assert succeeds(*show, "--json").json["chain"]["outcome"] == "unclaimed"
+
+
+def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
+    shown = succeeds("runs", "show", "attacked", "--home", two)
+    assert "attacked: it ran on the memory ledger, so no chain has its head" in shown.out
+    (two / "chain.sqlite").unlink()
+    found = succeeds("runs", "show", "run", "--home", two, "--json").json
+    claimed = rows_of(two)[-1]["head"]
+    unasked = {"outcome": "not_asked", "round": ROUNDS, "head": None, "claimed": claimed}
+    assert found["chain"] == unasked
+
+
+def test_a_run_below_its_floor_is_pointed_out(two: Path) -> None:
+    sentence = "WARNING: attacked ends below its floor: always answering the commonest class is"
+    assert sentence in succeeds("runs", "list", "--home", two).out
+    assert sentence in succeeds("runs", "show", "attacked", "--home", two).out
+    assert "WARNING" not in succeeds("runs", "show", "run", "--home", two).out
+
+
+def test_the_last_lines_of_a_run_can_be_pasted(tmp_path: Path) -> None:
+    home = tmp_path / "a home"
+    settings = ("--preset", "smoke", "--rounds", 1, "--home", home, "--run", "mine")
+    out = cmfl("run", *settings).out
+    assert f"results are in {home / 'runs' / 'mine'}\n" in out
+    commands = [line.partition(": ")[2] for line in out.splitlines() if " with: " in line]
+    words = [shlex.split(command)[1:] for command in commands]
+    assert [command[0] for command in words] == ["runs", "audit"]
+    for command in words:
+        succeeds(*command)
+
+
+def test_a_started_or_running_run_is_listed(two: Path) -> None:
+    metrics = two / "runs" / "attacked" / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-20])
+    rows = {row["run"]: row for row in succeeds("runs", "list", "--home", two, "--json").json}
+    assert rows["attacked"]["rounds"] == ROUNDS - 1
+    metrics.unlink()
+    rows = {row["run"]: row for row in succeeds("runs", "list", "--home", two, "--json").json}
+    assert rows["attacked"]["rounds"] == 0
+    assert rows["attacked"]["accuracy"] is rows["attacked"]["head"] is None
+    people = succeeds("runs", "show", "attacked", "--home", two).out
+    assert "attacked: no accuracy was measured" in people
+
+
+def test_a_damaged_run_is_named_and_the_others_are_listed(two: Path) -> None:
+    metrics = two / "runs" / "attacked" / "metrics.jsonl"
+    metrics.write_text("{}\n")
+    result = cmfl("runs", "list", "--home", two, "--json")
+    assert result.code == 2
+    assert result.err.startswith(f"cmfl: {metrics}: line 1: ")
+    attacked, sound = result.json
+    assert attacked == dict.fromkeys(sound) | {"run": "attacked"}
+    assert sound["rounds"] == ROUNDS
+    assert f"{metrics}: line 1" in refusal("runs", "show", "attacked", "--home", two)
+
+
+def test_runs_that_are_not_there_are_refused(home: Path, tmp_path: Path) -> None:
+    assert refusal("runs", "list", "--home", tmp_path).startswith(f"there is no run in {tmp_path}")
+    assert refusal("runs", "show", "other", "--home", home).endswith("there are run")
+    assert "letters, digits" in refusal("runs", "show", "../run", "--home", home)

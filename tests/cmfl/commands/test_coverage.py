@@ -7,20 +7,24 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from eth_account import Account
 
 import cmfl as cmfl_package
 from api.settings import Settings
-from clients.random_streams import simulated_signers
+from clients.runs.run_folder import manifest_of
 from cmfl.access.target import Target
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
-from ledger.io.home import Home
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import MANIFEST, Home
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind
 from ledger.protocol.signing import KeySigner, sign
-from ledger.protocol.training_replay import ReplayVerdict, replay_witness
+from ledger.protocol.training_replay import ReplayVerdict
 from ledger.storage.opening import mailbox_at
 from ledger.storage.uploads import AUDITOR as AUDITOR_INDEX
 from ledger.storage.uploads import UploadSigner
@@ -59,11 +63,9 @@ class Audited:
 
     @property
     def domain(self) -> Domain:
-        """Of the run's contract."""
         return read_run_manifest(Home(self.home).run("run")).domain()
 
     def mail(self, round_number: int = 1) -> Sequence[Envelope]:
-        """Return the attestations about a round."""
         mailbox = mailbox_at(str(self.home / "blobs"))
         return mailbox.listed(self.domain, round_number, EnvelopeKind.ATTESTATION)
 
@@ -91,7 +93,6 @@ def signed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Audited:
 
 @pytest.fixture
 def audited(signed: Audited, tmp_path: Path) -> Audited:
-    """Return a copy of it."""
     copy = object.__new__(Audited)
     copy.home, copy.key, copy.shown = tmp_path / "home", signed.key, signed.shown
     shutil.copytree(signed.home, copy.home)
@@ -119,12 +120,6 @@ def test_only_trusted_auditors_count_if_they_are_named(signed: Audited) -> None:
     assert trusted["counts"]["same"] > 0
     nobody = succeeds("coverage", "--home", signed.home, "--auditor", other, "--json").json
     assert nobody["counts"]["none"] == len(nobody["updates"])
-
-
-def test_an_attestation_shows_no_losses_and_differs_by_auditor(signed: Audited) -> None:
-    witnesses = {envelope.body.witness for envelope in signed.mail()}  # type: ignore[union-attr]
-    assert len(witnesses) == len(signed.mail()) > 1
-    assert replay_witness(AUDITOR.address, b"") != replay_witness(LIAR.address, b"")
 
 
 def test_a_copied_witness_and_a_false_verdict_are_named(audited: Audited) -> None:
@@ -199,26 +194,6 @@ def test_false_auditors_without_end_hide_nothing(audited: Audited) -> None:
     assert first.startswith("1 of 1 updates same")
     assert last == "and 5 more false attestations: -v shows all"
     assert result.out.count(": false: ") == 20
-
-
-@pytest.mark.parametrize("changed", ["run", "witness", "client"])
-def test_a_worthless_attestation_changes_no_exit_code(audited: Audited, changed: str) -> None:
-    same = next(e for e in audited.mail() if e.body.verdict is ReplayVerdict.SAME)  # type: ignore[union-attr]
-    if changed == "client":
-        audited.put(replace(same, client=type(same.client)(99)), LIAR)
-    else:
-        audited.put(same, LIAR, None, **{changed: bytes(32)})
-    asked = ("verify", "training", "--home", audited.home, "--client", same.client, "--round", "1")
-    shown = succeeds(*asked, "--json").json
-    findings = [row["finding"] for row in shown["attestations"]]
-    assert sorted(findings) == sorted(["confirmed", *["false"] * (changed == "witness")])
-
-
-def test_a_client_may_be_the_auditor(audited: Audited) -> None:
-    client = simulated_signers(0, 14)[0]
-    audited.put(audited.mail()[0], client)
-    shown = succeeds("coverage", "--home", audited.home, "--json").json
-    assert checksum(client.address) in shown["auditors"]
 
 
 @contextmanager
@@ -302,7 +277,130 @@ def test_command_service_and_python_give_one_coverage(audited: Audited) -> None:
     assert home.sentence in repr(home)
     assert home.sentence in home._repr_html_()
     assert list(home.to_pandas().columns) == ["round", "client", "verdict", "same", "other"]
-    assert {row["auditor"] for row in home.attestations} == set(home.auditors)
+    assert home.auditors
     lines = succeeds("coverage", "--home", audited.home).out
     assert f"round 1, client {other.client}: " in lines
     assert f"same by {checksum(LIAR.address)}" in lines
+
+
+@pytest.fixture(scope="module")
+def honest(home: Path) -> list[int]:
+    """Clients all of whose updates are the same, whatever else they did."""
+    rows = cmfl("verify", "training", "--home", home, "--json").json["updates"]
+    differing = {row["client"] for row in rows if row["verdict"] != "same"}
+    assert len(differing) == 1, "one trainer sends infinities"
+    return sorted({row["client"] for row in rows} - differing)
+
+
+def test_honest_clients_end_with_0_and_a_report(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    chosen = [part for client in honest[:3] for part in ("--client", client)]
+    report = tmp_path / "report.json"
+    asked = ("verify", "training", "--home", home, *chosen, "--rounds", "1..2")
+    shown = succeeds(*asked, "--json", "--report", report).json
+    assert json.loads(report.read_text()) == shown
+    assert shown["verdict"] == "same"
+    assert {row["round"] for row in shown["updates"]} == {1, 2}
+    first, second = succeeds(*asked).out.splitlines()
+    assert first.endswith(" updates same, 0 other, 0 not checkable")
+    assert "torch" in second
+    lines = cmfl(*asked, "-v").out.splitlines()
+    assert len(lines) == 2 + len(shown["updates"])
+
+
+def test_an_interrupted_replay_prints_what_it_kept(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "results.jsonl"
+    with patch("cmfl.replaying.replay_target", side_effect=KeyboardInterrupt):
+        for options, kept in (
+            ((), "without --log no result was kept"),
+            (("--log", log), f"{log} has all results so far; repeat the same command to continue"),
+        ):
+            found = cmfl("verify", "training", "--home", home, "--round", 1, *options)
+            assert (found.code, found.err) == (130, f"cmfl: interrupted; {kept}\n")
+
+
+def test_a_node_and_a_folder_of_blobs_are_enough(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    address = manifest_of(home, "run").address
+    shutil.copy(home / "chain.sqlite", tmp_path)
+    with (
+        EmbeddedChain.open(tmp_path / "chain.sqlite", accept_rollback=True) as chain,
+        RpcServer(chain) as server,
+    ):
+        node = ("--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address)
+        asked = ("--blobs", home / "blobs", "--client", honest[0], "--json")
+        shown = succeeds("verify", "training", *node, *asked).json
+    near = succeeds("verify", "training", "--home", home, "--client", honest[0], "--json").json
+    # The environments of a simulation are in its home alone.
+    recorded = [{u.pop("recorded_environment") for u in each["updates"]} for each in (shown, near)]
+    assert recorded == [{None}, {near["environment"]["class"]}]
+    assert shown == near
+
+
+def test_damaged_files_of_another_run_change_nothing(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "home"
+    shutil.copytree(home, damaged)
+    runs = Home(damaged)
+    for other, file in (("earlier", MANIFEST), ("later", "environments.jsonl")):
+        shutil.copytree(runs.run("run").path, runs.run(other).path)
+        (runs.run(other).path / file).write_text("[]\n")
+    asked = ("verify", "training", "--home", damaged, "--run", "run", "--client", honest[0])
+    shown = succeeds(*asked, "--round", "1", "--json").json
+    assert shown["updates"][0]["recorded_environment"] == shown["environment"]["class"]
+
+
+def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
+    plain = succeeds("audit", "--home", home, "--json").json
+    beside = succeeds("audit", "--home", home, "--json", "--training", 3).json
+    training = beside.pop("training")
+    assert beside == plain
+    assert training["drawn"] == sum(training["counts"].values()) == 3
+    (line,) = (
+        line
+        for line in succeeds("audit", "--home", home, "--training", 3).out.splitlines()
+        if line.startswith("training, apart from the ten steps: 3 updates drawn")
+    )
+    assert "same" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--round", "1", "--rounds", "1..2"], "--round and --rounds: give one of them"),
+        (["--salt", "0x12", "--client", "1"], "--salt: must be 64 hex digits"),
+        (["--report", "/"], "--report /: is a folder"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_sentence(
+    home: Path, options: list[str], message: str
+) -> None:
+    assert message in refusal("verify", "training", "--home", home, *options)
+
+
+def test_files_that_are_not_the_runs_data_accuse_nobody(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for name in ("mine", "others"):
+        samples = {"x": rng.random((120, 8, 8), np.float32), "y": np.arange(120) % 10}
+        np.savez(tmp_path / f"{name}.npz", **samples)  # type: ignore[arg-type]
+    whole = (tmp_path / "mine.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[:-100])
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    home = tmp_path / "home"
+    own = f"data.path={tmp_path / 'mine.npz'}"
+    succeeds("run", "--preset", "smoke", "--home", home, "--set", own, "--set", "protocol.rounds=1")
+    asked = ("verify", "training", "--home", home)
+    assert "0 other, 0 not checkable" in succeeds(*asked).out
+    for name in ("others.npz", "cut.npz", "damaged.npz"):
+        result = cmfl(*asked, "--data", tmp_path / name)
+        assert result.code == 3
+        first, _, reason = result.out.splitlines()
+        assert first.startswith("0 of 10 updates same, 0 other, 10 not checkable")
+        assert name in reason
+    (tmp_path / "mine.npz").unlink()
+    assert "name the files" in cmfl(*asked).out

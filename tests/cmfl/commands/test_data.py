@@ -14,52 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.clients.onboarding.owners import samples_file
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
-REAL = Path(__file__).parents[4] / "shared" / "data"
 COMMIT = "a" * 40
-
-real = pytest.mark.skipif(not REAL.is_dir(), reason="shared/data is not beside us")
-
-
-@real
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("shakespeare.npz", ["shakespeare", "143", "517,106", "3,616", "6,808"]),
-        ("sent140.parquet", ["sent140", "772", "40,783", "53", "32"]),
-    ],
-)
-def test_describe_prints_the_papers_row_of_table_2(name: str, row: list[str]) -> None:
-    printed = succeeds("data", "describe", REAL / name).out
-    (line,) = (line for line in printed.splitlines() if row[0] in line)
-    assert [cell.strip() for cell in line.strip("│").split("│")][:5] == row
-    found = succeeds("data", "describe", REAL / name, "--json").json
-    assert (found["train"] + found["test"]) == found["samples"]
-    assert f"{found['mean']:,.0f}" == row[3]
-    assert f"{found['stdev']:,.0f}" == row[4]
-
-
-def test_describe_counts_samples_and_reports_a_missing_split() -> None:
-    # Two writers with 3 and 4 images.
-    found = succeeds("data", "describe", FIXTURES / "femnist", "--json").json
-    assert found == {
-        "dataset": "femnist",
-        "devices": 2,
-        "samples": 7,
-        "mean": 3.5,
-        "stdev": 0.5,
-        "smallest": 3,
-        "largest": 4,
-        "train": None,
-        "test": None,
-    }
-    assert "the files have no split" in succeeds("data", "describe", FIXTURES / "femnist").out
 
 
 def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
@@ -86,48 +48,12 @@ def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
     assert "cut.parquet: not a readable .parquet file" in refusal("data", "check", cut)
 
 
-def test_check_counts_samples_by_class_or_states_the_range(tmp_path: Path) -> None:
-    said = succeeds("data", "check", FIXTURES / "femnist").out.splitlines()
-    assert said[1:] == [
-        "7 samples of shape 28 x 28, of 2 clients",
-        "samples of 7 classes: 0: 1, 7: 1, 9: 1, 10: 1, 35: 1, 37: 1, 61: 1",
-    ]
-    path = tmp_path / "many.npz"
-    labels = np.array([*range(21), 3, 3, 4])
-    np.savez(path, x=np.zeros((24, 4)), y=labels, is_test=np.arange(24) == 22)
-    said = succeeds("data", "check", path).out.splitlines()
-    assert said[1:] == [
-        "24 samples of shape 4; train 23, test 1",
-        "samples of 21 classes: from 1 (class 0) to 3 (class 3)",
-        "1 feature: 'x' (float64), taken for numbers",
-        "label: 'y', 21 classes seen, 21 model outputs",
-        "clients: none named; the partition divides the samples",
-    ]
-
-
-def test_an_owners_file_is_checked_by_the_declared_form(tmp_path: Path) -> None:
-    path = samples_file(tmp_path / "mine.npz", 12)
-    form = settings_of("data.options.shape=[1,2,2]", "data.options.classes=3")
-    check = ["data", "check", path, "--dataset", "own"]
-    found = succeeds(*check, *form, "--json").json
-    assert (found["samples"], found["train"], found["test"]) == (14, 12, 2)
-    assert (found["dataset"], found["clients"], found["shape"]) == ("own", None, [1, 2, 2])
-    assert sum(found["per_class"].values()) == 14
-    assert "data.options.shape: must be given" in refusal(*check)
-    assert "y: values 0 .. 2, outside 0 .. 1" in refusal(
-        *check, *form, *settings_of("data.options.classes=2")
-    )
-    assert "'own' has no word vectors" in refusal(*check, *form, "--glove", path)
-    path.write_bytes(path.read_bytes()[:-40])
-    assert "mine.npz: not a readable .npz file" in refusal(*check, *form)
-
-
 def test_a_wrong_path_or_name_is_refused_with_the_choices(tmp_path: Path) -> None:
     assert refusal("data", "check", tmp_path / "none").endswith("none: no such file")
     assert "zero is not a file, but a" in refusal("data", "check", "/dev/zero")
-    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "sent140")
+    said = refusal("data", "check", FIXTURES / "femnist", "--dataset", "sent140")
     assert "is not a layout of 'sent140'; it may be a .parquet file" in said
-    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "mnist")
+    said = refusal("data", "check", FIXTURES / "femnist", "--dataset", "mnist")
     assert said.startswith("unknown data set 'mnist'; known are digits, ")
     said = refusal("data", "check", FIXTURES / "femnist", "--glove", "g.txt")
     assert said.startswith("data.options.glove: there is no such setting")
@@ -214,14 +140,11 @@ def test_fetch_creates_a_folder_that_check_accepts(
     with served(monkeypatch, {"main": files}, digest):
         found = succeeds("data", "fetch", "femnist", destination, "--json").json
     names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
-    assert found == {
-        "dataset": "femnist",
-        "files": [str(destination / name) for name in names],
-    }
+    assert found == {"dataset": "femnist", "files": [str(destination / name) for name in names]}
     assert [path.name for path in sorted(destination.iterdir())] == names
     assert [path.name for path in destination.parent.iterdir()] == ["femnist"]
     assert (destination / names[0]).read_bytes() == published
-    assert succeeds("data", "describe", destination, "--json").json["samples"] == 14
+    assert succeeds("data", "check", destination, "--json").json["samples"] == 14
 
 
 def test_fetch_uses_converted_files_where_the_main_revision_has_none(
@@ -273,3 +196,63 @@ def test_fetch_refuses_what_it_cannot_fetch_before_it_asks_anybody(
     said = refusal("data", "fetch", "femnist", tmp_path / "f")
     assert said.startswith("downloads need the extra [fetch]: pip install")
     assert list(tmp_path.iterdir()) == []
+
+
+ROWS = 48
+RUN = ("--preset", "smoke", "--rounds", 1)
+
+
+def archive(path: Path, seed: int = 0) -> Path:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(ROWS, 4)), np.arange(ROWS) % 3
+    np.savez(path, x=x, y=y, client=np.arange(ROWS) % 12, is_test=np.arange(ROWS) >= 36)
+    return path
+
+
+def test_own_data_are_simulated_audited_and_bound(tmp_path: Path) -> None:
+    path = archive(tmp_path / "mine.npz")
+    home = tmp_path / "h"
+    run = ("run", "--home", home, "--preset", "smoke", "--set", "protocol.rounds=2")
+    succeeds(*run, "--set", f"data.path={path}", "--json")
+    assert succeeds("audit", "--home", home, "--json").json["outcome"] == "passed"
+    archive(path, seed=1)
+    refused = refusal("run", "--home", home, "--resume")
+    assert "the sha256 of its files was" in refused
+    assert ", and is " in refused
+
+
+TABLE = "a, b, kind, client\n" + "".join(
+    f"{row / 7:.3f},{row % 5},{('high', 'low', 'mid')[row % 3]},s{row % 8}\n" for row in range(80)
+)
+NAMES = '["low", "mid", "high"]'
+EIGHT = ("--set", "protocol.clients=8", "--set", "protocol.active_rate=1")
+
+
+def test_a_run_first_names_features_labels_and_clients(tmp_path: Path) -> None:
+    path, home = tmp_path / "mine.csv", tmp_path / "h"
+    path.write_text(TABLE, "utf-8")
+    kind = ("--set", f"data.path={path}", "--set", "data.options.label=kind", *EIGHT)
+    said = refusal("run", "--home", home, *RUN, *kind)
+    assert 'data.options.classes=["high", "low", "mid"]' in said
+    classes = ("--set", f"data.options.classes={NAMES}")
+    ran = succeeds("run", "--home", home, *RUN, *kind, *classes)
+    assert ran.out.splitlines()[:3] == [
+        "2 features: 'a', 'b' (float32), taken for numbers",
+        "label: 'kind', 3 classes seen, 3 model outputs: 'low', 'mid', 'high'",
+        "clients: 'client', 8 of them",
+    ]
+    checked = ("verify", "training", "--home", home, "--client", 0, "--data", path, "--json")
+    assert succeeds(*checked).json["verdict"] in {"same", None}
+    model = tmp_path / "m.safetensors"
+    succeeds("model", "export", "--home", home, "--out", model)
+    assert succeeds("model", "evaluate", model, "--home", home, "--json").json["samples"] == 16
+    quiet = succeeds("run", "--home", tmp_path / "q", *RUN, *kind, *classes, "-q")
+    assert "features" not in quiet.out
+
+
+def test_settings_of_a_table_reach_its_check(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a,kind\n1,0\n2,1\n", "utf-8")
+    assert refusal("data", "check", path)
+    succeeds("data", "check", path, "--set", "data.options.label=kind")
+    assert "only data.options" in refusal("data", "check", path, "--set", "seed=1")

@@ -63,10 +63,9 @@ def test_the_digest_is_the_one_that_was_registered(files: Files, tmp_path: Path)
 
 
 def test_the_salt_does_instead_of_the_key(files: Files) -> None:
-    salt = succeeds("keys", "salt", *files.key("me.json")).out.strip()
+    salt = f"0x{data_salt(owner(0)).hex()}"
     by_key = succeeds(*files.digest(*files.key("me.json"), "--json")).json
     assert succeeds(*files.digest("--salt", salt, "--json")).json == by_key | {"client": None}
-    assert salt == f"0x{data_salt(owner(0)).hex()}"
 
 
 def test_another_key_or_other_samples_give_another_digest(files: Files, tmp_path: Path) -> None:
@@ -86,20 +85,3 @@ def test_without_exactly_one_secret_nothing_is_printed(
     password = ["--password-file", files.folder / "password"]
     assert "--password-file has no effect" in refusal(*files.digest(*salt, *password))
     assert "--salt: must be 64 hex digits" in refusal(*files.digest("--salt", "0x1122"))
-
-
-def test_files_and_settings_that_do_not_fit_are_refused(files: Files, tmp_path: Path) -> None:
-    salt = ["--salt", "11" * 32]
-    cut = tmp_path / "cut.npz"
-    cut.write_bytes(files.samples.read_bytes()[:-40])
-    said = refusal("data", "digest", cut, *SETTINGS, *salt)
-    assert said.startswith(f"{cut}: ")
-    assert "\n" not in said
-    none = tmp_path / "none.npz"
-    assert refusal("data", "digest", none, *SETTINGS, *salt) == f"{none}: no such file"
-    classes = [*SETTINGS, "--set", "data.options.classes=2"]
-    said = refusal("data", "digest", files.samples, *classes, *salt)
-    assert said.startswith(f"{files.samples}: y: ")
-    said = refusal("data", "digest", files.samples, "--preset", "smoke", *salt)
-    assert "divided from files for all" in said
-    assert "--config or --preset" in refusal("data", "digest", files.samples, *salt)

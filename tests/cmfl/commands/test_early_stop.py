@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
-from clients.random_streams import simulated_keys
-from clients.runs.run_folder import manifest_of
 from cmfl.access.target import Target
 from cmfl.stopping import StopOutcome, check_stop
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import SHARED, settings_of, succeeds
 
 STOPPING = settings_of(
     *("protocol.rounds=5", "early_stop.target=1.0"),
@@ -70,12 +65,6 @@ def test_a_run_without_a_rule_has_no_word_of_it(home: Path, report: dict[str, An
     assert check_stop(Target(home)) is None
 
 
-def test_a_stopped_run_stays_stopped_under_resume(stopped: Path) -> None:
-    again = succeeds("run", "--home", stopped, "--resume", "--json").json
-    assert (again["rounds_now"], again["round"]) == (0, 3)
-    assert again["early_stop"].startswith("early_stop ends the run after round 2")
-
-
 def test_rows_that_do_not_bear_the_rule_out_are_named(stopped: Path, tmp_path: Path) -> None:
     def better(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [rows[0] | {"accuracy": None}, rows[1]]
@@ -109,22 +98,3 @@ def test_a_run_of_all_rounds_may_have_passed_its_rule_over(tmp_path: Path) -> No
     assert outcome_with(home, tmp_path / "c", lambda _: [], every) is StopOutcome.ALL_ROUNDS
     passed = outcome_with(home, tmp_path / "d", perfect_in(1), "2 of 2 rounds have ended; by its")
     assert passed is StopOutcome.PASSED_OVER
-
-
-def test_no_worker_takes_part_in_a_run_that_may_stop(stopped: Path, tmp_path: Path) -> None:
-    home = Home(Path(shutil.copytree(stopped, tmp_path / "home")))
-    keystore, *_ = write_test_keystores(tmp_path / "keys", simulated_keys(0, 1))
-    manifest = manifest_of(home.path, "run")
-    with EmbeddedChain.open_or_create(home.chain) as chain, RpcServer(chain) as server:
-        place: list[object] = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
-        place += ["--contract", manifest.address, "--blobs", home.blobs]
-        key = ("--keystore", keystore, "--password-file", tmp_path / "keys" / PASSWORD_FILE)
-        command = ("worker", *place, *key, "--folder", tmp_path / "worker")
-        refused = cmfl(*command, "--allow-predictable-seeds")
-    assert refused.code == 2
-    assert refused.err.splitlines()[-1].startswith("cmfl: early_stop: only `cmfl run`")
-
-
-def test_a_network_of_workers_cannot_stop_early(tmp_path: Path) -> None:
-    said = refusal("network", "--home", tmp_path / "net", "--preset", "smoke", *STOPPING)
-    assert said.startswith("early_stop: only `cmfl run`")

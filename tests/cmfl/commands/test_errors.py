@@ -10,11 +10,18 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import Home
+from tests.cmfl.commands.conftest import (
+    SHARED,
+    cmfl,
+    every_command,
+    first_decided,
+    refusal,
+    succeeds,
+)
 from tests.processes import Forks
 
 if TYPE_CHECKING:
@@ -27,52 +34,11 @@ READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("aud
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
-        (["protocol.clients=6"], "the least federation has 6 active clients, 3 members and 3"),
-        (
-            ["protocol.clients=5", "protocol.active_rate=1", "protocol.committee_rate=0.6"],
-            "next committee; the least federation has 6 active clients, 3 members and 3 trainers",
-        ),
-        (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
-        (["protocol.aggregation_rate=1.5"], "aggregation_rate: Input should be less than or equal"),
-        (["malice.malicious_rate=-0.1"], "malicious_rate: Input should be greater than or equal"),
-        (["data.name=mnist"], "unknown data set 'mnist'"),
-        (["protocol.clients=1439", "protocol.active_rate=0.01"], "more clients than data: 1439"),
-        (["training.batch_size=99999999999999999999"], "training.batch_size: Input should be less"),
-    ],
-)
-def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    for command in ("run", "deploy"):
-        settings = settings_of(*arguments)
-        said = refusal(command, "--preset", "smoke", "--home", tmp_path / "home", *settings)
-        assert sentence in said
-    assert not (tmp_path / "home" / "runs" / "run" / "deployment.json").exists()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_an_absent_device_is_refused_before_deployment(tmp_path: Path) -> None:
-    options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
-    assert "machine.device = cuda: this machine, or this torch, has no CUDA" in refusal(
-        "run", *options
-    )
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--preset", "huge"], "unknown preset 'huge'; known are digits"),
-        (["--preset", "smoke", "--config", "x.toml"], "a preset or a configuration file, not both"),
-        (["--config", "gone.toml"], "gone.toml cannot be read: No such file or directory"),
-        (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
         (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
-        (["--preset", "smoke", "--set", "seed"], "--set seed: must be section.key=value"),
         (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
-        (["--preset", "smoke", "--name", ".."], "run name '..': letters, digits"),
-        (["--preset", "smoke", "--name", ""], "run name '': letters, digits"),
-        (["--run", "a", "--name", "b"], "--run a and --name b: they are one; give --run"),
         (["--resume"], "there is no run 'run' in"),
         (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
     ],
@@ -84,17 +50,11 @@ def test_wrong_options_of_a_run_are_refused(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"seed =", b"", b"[protocol]\nclients = 2\n"])
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"[protocol]\nclients = 2\n"])
 def test_a_damaged_configuration_file_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(data)
     refusal("run", "--home", tmp_path / "home", "--config", path)
-
-
-def test_a_damaged_recorded_configuration_is_refused(copy: Path) -> None:
-    path = copy / "runs" / "run" / "config.toml"
-    path.write_bytes(path.read_bytes()[:40])
-    refusal("run", "--home", copy, "--resume")
 
 
 def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: Path) -> None:
@@ -116,21 +76,10 @@ def test_a_resumed_run_keeps_its_configuration(copy: Path) -> None:
     succeeds("run", "--home", copy, "--resume", "--set", "machine.workers=1")
 
 
-def overwrite(start: int, data: bytes) -> Callable[[bytes], bytes]:
-    return lambda chain: chain[:start] + data + chain[start + len(data) :]
-
-
 @pytest.mark.parametrize(
     "damage",
-    [
-        lambda chain: chain[: len(chain) // 2],
-        lambda chain: chain[:1000],
-        lambda _: b"no chain at all" * 1000,
-        lambda _: bytes(100_000),
-        overwrite(0, b"X"),
-        overwrite(4096, bytes(4096)),
-    ],
-    ids=["half", "stump", "text", "zeros", "magic", "page"],
+    [lambda chain: chain[: len(chain) // 2], lambda _: b"no chain at all" * 1000],
+    ids=["half", "text"],
 )
 def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], bytes]) -> None:
     path = copy / "chain.sqlite"
@@ -143,9 +92,7 @@ def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], b
     assert cmfl("audit", "--home", copy).code in {1, 2}
 
 
-def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(
-    copy: Path,
-) -> None:
+def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(copy: Path) -> None:
     with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
         file.execute("DELETE FROM logs WHERE id = (SELECT max(id) FROM logs)")
     rows = (copy / "runs" / "run" / "metrics.jsonl").read_bytes()
@@ -198,38 +145,10 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--run", "second")
 
 
-def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
-    one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
-    manifest = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(manifest)
-    for command in READING:
-        said = refusal(*command, "--home", copy, "--run", "run")
-        assert f"{one} is the manifest of run 'second', not of 'run'" in said
-    assert "not of 'second'" in refusal("run", "--home", copy, "--name", "second", "--resume")
-    result = cmfl("doctor", "--home", copy)
-    assert result.code == 1
-    assert result.out.count("FAIL run ") == 2
-
-
-@pytest.mark.parametrize("number", [6, 999, 2**32 - 1])
-def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
+def test_a_round_that_has_not_opened_is_refused(home: Path) -> None:
     for command in ("show", "explain"):
-        said = refusal("rounds", command, number, "--home", home)
-        assert said == f"round {number} has not opened; the newest of 5 is 5"
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
-def test_an_invalid_round_number_is_a_usage_error(home: Path, number: str) -> None:
-    result = cmfl("rounds", "show", "--home", home, "--", number)
-    assert (result.code, result.out) == (2, "")
-    assert "Traceback" not in result.err
-
-
-def test_a_client_that_is_not_there_is_refused(home: Path) -> None:
-    said = refusal("clients", "show", 14, "--home", home)
-    assert said == "client 14: there are 14 clients, from 0"
+        said = refusal("rounds", command, 6, "--home", home)
+        assert said == "round 6 has not opened; the newest of 5 is 5"
 
 
 def edited(**changes: object) -> Callable[[bytes], bytes]:
@@ -240,20 +159,9 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
     ("damage", "sentence"),
     [
         (lambda data: data[:-20], "is not JSON"),
-        (lambda _: b"", "is not JSON"),
-        (lambda _: b"\xff\xfe\x00", "is not JSON"),
-        (lambda _: b"[" * 50_000, "is not JSON"),
-        (lambda _: b"{}", "does not have the fields"),
-        (lambda _: b" " * 200_000, "is over 100000 bytes"),
         (edited(version=1), "has protocol version 1; this program needs version"),
-        (edited(chain_id="1"), "chain_id is not of type int"),
-        (edited(chain_id=1), "the manifest is for chain 1, not"),
         (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
-        (edited(address="0x12"), "'0x12' is not an address"),
-        (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
         (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
-        (edited(transaction="0x11"), "the manifest's transaction is not a hash"),
-        (edited(transaction="none"), "the manifest's transaction is not a hash"),
     ],
 )
 def test_a_damaged_manifest_is_refused(
@@ -277,25 +185,21 @@ def test_a_manifest_with_another_transaction_is_refused_and_the_audit_reads_the_
     succeeds("audit", "--home", copy)
 
 
-@pytest.mark.parametrize("block", [8, -1, 10**30])
-def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, block: int) -> None:
+def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path) -> None:
     # A reorganisation may have put the creation elsewhere; its transaction is the same.
     path = copy / "runs" / "run" / "deployment.json"
     before = path.read_bytes()
-    path.write_bytes(edited(block=block)(before))
+    path.write_bytes(edited(block=8)(before))
     for command in READING:
         said = refusal(*command, "--home", copy)
-        assert f"block 1 created the contract, not {block}" in said
+        assert "block 1 created the contract, not 8" in said
     succeeds("run", "--resume", "--home", copy)
     assert json.loads(path.read_bytes()) == json.loads(before)
 
 
-@pytest.mark.parametrize("address", ["0x12", "me", "0x" + "11" * 20])
-def test_an_address_without_the_contract_is_refused(home: Path, address: str) -> None:
+def test_an_address_without_the_contract_is_refused(home: Path) -> None:
     for command in READING:
-        assert "0x11" in (said := refusal(*command, "--home", home, "--address", address)) or (
-            "is not an address" in said
-        )
+        assert "0x11" in refusal(*command, "--home", home, "--address", "0x" + "11" * 20)
 
 
 def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
@@ -323,7 +227,6 @@ def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> 
 
 
 def ranked_payload(home: Path) -> str:
-    """Return the digest of a payload that a decision rests on."""
     shown = succeeds("rounds", "show", first_decided(home), "--home", home, "--json").json
     return str(shown["parts"]["aggregation"]["accepted"][0]["payload"]).removeprefix("0x")
 
@@ -337,14 +240,6 @@ def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:
     # It follows from the configuration.
     succeeds("run", "--home", tmp_path, "--resume", "--json")
     succeeds("audit", "--home", tmp_path)
-
-
-def test_an_unwritable_report_is_refused_before_the_audit(home: Path, tmp_path: Path) -> None:
-    audit = ["audit", "--home", home, "--report"]
-    assert f"there is no folder {tmp_path / 'none'}" in refusal(
-        *audit, tmp_path / "none" / "r.json"
-    )
-    assert "is a folder, must be a file" in refusal(*audit, tmp_path)
 
 
 def test_the_verdict_remains_if_the_report_does_not_fit(copy: Path, home: Path) -> None:
@@ -393,28 +288,6 @@ def test_another_chain_id_is_refused(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--chain-id", own)
 
 
-def test_two_homes_have_chains_of_different_ids(copy: Path, tmp_path: Path) -> None:
-    succeeds("deploy", "--home", tmp_path / "other", "--preset", "smoke")
-    ids = set()
-    for home in (copy, tmp_path / "other"):
-        with EmbeddedReader.open(home / "chain.sqlite") as chain:
-            ids.add(chain.chain_id)
-    assert len(ids) == 2
-    assert all(0x434D464C << 22 <= chain_id < 2**53 for chain_id in ids)
-
-
-def test_a_chain_of_another_genesis_is_refused(copy: Path) -> None:
-    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
-        same_id = chain.chain_id
-    for path in copy.glob("chain.sqlite*"):
-        path.unlink()
-    other = EmbeddedChain.create(copy / "chain.sqlite", chain_id=same_id, clock=lambda: 1.0)
-    other.close()
-    assert "the manifest is for the chain with genesis" in refusal(
-        "run", "--home", copy, "--resume"
-    )
-
-
 @pytest.fixture
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", "0x" + "11" * 32)
@@ -434,9 +307,8 @@ def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("url", ["ftp://here", "nothing", "", "http://", "http://[::1"])
-def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
-    said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
+def test_what_is_no_address_of_a_node_is_refused(home: Path) -> None:
+    said = refusal("rounds", "list", "--home", home, "--rpc-url", "ftp://here", "--chain-id", 1)
     assert said.startswith("the node's URL: the address is not ")
 
 
@@ -454,22 +326,7 @@ def test_a_node_needs_its_chain_id_and_a_sender(
         assert secret not in said
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        '"text"',
-        "{}",
-        "[" * 50_000,
-        '{"version": 3}',
-        '{"version": 3, "crypto": 5}',
-        '{"version": 3, "crypto": {}}',
-        '{"version": 3, "crypto": {"kdf": "scrypt"}}',
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", "[" * 50_000, '{"version": 3, "crypto": {}}'])
 def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
     (tmp_path / "password").write_text("swordfish\n")
@@ -510,13 +367,6 @@ def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> 
     assert "unreachable" in refusal(*with_keystore(tmp_path))
 
 
-def test_a_file_where_a_folder_belongs_is_called_that(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    said = refusal("keys", "simulated", "--preset", "smoke", "--folder", file)
-    assert said == f"{file}: there is a file where a folder belongs"
-
-
 def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     said = refusal("run", "--preset", "smoke", "--home", tmp_path)
@@ -527,10 +377,7 @@ def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     ("command", "said"),
     [
         (("rounds", "explain", "first"), "'round_number'"),
-        (("rounds", "show", "0"), "greater than or equal to 1"),
         (("run", "--rounds", "many"), "'--rounds'"),
-        (("run", "--alpha", "0.4"), "--alpha"),
-        (("clients", "show"), "'client'"),
         (("mine",), "'mine'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -543,3 +390,46 @@ def test_a_group_without_a_command_shows_its_commands() -> None:
     shown = cmfl("rounds")
     assert (shown.code, shown.out) == (2, "")
     assert all(name in shown.err for name in ("list", "show", "explain"))
+
+
+BY_ADDRESS = {
+    name: option
+    for name, command in every_command().items()
+    for option in ("--address", "--contract")
+    if option in command.options
+}
+
+
+@pytest.fixture(scope="module")
+def address(home: Path) -> str:
+    return str(json.loads(Home(home).run("run").manifest.read_bytes())["address"])
+
+
+@pytest.mark.parametrize("spelt", [str.lower, str.upper, lambda text: text[2:]])
+def test_an_audit_accepts_an_address_in_any_case(
+    home: Path, address: str, spelt: Callable[[str], str]
+) -> None:
+    where = ["audit", "--home", home, "--address", spelt(address), "--jobs", 1, "--json"]
+    with EmbeddedReader.open(Home(home).chain) as chain, RpcServer(chain) as server:
+        node = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
+        for found in (succeeds(*where).json, succeeds(*where, *node).json):
+            assert found["outcome"] == "passed", found
+            assert found["deployment"]["address"] == address
+
+
+@pytest.mark.parametrize("command", BY_ADDRESS)
+def test_a_wrong_checksum_is_refused_by_every_command(address: str, command: str) -> None:
+    for wrong, rule in (
+        (f"0x{address[2:].swapcase()}", "its checksum is wrong"),
+        (address[:-1], "0x and 40 hex digits"),
+    ):
+        said = refusal(*command.split(), BY_ADDRESS[command], wrong)
+        assert repr(wrong) in said
+        assert rule in said
+
+
+def test_a_manifest_in_lower_case_is_the_same_deployment(copy: Path, address: str) -> None:
+    path = Home(copy).run("run").manifest
+    path.write_text(path.read_text().replace(address, address.lower()))
+    result = succeeds("audit", "--home", copy, "--jobs", 1, "--json")
+    assert result.json["deployment"]["address"] == address

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 
-from clients.experiments import catalogue
 from clients.experiments.execution.row_store import RowStore
-from clients.experiments.rows import append_row
-from tests.clients.experiments import made_up
 from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 
     from clients.experiments.rows import ExperimentRows
 
-pytestmark = pytest.mark.group("experiments")
+pytestmark = pytest.mark.xdist_group("experiments")
 
 CELL = "CMFL-I__clean__seed200"
 OTHER = "FedAvg-n__clean__seed200"
@@ -34,7 +30,6 @@ def run(out: Path, *options: object) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the rows of the small version; nobody adds to them."""
     folder = tmp_path_factory.mktemp("experiments")
     result = succeeds(*run(folder))
     path = folder / "quick" / "mini.jsonl"
@@ -42,12 +37,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.out == f"mini: 2 new rows in {path}; {passed}\n"
     assert len(path.read_bytes().splitlines()) == 2
     return folder
-
-
-def test_what_is_there_is_not_run_again(out: Path) -> None:
-    (again,) = succeeds(*run(out, "--json")).json
-    assert again["new"] == again["failures"] == []
-    assert again["verdicts"] == ["passed"]
 
 
 def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
@@ -62,39 +51,6 @@ def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
     assert [line.split(",")[0] for line in table[1:]] == [CELL, OTHER]
     text = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2).out
     assert "Mini: 2 of 4 cells have their row" in text
-
-
-def test_rows_of_another_version_are_listed_as_such(out: Path, tmp_path: Path) -> None:
-    (tmp_path / "quick").mkdir()
-    rows = [json.loads(line) for line in (out / "quick" / "mini.jsonl").read_text().splitlines()]
-    rows[0]["digest"] = f"0x{'11' * 32}"
-    text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "quick" / "mini.jsonl").write_text(text)
-    words = ("experiment", "list", *SMALL, "--out", tmp_path)
-    assert [one["current"] for one in succeeds(*words, "--json").json] == [False, True]
-    people = succeeds(*words).out
-    assert "Mini: 1 of 2 cells have their row" in people
-    assert f"1 rows in {tmp_path}/quick/mini.jsonl are of another version of this" in people
-    # Of more seeds there are cells without a row, and no row is of another version.
-    more = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2)
-    assert [one["current"] for one in succeeds(*words, "--seeds", 2, "--json").json].count(
-        None
-    ) == 2
-    assert "another version" not in more.out
-
-
-def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
-    for row in made_up.constant("CMFL-I", [0.8, 0.9], experiment="normal"):
-        append_row(tmp_path / "normal.jsonl", row)
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "normal-curves.svg").touch()
-    told = tmp_path / "text" / "report.md"
-    told.parent.mkdir()
-    words = ("experiment", "report", "--out", tmp_path, "--to", told)
-    succeeds(*words, "--figures", tmp_path / "figures")
-    assert "(../figures/normal-curves.svg)" in told.read_text("utf-8")
-    said = refusal(*words, "--figures", tmp_path / "none")
-    assert said.endswith("none: is no folder; make it by experiment plot")
 
 
 def test_own_rows_are_drawn_and_reported(
@@ -114,7 +70,7 @@ def test_own_rows_are_drawn_and_reported(
         return []
 
     with monkeypatch.context() as patched:
-        patched.setattr("clients.experiments.plots.draw", noted)
+        patched.setattr("clients.experiments.figures.draw", noted)
         for name in (MINI, "mini", "all"):
             assert plot(name) == f"0 files in {figures}\n"
             report = succeeds("experiment", "report", name, "--quick", "--out", out).out
@@ -127,22 +83,6 @@ def test_own_rows_are_drawn_and_reported(
     ]
 
 
-def test_a_figure_that_the_rows_cannot_fill_is_refused(out: Path, tmp_path: Path) -> None:
-    own = tmp_path / "mini.toml"
-    own.write_text(TEXT.replace("number = 1", 'figure = "grid"'))
-    place = tmp_path / "figures"
-    said = refusal("experiment", "plot", own, "--quick", "--out", out, "--to", place)
-    assert said == f"experiment {own}: figure 'grid' needs 2 axes; there are 0 (none)"
-    assert not place.exists()
-
-
-def test_experiments_are_listed_by_their_number() -> None:
-    listed = succeeds("experiment", "list", "--json").json
-    numbers = [one["number"] for one in listed]
-    assert numbers == sorted(numbers)
-    assert set(numbers) == {1, 2, 3, 4, 5, 6, 7}
-
-
 def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     audit = ("experiment", "audit", *SMALL[:1], CELL, "--quick", "--out", out, "--home", home)
@@ -151,18 +91,6 @@ def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Pa
     assert "PASSED: all ten steps hold for all 1 rounds" in text
     assert succeeds("rounds", "list", "--home", home, "--json").json
     assert refusal(*audit) == f"--home {home}: is there already; name a folder to make"
-
-
-def test_a_row_that_lies_is_a_contradiction(out: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in (out / "quick" / "mini.jsonl").read_text().splitlines()]
-    rows[0]["accuracy"] = [0.999]
-    (tmp_path / "quick").mkdir()
-    text = "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "quick" / "mini.jsonl").write_text(text)
-    result = cmfl("experiment", "audit", MINI, CELL, "--quick", "--out", tmp_path, "--json")
-    assert result.code == 1
-    assert result.json["outcome"] == "failed"
-    assert result.json["differing"][0].startswith("accuracy: [0.999], and now [0.")
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
@@ -193,15 +121,9 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("run", "nothing"), "unknown experiment 'nothing'; known are normal, "),
-        (("run", "normal"), "experiment normal reads digits_by_writer.npz: say with --data"),
         (("audit", MINI, "nothing"), "experiment mini has no cell 'nothing'; it has 8, such as"),
-        (("audit", MINI, CELL), "has no row of cell 'CMFL-I__clean__seed200': nothing to audit"),
         (("plot",), "has no rows of all: make them by experiment run"),
-        (("report",), "has no rows of all: make them by experiment run"),
-        (("report", "nothing"), "has no rows of nothing: make them by experiment run"),
-        (("plot", "none.toml"), "none.toml cannot be read: No such file or directory"),
         (("run", MINI, "--seeds", 0), "Invalid value for '--seeds': Input should be greater than"),
-        (("run", MINI, "--jobs", 0), "Invalid value for '--jobs': Input should be greater than"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
@@ -210,52 +132,3 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(
     place = tmp_path / "out"
     assert said in refusal("experiment", *words, "--out", place)
     assert not place.exists()
-
-
-def test_a_changed_experiment_is_refused_and_its_rows_stay(out: Path, tmp_path: Path) -> None:
-    changed = tmp_path / "mini.toml"
-    changed.write_text(TEXT.replace("malicious_rate=0.1", "malicious_rate=0.2"))
-    # The quick version has no attack: nothing of it has changed.
-    assert cmfl("experiment", "run", changed, "--quick", "--jobs", 1, "--out", out).code == 0
-    changed.write_text(TEXT.replace("protocol.rounds=1", "protocol.rounds=2"))
-    data = (out / "quick" / "mini.jsonl").read_bytes()
-    said = refusal("experiment", "run", changed, "--quick", "--out", out)
-    assert f"has changed since {out}/quick/mini.jsonl was started: {CELL} (0x" in said
-    assert (out / "quick" / "mini.jsonl").read_bytes() == data
-
-
-def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.toml"
-    sizes = '"protocol.clients=59", "protocol.active_rate=1", "protocol.committee_rate=0.5"'
-    wrong.write_text(TEXT.replace('"protocol.rounds=2"', sizes))
-    place = tmp_path / "out"
-    said = refusal("experiment", "run", wrong, "--out", place)
-    assert said == (
-        "experiment wrong: cell CMFL-I, clean: protocol.committee_rate = 0.5: n = 29 trainers are "
-        "fewer than C = 30 members; the ranking cannot fill the next committee; "
-        "protocol.active_rate = 0.98 fits"
-    )
-    assert not place.exists()
-
-
-def test_all_that_find_their_files_are_run_drawn_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    some = ("robustness-worst", "robustness-worst-tuned", "robustness-worst-writers")
-    monkeypatch.setattr(catalogue, "names", lambda: some)
-    listed = succeeds("experiment", "list", "--json").json
-    assert [row["experiment"] for row in listed] == list(some)
-    assert succeeds("experiment", "list", "all", "--json").json == listed
-    words = ("all", "--quick", "--out", tmp_path)
-    result = cmfl("experiment", "run", *words, "--jobs", 1, "--json")
-    assert result.code == 0
-    played = [row["experiment"] for row in result.json]
-    assert played == [row["experiment"] for row in listed if not row["files"]]
-    assert all(row["new"] and not row["failures"] for row in result.json)
-    assert {verdict for row in result.json for verdict in row["verdicts"]} == {"passed"}
-    assert result.err.count("is left out: it reads") == len(listed) - len(played)
-    report = succeeds("experiment", "report", *words).out
-    assert all(f": `{name}`" in report for name in played)
-    succeeds("experiment", "plot", *words, "--to", tmp_path / "figures")
-    drawn = {path.name for path in (tmp_path / "figures").glob("*.svg")}
-    assert drawn == {f"{name}-heat.svg" for name in played}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,17 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        (("--preset", "smoke", "--set", "seed=7"), {"server_app", "client_app"}),
-        (("--carrier",), {"carrier_app", "owner_app"}),
-    ],
-)
-def test_a_project_names_its_apps(
-    tmp_path: Path, options: tuple[str, ...], names: set[str]
-) -> None:
-    succeeds("flower", "new", tmp_path / "my-app", *options)
+def test_a_project_names_its_apps(tmp_path: Path) -> None:
+    succeeds("flower", "new", tmp_path / "my-app", "--preset", "smoke", "--set", "seed=7")
     project = tomllib.loads((tmp_path / "my-app" / "pyproject.toml").read_text())
     flwr = project["tool"]["flwr"]["app"]
     assert project["project"]["name"] == "my-app"
@@ -43,7 +33,7 @@ def test_a_project_names_its_apps(
         imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         imported |= {a.name for node in imports if node.module == "cmfl.flower" for a in node.names}
         assert attribute == "app"
-    assert imported == names
+    assert imported == {"server_app", "client_app"}
 
 
 def test_the_settings_of_a_project_are_those_that_were_given(tmp_path: Path) -> None:
@@ -69,9 +59,8 @@ def test_names_that_are_no_app_s_are_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cmfl", "json"])
 def test_no_app_hides_an_installed_package(tmp_path: Path, name: str) -> None:
-    for kind in ((), ("--carrier",)):
-        said = refusal("flower", "new", tmp_path / name, *kind)
-        assert f"would hide the installed package {name}" in said
+    said = refusal("flower", "new", tmp_path / name)
+    assert f"would hide the installed package {name}" in said
     assert not (tmp_path / name).exists()
 
 
@@ -81,27 +70,13 @@ def test_a_server_app_does_not_play_in_memory(tmp_path: Path) -> None:
     assert not (tmp_path / "app").exists()
 
 
-def test_a_home_may_have_any_name(tmp_path: Path) -> None:
-    place = tmp_path / 'my "é😀" folder' / "app"
-    place.parent.mkdir()
-    written = succeeds("flower", "new", place, "--preset", "smoke").out
-    assert f"flwr run {quote(str(place))} --stream" in written
-    project = tomllib.loads((place / "pyproject.toml").read_text("utf-8"))
-    assert project["tool"]["flwr"]["app"]["config"]["home"] == str(place / "home")
-
-
-def test_a_carrier_takes_no_settings_of_a_run(tmp_path: Path) -> None:
-    words = ("flower", "new", tmp_path / "app", "--carrier", "--preset", "smoke")
-    assert "takes no settings" in refusal(*words)
-
-
 def test_without_flower_its_apps_say_what_to_install() -> None:
     from cmfl import CmflError
-    from cmfl.flower import carrier_app, client_app, owner_app, server_app
+    from cmfl.flower import client_app, server_app
 
-    for app in (carrier_app, owner_app, lambda: server_app("run.toml"), lambda: client_app("r")):
+    for app in (server_app, client_app):
         with pytest.raises(CmflError, match=r"flwr\[simulation\]"):
-            app()
+            app("run.toml")
 
 
 def test_a_worker_trains_by_itself() -> None:

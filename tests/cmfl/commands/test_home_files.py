@@ -6,12 +6,10 @@ import json
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import typer
 
-from cmfl.commands.application import app
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -64,15 +62,6 @@ def test_beside_a_homes_files_there_is_room(home: Path, tmp_path: Path) -> None:
     assert out.stat().st_size > 0
 
 
-def test_a_link_to_a_homes_file_is_no_output(home: Path, tmp_path: Path) -> None:
-    before = files(home)
-    out = tmp_path / "model"
-    out.symlink_to(home / "chain.sqlite")
-    line = refusal("model", "export", "--home", home, "--out", out)
-    assert "lies in chain.sqlite of the home" in line
-    assert files(home) == before
-
-
 RESULTS = {name: (*words, "--out") for name, words in COMMANDS.items() if name != "crate"} | {
     "audit": ("audit", "--jobs", 1, "--report"),
     "training": ("verify", "training", "--round", 1, "--sample", 1, "--report"),
@@ -115,24 +104,7 @@ def test_the_proof_on_standard_output_is_alone_there(home: Path, forks: Forks) -
 
 
 def linked(home: Path, folder: Path) -> Path:
-    """Return another path of the same folder."""
     link = folder / "link"
     if not link.is_symlink():
         link.symlink_to(home, target_is_directory=True)
     return link
-
-
-def test_the_help_of_each_result_tells_what_becomes_of_an_existing_one() -> None:
-    silent = []
-
-    def walk(command: Any, name: str) -> None:
-        for part, each in getattr(command, "commands", {}).items():
-            walk(each, f"{name} {part}".strip())
-        for option in getattr(command, "params", []):
-            if {"--out", "--report", "--to"}.intersection(option.opts):
-                words = ("replace", "new", "folder")  # a folder is added to
-                if not any(word in (option.help or "").lower() for word in words):
-                    silent.append((name, option.opts, option.help))
-
-    walk(typer.main.get_command(app), "")
-    assert silent == []

@@ -16,14 +16,9 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
-from cmfl.commands.console import plain, print_line, print_table
+from cmfl.commands.console import plain, print_line
 from cmfl.commands.log import shown_as_lines
-from ledger.chain.contract.deployment import (
-    DEPLOYMENT_GAS,
-    creation_data,
-    deploy,
-    deployment_for,
-)
+from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deploy, deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.canonical import encode
@@ -62,16 +57,6 @@ def test_a_line_is_printed_verbatim_except_terminal_controls() -> None:
     assert plain("one line\nPASSED") == r"one line\nPASSED"
 
 
-def test_a_table_shows_titles_names_and_methods_as_text() -> None:
-    # As the demo's table does with the names of methods.
-    rows = [[HOSTILE, 0.5, True, (1, 2), None], ["FedAvg", 0.25, False, (), None]]
-    text = printed(lambda: print_table(HOSTILE, ("method", "mean", "x", "y", "z"), rows))
-    require_harmless(text)
-    assert text.startswith(SHOWN)
-    assert text.count(SHOWN) == 2
-    assert "0.25" in text
-
-
 def test_a_hostile_name_of_a_run_is_one_harmless_line(copy: Path) -> None:
     strange = Path(os.fsdecode(os.fsencode(copy / "runs") + b"/[red]\x1b[2J\xff"))
     shutil.copytree(copy / "runs" / "run", strange)
@@ -98,12 +83,7 @@ def test_what_a_node_answers_is_one_harmless_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '["[/red]\\u001b[2J"]\n"a\\nPASSED: all ten steps hold" = 1\n',
-        '[data]\nname = "[/red]\\u001b[2J\\nPASSED: all ten"\n[protocol]\nclients = 12\n',
-        'seed = """\\u001b[2J\n\nPASSED: all ten steps hold"""\n',
-        f"{'k' * 90_000} = 1\n",
-    ],
+    ['["[/red]\\u001b[2J"]\n"a\\nPASSED: all ten steps hold" = 1\n', f"{'k' * 90_000} = 1\n"],
 )
 def test_a_hostile_configurations_names_print_as_one_short_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.toml").write_text(text)
@@ -112,7 +92,7 @@ def test_a_hostile_configurations_names_print_as_one_short_line(tmp_path: Path, 
     assert len(said) < 2_200
 
 
-@pytest.mark.parametrize("field", ["run", "address", "config", "transaction", "compiler"])
+@pytest.mark.parametrize("field", ["run", "transaction"])
 def test_fields_of_a_hostile_manifest_are_one_short_line(copy: Path, field: str) -> None:
     path = copy / "runs" / "run" / "deployment.json"
     hostile = "[/red]\x1b[2J\nPASSED: all ten steps hold" + "x" * 50_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 import subprocess
 import sys
@@ -10,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cmfl.commands import main
-from cmfl.commands.interrupts import END_SIGNALS, until_interrupted
+from cmfl.commands.interrupts import END_SIGNALS
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Forks
 
-pytestmark = pytest.mark.group("processes")
+pytestmark = pytest.mark.xdist_group("processes")
 
 AT_AN_IMPORT = "from tests.cmfl.commands.interrupted import at_an_import; at_an_import()"
 
@@ -52,7 +50,7 @@ def test_an_interrupted_import_is_one_line_and_leaves_no_home(tmp_path: Path) ->
     processes = [begun(module, *command) for module in modules]
     found = [ended(process) for process in processes]
     # What comes after torch is imported by a fork, which has torch already.
-    found.append(ended_fork("at_an_import", tmp_path, "cmfl.tracking.described_run", *command))
+    found.append(ended_fork("at_an_import", tmp_path, "cmfl.tracking", *command))
     assert found == [(130, "", "cmfl: interrupted\n")] * 4
     assert not home.exists()
 
@@ -78,26 +76,6 @@ def test_a_forked_copy_ends_by_a_signal_without_a_word(tmp_path: Path) -> None:
     command = ("rounds", "list", "--home", tmp_path)
     found = ended_fork("with_a_child", tmp_path, *command)
     assert found == (100 - signal.SIGTERM, "", "")
-
-
-@pytest.mark.parametrize("number", END_SIGNALS)
-def test_a_server_ends_in_order_also_while_a_module_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    module = f"interrupting_{number}"
-    (tmp_path / f"{module}.py").write_text(f"import signal\nsignal.raise_signal({int(number)})\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    reached: list[str] = []
-    monkeypatch.setattr(main, "_end_at_once", lambda: reached.append("the end at once"))
-    before = signal.signal(signal.SIGINT, main._interrupt)
-    try:
-        with until_interrupted():
-            importlib.import_module(module)
-            reached.append("the next line")
-        assert signal.getsignal(signal.SIGINT) is main._interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert not reached
 
 
 def test_the_service_ends_in_order_also_while_it_looks_for_an_event_loop(tmp_path: Path) -> None:

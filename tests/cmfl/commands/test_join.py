@@ -15,21 +15,19 @@ import pytest
 
 from clients.configuration.owners import shared_configuration
 from clients.onboarding import preflight
+from clients.onboarding.keystores import write_test_keystores
 from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-from clients.random_streams import simulated_signers
+from clients.random_streams import simulated_keys, simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
-from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.keccak import keccak
-from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 from tests.support.creations import created_by_factory
@@ -58,15 +56,7 @@ AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
 
 @dataclass(frozen=True)
 class Federation:
-    """A deployed run of owners, each step by the command that the one before has printed.
-
-    Attributes:
-        folder: keys in `keys`, the registry, the home of whoever deployed.
-        node: the options that name it.
-        deployed: the manifest.
-        clients: of the registry, index by index.
-        printed: what register, gather and deploy have printed, one after the other.
-    """
+    """A deployed run of owners, each step by the command that the one before has printed."""
 
     folder: Path
     node: list[object]
@@ -136,10 +126,7 @@ def write_entries(folder: Path, *settings: str, run: str, skip: int = 0) -> None
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     folder = tmp_path_factory.mktemp("owners")
-    made = cmfl(
-        "keys", "simulated", *AGREED, "--set", "protocol.clients=8", "--folder", folder / "keys"
-    )
-    assert made.code == 0
+    write_test_keystores(folder / "keys", simulated_keys(0, 8))
     entries, keys = folder / "entries", folder / "keys"
     entries.mkdir()
     key = ["--keystore", keys / "client-000.json", "--password-file", keys / "password.txt"]
@@ -311,29 +298,6 @@ def test_an_account_with_code_is_named_before_it_joins(
     assert f"account {sender} delegates to the code at" in found(result, "key")
 
 
-def test_a_running_workers_folder_cannot_be_used_by_another(
-    federation: Federation, tmp_path: Path
-) -> None:
-    arguments = federation.join(0, tmp_path)
-    with WorkerFolder(tmp_path / "worker").held():
-        result = cmfl(*arguments, "--json")
-    assert "a worker runs on it already" in found(result, "folder")
-    assert result.code == 1
-
-
-def test_a_folder_of_another_chain_is_noticed_before_the_start(
-    federation: Federation, tmp_path: Path
-) -> None:
-    arguments = federation.join(0, tmp_path)
-    folder = WorkerFolder(tmp_path / "worker")
-    folder.path.mkdir()
-    with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
-        FinalityCheckpoints.open(folder.acted_on, other).note(other.head())
-    result = cmfl(*arguments, "--json")
-    assert "the checkpoints are of chain 7" in found(result, "folder")
-    assert result.code == 1
-
-
 @pytest.mark.usefixtures("brief_pauses")
 def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_path: Path) -> None:
     file = tmp_path / "file"
@@ -494,44 +458,6 @@ def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     assert "round 1 has taken no commitments since block" in found(taken, "contract")
 
 
-@pytest.mark.parametrize(
-    ("newest", "rounds", "state", "said"),
-    [
-        (13, 5, CheckState.OK, "round 3 takes commitments up to block 14"),
-        (14, 5, CheckState.WARNING, "since block 14: who joins takes part from round 4 on"),
-        (90, 3, CheckState.WARNING, "since block 14, and no round comes after it"),
-    ],
-)
-def test_who_joins_is_told_whether_the_open_round_takes_commitments(
-    newest: int, rounds: int, state: CheckState, said: str
-) -> None:
-    none = Digest(bytes(32))
-    open_round = LedgerSnapshot(
-        stage=LedgerStage.OPEN,
-        round=3,
-        opened_block=10,
-        seed=none,
-        committee=none,
-        model=none,
-        head=none,
-        registered=6,
-        registry_rest=none,
-        commitments=none,
-    )
-    came_to, sentence = preflight.window(open_round, newest, 4, rounds)
-    assert (came_to, sentence.endswith(said)) == (state, True)
-
-
-def test_two_digests_have_two_names(federation: Federation) -> None:
-    registered, gathered, deployed = federation.printed
-    (agreed,) = (line for line in registered.splitlines() if line.startswith("settings 0x"))
-    assert agreed in gathered.splitlines()
-    assert agreed in succeeds("registry", "show", federation.folder / "registry.json").out
-    assert f"run document {federation.deployed['config']}" in deployed.splitlines()
-    assert agreed.removeprefix("settings ") != federation.deployed["config"]
-    assert "configuration 0x" not in registered + gathered + deployed
-
-
 def test_too_few_owners_are_told_the_least_federation(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -541,18 +467,6 @@ def test_too_few_owners_are_told_the_least_federation(
     assert least in refusal(*gather, *AGREED)
     assert not out.exists()
     assert f"too few for a run yet: {least}" in succeeds(*gather).out
-
-
-def test_gather_options_must_match_what_owners_signed(
-    federation: Federation, tmp_path: Path
-) -> None:
-    out = tmp_path / "registry.json"
-    gather = ["registry", "gather", federation.folder / "entries", "--out", out]
-    other = ["--set", "training.learning_rate=0.9"]
-    assert "have signed for settings 0x" in refusal(*gather, *AGREED, *other)
-    assert "give it" in refusal(*gather, *other)
-    assert not out.exists()
-    assert succeeds(*gather, "--json").json["command"] is None
 
 
 def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Path) -> None:
@@ -569,7 +483,6 @@ def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Pat
 
 
 def own_samples(federation: Federation, folder: Path) -> Path:
-    """Return a folder with the samples of every client."""
     own = folder / "own"
     own.mkdir()
     for client in federation.clients:

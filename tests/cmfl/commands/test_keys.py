@@ -12,7 +12,7 @@ from eth_account import Account
 
 from clients.onboarding import keystores
 from clients.onboarding.keystores import ScryptCost
-from clients.random_streams import simulated_keys, simulated_signers
+from clients.random_streams import simulated_keys
 from ledger.chain.addresses import checksum
 from ledger.protocol import registration, signing
 from ledger.protocol.signing import KeySigner
@@ -30,17 +30,6 @@ def password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "password"
     path.write_text(PASSWORD + "\n")
     return path
-
-
-def test_the_salt_of_ones_samples_is_printed_on_request(tmp_path: Path, password: Path) -> None:
-    key = ("--keystore", tmp_path / "me.json", "--password-file", password)
-    address = succeeds("keys", "new", *key, "--json").json["address"]
-    signer = KeySigner(bytes(Account.decrypt((tmp_path / "me.json").read_text(), PASSWORD)))
-    salt = f"0x{registration.data_salt(signer).hex()}"
-    assert succeeds("keys", "salt", *key).out == f"{salt}\n"
-    assert succeeds("keys", "salt", *key, "--json").json == {"address": address, "salt": salt}
-    password.write_text("another\n")
-    assert "password" in refusal("keys", "salt", *key)
 
 
 def test_a_new_key_is_its_owners_alone_and_never_overwritten(
@@ -71,10 +60,6 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     "command",
     [
         ("keys", "new"),
-        ("keys", "show"),
-        ("register", "--preset", "smoke", "--samples", 5, "--out", "entry.json"),
-        ("deploy", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
-        ("run", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
         (
             "chain",
             "fund",
@@ -86,7 +71,6 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
             "--chain-id",
             1,
         ),
-        ("doctor",),
     ],
 )
 def test_two_keystores_need_a_choice_where_one_key_signs(
@@ -124,28 +108,6 @@ def test_a_keystore_that_names_another_account_is_found_out(tmp_path: Path, pass
     assert "no keystore" in refusal(*shown)
 
 
-def test_simulated_keys_are_called_public_in_their_own_folder(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "keys"
-    arguments = ["keys", "simulated", "--preset", "smoke", "--set", "seed=5", "--folder", folder]
-    result = cmfl(*arguments, "--json")
-    assert result.code == 0
-    assert result.err.startswith("cmfl: PUBLIC TEST KEYS: everyone can derive them")
-    clients = result.json["clients"]
-    signers = simulated_signers(5, len(clients))
-    assert [one["address"] for one in clients] == [checksum(one.address) for one in signers]
-    names = [f"client-{index:03}.json" for index in range(len(clients))]
-    assert sorted(path.name for path in folder.iterdir()) == [*names, "password.txt"]
-    last = clients[-1]
-    shown = ["keys", "show", "--keystore", last["keystore"], "--prove", "--password-file"]
-    found = succeeds(*shown, result.json["password_file"], "--json").json
-    assert found["address"] == last["address"]
-    said = cmfl(*arguments)
-    assert said.code == 2
-    assert "test keys go into a folder of their own" in said.err
-
-
 def test_no_key_and_no_password_is_ever_printed(
     tmp_path: Path, password: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +126,6 @@ def test_no_key_and_no_password_is_ever_printed(
         ["keys", "new", *at, password],
         ["keys", "show", "--prove", *at, password],
         ["keys", "show", "--prove", *at, wrong],
-        ["keys", "can-sign"],
         [*register, *at, wrong],
         [*register, *at, password],
         [*node, *place, *at, wrong],
@@ -179,15 +140,7 @@ def test_no_key_and_no_password_is_ever_printed(
         assert secret.lower() not in printed.lower()
 
 
-def test_everything_that_a_key_signs_is_listed_and_told() -> None:
-    rows = succeeds("keys", "can-sign", "--json").json
-    known = {*registration.TYPES, *signing.TYPES, "transaction"} - {"EIP712Domain"}
-    assert {row["name"] for row in rows} == known
-    people = succeeds("keys", "can-sign").out
+def test_everything_that_a_key_signs_is_listed_in_the_docs() -> None:
     page = (DOCS / "joining.md").read_text("utf-8")
-    for row in rows:
-        assert row["lets"]
-        assert row["fields"] in people
-        assert (
-            f"| `{row['name']}` | `{row['fields']}` | {row['bound_to']} | {row['lets']} |" in page
-        )
+    for name, fields in (*registration.TYPES.items(), *signing.TYPES.items()):
+        assert name == "EIP712Domain" or f"| `{name}` | `{fields}` | " in page

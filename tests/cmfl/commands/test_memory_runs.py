@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cmfl
+import cmfl as face
 from cmfl.access.target import Target
-from cmfl.commands.checks.home import checks
-from ledger.io.home import Home
-from ledger.protocol.errors import ChainError
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +32,7 @@ def test_equal_commands_have_equal_heads(preset: str, tmp_path: Path) -> None:
     assert succeeds(*command, tmp_path / "b").json["head"] == first
     in_memory = settings_of("machine.ledger=memory")
     assert succeeds(*command, tmp_path / "c", *in_memory).json["head"] == first
-    assert cmfl.run(preset, rounds=2, home=tmp_path / "d", progress=False).head == first
+    assert face.run(preset, rounds=2, home=tmp_path / "d", progress=False).head == first
 
 
 def test_the_chain_of_other_settings_has_another_id(tmp_path: Path) -> None:
@@ -47,7 +44,7 @@ def test_the_chain_of_other_settings_has_another_id(tmp_path: Path) -> None:
 def test_a_chain_for_owners_has_a_random_id(tmp_path: Path) -> None:
     ids = set()
     for name in ("a", "b", "c"):
-        with Target(tmp_path / name).own_writer() as chain:
+        with Target(tmp_path / name).writer() as chain:
             ids.add(chain.chain_id)
     assert len(ids) == 3  # two of three are equal once in a million times
 
@@ -77,11 +74,16 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
         assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
 
 
-def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
-    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
-    look = dict(checks(Target(tmp_path), deep=False))["run run"]
-    assert look().startswith("was on the memory ledger")
-    # What has signed votes was on a chain, whatever its configuration says now.
-    Home(tmp_path).run("run").journal.touch()
-    with pytest.raises(ChainError, match="no second contract is deployed"):
-        look()
+RUN = ("run", "--preset", "smoke", "--rounds", 1, "--set", "machine.ledger=memory", "--json")
+ATTACK = ("--set", "malice.attack=ipm", "--set", "malice.malicious_rate=0.25")
+
+
+def test_an_attacked_run_outside_the_regime_is_warned_of_once(tmp_path: Path) -> None:
+    result = cmfl(*RUN, *ATTACK, "--home", tmp_path)
+    assert result.code == 0
+    assert result.err.count("outside the tested regime: a committee of 4") == 1
+    assert result.json["run"] == "run"  # standard output is JSON alone
+
+
+def test_a_run_that_nobody_attacks_is_not_warned_of(tmp_path: Path) -> None:
+    succeeds(*RUN, "--home", tmp_path)  # quietly

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from clients.models.model_file import read_model_file
 from tests.cmfl.commands.conftest import (
@@ -84,8 +84,6 @@ def test_a_missing_folder_is_made_only_if_allowed(home: Path, tmp_path: Path) ->
 
 
 class Terminal(io.StringIO):
-    """What is typed at a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -101,23 +99,6 @@ def test_a_model_is_read_back_and_evaluates_equally(home: Path, exported: Path) 
     again = succeeds("model", "evaluate", own, "--home", home, "--training-loss", "--json").json
     assert again["accuracy"] == found["accuracy"]
     assert 0 < again["training_loss"] < 10
-
-
-def test_people_read_lines(home: Path, exported: Path) -> None:
-    out = succeeds("model", "evaluate", exported, "--home", home).out
-    assert f"accuracy        {last_row(home)['accuracy']:.4f}" in out
-    assert "says name       softmax" in out
-
-
-def test_data_and_model_may_be_those_of_a_preset(home: Path, exported: Path) -> None:
-    result = succeeds("model", "evaluate", exported, "--preset", "smoke", "--json")
-    assert result.json["samples"] > 0
-    sentence = refusal(
-        "model", "evaluate", exported, "--preset", "smoke", *settings_of("model.name=cnn")
-    )
-    assert (
-        "holds tensor 'weights' of shape (10, 64) where model 'cnn' has 'convolution1" in sentence
-    )
 
 
 def model_of_round(home: Path, number: int, out: Path) -> dict[str, NDArray[np.float32]]:
@@ -145,12 +126,6 @@ def test_a_mean_of_the_last_models_names_their_digests(home: Path, tmp_path: Pat
     assert succeeds("model", "evaluate", out, "--home", home, "--json").json["accuracy"] > 0
 
 
-def test_the_mean_of_one_model_is_the_model(home: Path, exported: Path, tmp_path: Path) -> None:
-    out = tmp_path / "mean.safetensors"
-    succeeds("model", "export", "--home", home, "--average", 1, "--out", out)
-    assert out.read_bytes() == exported.read_bytes()
-
-
 def test_a_mean_of_more_models_than_there_are_is_refused(home: Path, tmp_path: Path) -> None:
     export = ("model", "export", "--home", home, "--out", tmp_path / "mean.safetensors")
     decided = decided_rounds(home)
@@ -163,16 +138,6 @@ def test_a_mean_of_more_models_than_there_are_is_refused(home: Path, tmp_path: P
     for number in ("0", "-1", "1001", "x"):
         assert "--average" in refusal(*export, "--average", number)
     assert not any(tmp_path.iterdir())
-
-
-def test_a_mean_of_a_missing_model_is_refused(copy: Path, tmp_path: Path) -> None:
-    out = tmp_path / "mean.safetensors"
-    digest = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json["model"]
-    (copy / "blobs" / digest[2:4] / digest[2:]).unlink()
-    count = len(decided_rounds(copy))
-    sentence = refusal("model", "export", "--home", copy, "--average", count, "--out", out)
-    assert f"blob {digest[2:]} is missing" in sentence
-    assert not out.exists()
 
 
 def test_a_round_that_made_no_model_is_refused(home: Path, tmp_path: Path) -> None:
@@ -196,22 +161,6 @@ def test_a_model_whose_blob_is_gone_or_damaged_is_refused(copy: Path, tmp_path: 
     blob.unlink()
     assert f"blob {digest} is missing" in refusal(*arguments)
     assert not out.exists()
-
-
-def test_an_invalid_or_older_file_is_refused(home: Path, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-
-    def said() -> str:
-        return refusal("model", "evaluate", path, "--home", home)
-
-    assert "No such file" in said()
-    path.write_bytes(save({"parameters": np.zeros(650, dtype=np.float32)}))
-    assert "as older versions wrote it" in said()
-    path.write_bytes(b"\xff" * 100)
-    assert "not a safetensors file" in said()
-    path.unlink()
-    path.mkdir()
-    assert "no file, but a folder" in said()
 
 
 def test_a_run_that_is_not_there_is_refused(exported: Path, tmp_path: Path) -> None:
@@ -251,22 +200,6 @@ def test_a_class_in_a_file_is_trained_and_evaluated(tmp_path: Path) -> None:
     assert found["accuracy"] == last_row(home)["accuracy"]
     assert found["says"]["name"] == "net.py:Net"
     assert found["says"]["sha256"] == hashlib.sha256(NET.encode()).hexdigest()
-
-
-def test_class_that_fails_on_data_is_refused_without_a_home(tmp_path: Path) -> None:
-    path, home = tmp_path / "net.py", tmp_path / "home"
-    path.write_text(NET)
-    run = ("run", "--preset", "smoke", "--home", home)
-    model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
-    sentence = refusal(*run, *model, *settings_of("model.options.inputs=65"))
-    assert (
-        "model.name = 'net.py:Net': its forward pass in training fails on inputs of shape"
-        in sentence
-    )
-    assert "has no class 'None'" in refusal(*run, *settings_of(f"model.name='{path}:None'"))
-    path.write_text("no module at all")
-    assert "net.py cannot be loaded: SyntaxError" in refusal(*run, *model)
-    assert not home.exists()
 
 
 def test_other_code_than_the_model_files_is_refused_before_it_runs(tmp_path: Path) -> None:

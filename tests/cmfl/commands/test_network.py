@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.adversaries.faults import MemberFault
 from clients.configuration.parsing import plain_values
-from clients.testnet.kinds import ChainKind
-from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
-from clients.testnet.round_watch import WatchedRound
-from clients.testnet.worker_faults import FAULT_VARIABLE
-from cmfl.commands import network_process
-from cmfl.commands.exit_codes import WRONG
-from cmfl.commands.network import patience_seconds, round_line, strain_warning
+from clients.testnet import ChainKind
+from clients.testnet.network import PACES, fitted_to_pace
 from ledger.audit.checks.completeness import ABANDONED_ROUND
-from ledger.protocol.types import Beacon, ClientId, Digest
+from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.testnet.supervision import NetworkSupervisor
-
-ENDED = WatchedRound(
-    number=3,
-    seconds=4.26,
-    views=(0, 1),
-    accepted=(ClientId(1), ClientId(4)),
-    late=(),
-    unusable=(),
-    refused=(),
-    banned=(),
-    model=Digest(bytes(32)),
-    head=Digest(bytes.fromhex("ab" * 32)),
-    commitments=2,
-)
-
-
-class Killer:
-    killed = ("worker-03",)
-
-
-class Nobody:
-    killed = ()
-
-
-def line(ended: WatchedRound, minder: object) -> str:
-    return round_line(ended, cast("NetworkSupervisor", minder))
-
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--workers", "13"], "--workers 13: there are 12 clients to host"),
-        (["--malicious", "kind"], "--malicious kind: known are false-scores, silent"),
-        (["--set", "malice.members.silent=1"], "name the fault of one worker with --malicious"),
+        (["--set", "malice.members.silent=1"], "know no attackers"),
         (["--set", "protocol.commit_blocks=0"], "commit_blocks"),
         (["--set", "protocol.beacon=none"], 'protocol.beacon = "none"'),
         (
@@ -76,41 +40,11 @@ def test_what_cannot_be_is_refused_and_nothing_is_begun(
     assert not home.exists()
 
 
-def test_a_network_process_refuses_an_unknown_fault(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(FAULT_VARIABLE, "lazy")
-    with pytest.raises(SystemExit) as ended:
-        network_process.run()
-    assert ended.value.code == WRONG
-    assert capsys.readouterr().err.startswith("cmfl: CMFL_WORKER_FAULT = 'lazy': known are ")
-
-
-@pytest.mark.parametrize("text", ["", "protocol = 3\n"])
-def test_a_configuration_without_its_protocol_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "run.toml"
-    path.write_text(text)
-    assert "protocol" in refusal("network", "--home", tmp_path / "home", "--config", path)
-    assert not (tmp_path / "home").exists()
-
-
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     said = refusal("network", "--home", tmp_path, "--preset", "smoke")
     assert "exists and is not empty; name a new folder" in said
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
-
-
-def test_a_round_line_has_what_an_operator_needs() -> None:
-    assert line(ENDED, Nobody()) == (
-        "round 3: view 1 and 2, 2 accepted, head abababababababab, 4.3 s"
-    )
-    disturbed = replace(ENDED, late=(ClientId(7),), refused=(ClientId(2),))
-    assert line(disturbed, Killer()) == (
-        "round 3: view 1 and 2, 2 accepted, late 7, scores refused of 2, killed worker-03, "
-        "head abababababababab, 4.3 s"
-    )
-    assert line(replace(ENDED, views=None), Nobody()).startswith("round 3: abandoned, head")
 
 
 def test_default_times_suit_the_chain_and_given_ones_stay() -> None:
@@ -128,43 +62,17 @@ def test_default_times_suit_the_chain_and_given_ones_stay() -> None:
     )
 
 
-def test_too_many_members_in_one_worker_are_reported(tmp_path: Path) -> None:
-    def said(preset: str, workers: int, fault: str) -> str | None:
-        configuration = fitted_to_pace(plain_values(preset), PACES[ChainKind.EMBEDDED])
-        return strain_warning(NetworkSettings(tmp_path, configuration, workers), fault)
-
-    warning = said("smoke", 3, "equivocating")
-    assert warning is not None
-    assert "hosts 4 of 12 clients, on average 1.3 of 4 members, and 0 may be faulty" in warning
-    assert "abandoned after 170 blocks" in warning
-    # Four of its twelve members may be faulty: a third of them is just borne.
-    assert said("digits", 3, "equivocating") is None
-    assert said("digits", 2, "equivocating") is not None
-    assert said("smoke", 3, "late") is None, "who trains late is no member that fails"
-
-
-def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
-    def patience(*settings: str) -> float:
-        values = plain_values("smoke", settings=settings)
-        configuration = fitted_to_pace(values, PACES[ChainKind.EMBEDDED])
-        return patience_seconds(NetworkSettings(tmp_path, configuration, workers=3))
-
-    assert patience() == 300
-    assert patience("protocol.deadline_blocks=2000") == 2000
-
-
 @pytest.mark.slow
-@pytest.mark.group("processes")
-def test_a_network_survives_a_liar_and_kills(tmp_path: Path) -> None:
-    """One round on the embedded chain; by `make faults` three on each chain, a kill in each."""
+@pytest.mark.xdist_group("processes")
+def test_a_network_plays_its_rounds_and_is_audited(tmp_path: Path) -> None:
+    """One round on the embedded chain; by `make faults` three on each chain."""
     rounds = times(1, 3)
     chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]
     for chain in chains[: times(1, 2)]:
         home = ["--home", tmp_path / chain, "--preset", "digits", "--rounds", rounds]
-        options = ["--chain", chain, "--workers", 4, "--chaos", "--json"]
-        told = succeeds("network", *home, *options).json
+        told = succeeds("network", *home, "--chain", chain, "--workers", 4, "--json").json
         assert told["audit"]["outcome"] == "passed"
         assert told["played"]["rounds"] == rounds
+        # On a slow machine, a round may be decided too late.
         proven = {f["kind"] for f in told["audit"]["findings"] if f["proven"]}
-        # On a slow machine, a killed worker may be back too late for the round to be decided.
-        assert proven <= {MemberFault.FALSE_SCORES.replace("-", " "), ABANDONED_ROUND.code}
+        assert proven <= {ABANDONED_ROUND.code}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope
-from ledger.protocol.errors import EncodingError
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
@@ -51,12 +49,7 @@ if TYPE_CHECKING:
 
 pytestmark = SHARED
 
-EXPORTS = {
-    "statement": ("attestation",),
-    "SLSA provenance": ("attestation", "--predicate", "slsa"),
-    "ML-BOM": ("mlbom",),
-    "RO-Crate": ("crate",),
-}
+EXPORTS = {"statement": ("attestation",), "ML-BOM": ("mlbom",), "RO-Crate": ("crate",)}
 AUDITOR, LIAR = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)
 
@@ -83,7 +76,6 @@ def _known_facts(known: dict[str, RunFacts], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="module")
 def documents(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return a document of each kind about the shared home."""
     folder = tmp_path_factory.mktemp("documents")
     paths = {kind: folder / kind.replace(" ", "-") for kind in EXPORTS}
     for kind, words in EXPORTS.items():
@@ -93,7 +85,6 @@ def documents(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 @pytest.fixture
 def document(documents: dict[str, Path], kind: str, tmp_path: Path) -> Path:
-    """Return a copy of a document, to change."""
     copy = tmp_path / "document"
     if documents[kind].is_dir():
         shutil.copytree(documents[kind], copy)
@@ -138,13 +129,6 @@ def test_a_document_of_a_run_is_confirmed(
     assert result["sentence"] == sentence
 
 
-@KNOWN_AUDIT
-def test_people_read_that_a_document_is_confirmed(documents: dict[str, Path], home: Path) -> None:
-    shown = succeeds("verify", "attestation", documents["ML-BOM"], "--home", home).out
-    sentence = "PASSED, current: ML-BOM: every field is what the run leads to after round 5"
-    assert shown.splitlines() == [sentence]
-
-
 def test_subjects_are_the_exported_file_and_the_blob(
     documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -159,20 +143,13 @@ def test_subjects_are_the_exported_file_and_the_blob(
     assert (documents["RO-Crate"] / "model.safetensors").read_bytes() == out.read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["statement", "SLSA provenance"])
-def test_in_totos_parser_accepts_a_statement(kind: str, documents: dict[str, Path]) -> None:
+def test_in_totos_parser_accepts_a_statement(documents: dict[str, Path]) -> None:
     from google.protobuf import json_format
-    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
     from in_toto_attestation.v1.statement import Statement
     from in_toto_attestation.v1.statement_pb2 import Statement as Message
 
-    parsed = json_format.Parse(documents[kind].read_text(), Message())
+    parsed = json_format.Parse(documents["statement"].read_text(), Message())
     Statement.copy_from_pb(parsed).validate()
-    if kind == "SLSA provenance":
-        provenance = json_format.ParseDict(
-            json_format.MessageToDict(parsed.predicate), Provenance()
-        )
-        assert provenance.run_details.metadata.HasField("finished_on")
 
 
 def test_cyclonedxs_strict_validator_accepts_an_mlbom(documents: dict[str, Path]) -> None:
@@ -225,28 +202,6 @@ def test_each_changed_field_is_named(
     assert named(path) in fields or fields & {"chain", "genesis", "contract"}
 
 
-@EACH
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_a_changed_byte_changes_a_field_or_nothing(
-    kind: str, documents: dict[str, Path], home: Path, tmp_path_factory: Any, data: st.DataObject
-) -> None:
-    original = json_file(documents[kind]).read_bytes()
-    at = data.draw(st.integers(0, len(original) - 1))
-    changed = bytearray(original)
-    changed[at] ^= data.draw(st.integers(1, 255))
-    folder = tmp_path_factory.mktemp("changed")
-    file = folder / (METADATA_FILE if documents[kind].is_dir() else "document")
-    file.write_bytes(changed)
-    before = read_document(documents[kind])
-    try:
-        after = read_document(file)
-    except EncodingError:
-        return
-    is_same = after.value == before.value
-    assert is_same == (not list(differences(after.value, before.value)))
-
-
 @KNOWN_FACTS
 @KNOWN_AUDIT
 @EACH
@@ -280,7 +235,6 @@ def test_an_older_document_of_a_run_that_went_on_is_stale(
 
 @pytest.fixture(scope="module")
 def other_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the home of another run with one configuration."""
     folder = tmp_path_factory.mktemp("foreign")
     for number, name in enumerate(("one", "other"), 1):
         home = ("--home", folder / name, "--chain-id", number)
@@ -312,72 +266,6 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
-@KNOWN_FACTS
-@KNOWN_AUDIT
-def test_people_read_which_field_is_false(
-    documents: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    value = json.loads(documents["statement"].read_text())
-    value["predicate"] |= {"decided": True, "more": "x" * 200}
-    del value["predicate"]["abandoned"]
-    file = tmp_path / "document"
-    file.write_text(json.dumps(value))
-    result = cmfl("verify", "attestation", file, "--home", home)
-    lines = result.out.splitlines()
-    assert (result.code, lines[0].partition(":")[0]) == (1, "FAILED, false")
-    assert lines[1].startswith("  predicate.abandoned is missing, and must be ")
-    assert lines[2].startswith("  predicate.decided is true, and must be ")
-    assert lines[3].startswith('  predicate.more is "xxx')
-    assert lines[3].endswith("..., and must not be there")
-
-
-@KNOWN_FACTS
-@KNOWN_AUDIT
-def test_people_read_which_file_is_false(
-    documents: dict[str, Path], tmp_path: Path, home: Path
-) -> None:
-    crate = tmp_path / "crate"
-    shutil.copytree(documents["RO-Crate"], crate)
-    (crate / "more").touch()
-    (crate / "settings.json").write_text("{}")
-    done = cmfl("verify", "attestation", crate, "--home", home)
-    assert done.out.splitlines()[1:] == [
-        "  more is no file of the crate",
-        "  settings.json has other bytes",
-    ]
-
-
-@EACH
-def test_a_model_that_is_gone_leaves_documents_unconfirmed(
-    kind: str, document: Path, copy: Path
-) -> None:
-    digest = read_facts(Target(copy)).model.hex()
-    (copy / "blobs" / digest[:2] / digest).unlink()
-    code, result = verified(document, copy)
-    assert (code, result["state"]) == (3, "unconfirmed")
-    assert digest in result["notes"][0]
-
-
-@KNOWN_AUDIT
-@EACH
-def test_what_cannot_be_written_is_one_sentence(kind: str, home: Path, tmp_path: Path) -> None:
-    asked = ("export", *EXPORTS[kind], "--home", home)
-    (tmp_path / "file").write_text("")
-    assert "--out" in refusal(*asked, "--out", tmp_path / "file" / "out")
-    shown = succeeds(*asked, "--out", tmp_path / "out", "--json").json
-    assert shown["round"] == ROUNDS
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
-    first, *_, last = (row["round"] for row in decided_rounds(copy))
-    out = tmp_path / "older"
-    succeeds("export", "mlbom", "--home", copy, "--round", first, "--out", out)
-    blob = record_of(copy, last)
-    blob.write_bytes(bytes(blob.stat().st_size))
-    assert verified(out, copy)[1]["state"] == "false"
-
-
 def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
     documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -396,41 +284,14 @@ def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
         assert verified(documents["statement"], home, *node)[1]["state"] == "current"
 
 
-WITHOUT_TORCH = """
-import sys
-sys.modules["torch"] = None
-from cmfl.commands import audit
-from cmfl.commands.application import main
-
-made, plain = [], audit.audited_with_progress
-
-def once(*given):  # one run is documented and verified
-    if not made:
-        made.append(plain(*given))
-    return made[0]
-
-audit.audited_with_progress = once
-"""
-
-
-def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "crate"
-    where = ["--home", str(home)]
-    commands = [
-        ["export", "crate", *where, "--out", str(out)],
-        ["verify", "attestation", *where, str(out)],
-        ["verify", "attestation", *where, str(documents["SLSA provenance"])],
-    ]
-    program = (
-        WITHOUT_TORCH
-        + f"""
-for words in {commands!r}:
-    sys.argv = ["cmfl", *words]
-    assert main() == 0, words
-"""
-    )
-    bare = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert bare.returncode == 0, bare.stderr
+@KNOWN_AUDIT
+def test_documents_need_no_torch(
+    documents: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    succeeds("export", "crate", "--home", home, "--out", tmp_path / "crate")
+    for document in (tmp_path / "crate", documents["statement"]):
+        succeeds("verify", "attestation", document, "--home", home)
 
 
 def test_without_safetensors_the_extra_is_named(
@@ -525,23 +386,12 @@ DEEP = b'{"@graph":' + b"[" * 100_000
     "data",
     [
         b"",
-        b"null",
-        b"\xff",
         b"{}",
         pytest.param(DEEP, id="too deep"),
-        b'{"bomFormat":"CycloneDX","version":NaN}',
         b'{"bomFormat":"CycloneDX","bomFormat":"CycloneDX"}',
-        pytest.param(b'{"bomFormat":"CycloneDX","a":' + b"9" * 5_000 + b"}", id="digits"),
-        b'{"@graph":[]}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
-        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
-        '{"payloadType":"application/vnd.in-toto+json","payload":"é","signatures":[]}'.encode(),
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"_-==","signatures":[]}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30x","signatures":[]}',
         b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
-        b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
         pytest.param(b" " * (16 << 20) + b"{}", id="too large"),
     ],
 )
@@ -556,14 +406,7 @@ def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "value",
     [
-        {"bomFormat": "CycloneDX"},
         {"bomFormat": "CycloneDX", "metadata": {"component": {"properties": [1, {"name": []}]}}},
-        {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:cmfl-ledger:run:v1"},
-        {
-            "_type": "https://in-toto.io/Statement/v1",
-            "predicateType": "https://slsa.dev/provenance/v1",
-            "predicate": {"runDetails": {"byproducts": [3]}, "buildDefinition": []},
-        },
         {
             "_type": "https://in-toto.io/Statement/v1",
             "predicateType": "urn:cmfl-ledger:run:v1",
@@ -579,23 +422,6 @@ def test_documents_of_other_shapes_are_false(
     code, result = verified(file, home)
     assert (code, result["state"]) == (1, "false")
     assert len(result["differences"]) <= 50
-
-
-@KNOWN_AUDIT
-@pytest.mark.parametrize("number", [0, -5, 2**32, 10**4_000, True, 2.0, "2", None])
-def test_a_round_that_no_run_has_is_a_false_field(
-    number: object, documents: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    """No head helps to find the round; and no sentence speaks of a round that nobody named."""
-    value = json.loads(documents["statement"].read_text())
-    value["predicate"] |= {"round": number, "head": "0x12"}
-    file = tmp_path / "document"
-    file.write_text(json.dumps(value))
-    code, result = verified(file, home)
-    assert (code, result["state"]) == (1, "false")
-    fields = {each["field"] for each in result["differences"]}
-    assert {"predicate.round", "predicate.head"} <= fields
-    assert not any("has not ended" in note for note in result["notes"])
 
 
 def attest(home: Path, verdict: ReplayVerdict, signer: KeySigner = AUDITOR) -> dict[str, Any]:
@@ -630,31 +456,6 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
 
 
-@KNOWN_FACTS
-@KNOWN_AUDIT
-@pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
-def test_a_verdict_on_an_update_that_no_run_has_is_false(
-    round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    value = json.loads(documents["statement"].read_text())
-    row = {"round": round_, "client": client, "auditor": "0x12", "verdict": "same"}
-    value["predicate"]["training"]["attestations"] = [row]
-    file = tmp_path / "document"
-    file.write_text(json.dumps(value))
-    code, result = verified(file, home)
-    assert (code, result["state"]) == (1, "false")
-    assert all(len(note) < 500 for note in result["notes"])
-
-
-@KNOWN_AUDIT
-def test_verdicts_that_came_later_are_noted(copy: Path, documents: dict[str, Path]) -> None:
-    attest(copy, ReplayVerdict.OTHER)
-    for name in EXPORTS:
-        code, result = verified(documents[name], copy)
-        assert (code, result["state"]) == (0, "current")
-        assert "does not list: 0 same, 1 other" in result["notes"][0]
-
-
 @pytest.fixture(scope="module")
 def attested(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home with a verdict on its first update; nobody writes to it."""
@@ -683,9 +484,6 @@ def test_wrong_options_are_refused_before_an_audit(
     home: Path, tmp_path: Path, documents: dict[str, Path]
 ) -> None:
     out = tmp_path / "out"
-    assert "must be run or slsa" in refusal(
-        "export", "attestation", "--home", home, "--out", out, "--predicate", "link"
-    )
     for form in ("attestation", "mlbom"):
         assert "must be a file" in refusal("export", form, "--home", home, "--out", tmp_path)
     full = documents["RO-Crate"]

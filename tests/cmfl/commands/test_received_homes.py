@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
-import typer
 
 import cmfl as face
 from api.settings import Settings
 from clients.datasets import own_data
-from cmfl.commands.application import app
 from ledger.chain.contract.manifest import settings_digest
 from ledger.io import user_code
 from ledger.io.home import Home
-from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.errors import CmflError
 from tests.api.conftest import deployments, serving
-from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, every_command, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,8 +84,6 @@ EDITED = {
 
 
 class HasHome(Protocol):
-    """A folder with a home."""
-
     home: Path
 
 
@@ -124,20 +120,6 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def leaves() -> dict[str, set[str]]:
-    """Return the options of every command, by its name."""
-    found: dict[str, set[str]] = {}
-
-    def walk(command: Any, name: str) -> None:
-        for part, each in getattr(command, "commands", {}).items():
-            walk(each, f"{name} {part}".strip())
-        if not hasattr(command, "commands"):
-            found[name] = {option for each in command.params for option in each.opts}
-
-    walk(typer.main.get_command(app), "")
-    return found
-
-
 NOT_PLAYED = {
     "demo": "makes the home that it reads",
     "network": "makes the home that it reads",
@@ -152,7 +134,6 @@ NOT_PLAYED = {
 
 
 def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
-    """Return the arguments of every command that reads a home."""
     model = received.home / "runs" / run / "model.safetensors"
     of_run = ("--home", received.home, "--run", run)
     return {
@@ -160,11 +141,8 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
         "track": (*of_run, "--set", f"track.tensorboard={folder / 'track'}"),
         "audit": (*of_run, "--jobs", 1, "--training", 1),
         "coverage": of_run,
-        "find": (*of_run, "0x" + "11" * 32),
         "doctor": ("--home", received.home, "--deep"),
         "runs show": (run, "--home", received.home),
-        "runs compare": (run, run, "--home", received.home),
-        "runs plot": (run, "--home", received.home, "--to", folder / "plot.svg"),
         "model export": (*of_run, "--out", folder / "model.safetensors"),
         "model evaluate": (model, *of_run),
         "verify client": (*of_run, "--round", 1, "--client", 0),
@@ -180,15 +158,12 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
         "clients rounds": (*of_run, 0),
         "export bundle": (*of_run, "--round", 1, "--out", folder / "bundle.tar"),
         "export proof": (*of_run, "--round", 1, "--client", 0, "--out", folder / "proof"),
+        "export table": ("updates", *of_run, "--output", folder / "updates.csv"),
         "export attestation": (*of_run, "--out", folder / "statement.json"),
         "export crate": (*of_run, "--out", folder / "crate"),
         "export mlbom": (*of_run, "--out", folder / "bom.json"),
         "contract verify": of_run,
         "chain fund": ("--home", received.home, "--amount", 1, "0x" + "11" * 20),
-        "index build": of_run,
-        "index rebuild": of_run,
-        "index status": ("--home", received.home),
-        "index drop": ("--home", received.home),
         "blobs list": of_run,
         "blobs prune": (*of_run, "--keep-rounds", 1, "--dry-run"),
         "blobs copy": (*of_run, "--to", folder / "copy"),
@@ -202,7 +177,7 @@ def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[objec
 
 
 def test_every_command_with_a_home_is_played(received: Received, tmp_path: Path) -> None:
-    with_home = {name for name, options in leaves().items() if "--home" in options}
+    with_home = {name for name, each in every_command().items() if "--home" in each.options}
     assert with_home == {*commands(received, "model", tmp_path), *NOT_PLAYED}
 
 
@@ -311,26 +286,10 @@ def test_a_resumed_run_takes_the_callers_copy_of_its_code(
     assert cmfl("rounds", "list", "--home", home, "--run", run).code == 0
 
 
-def test_in_python_a_resumed_run_takes_the_callers_code(
-    received: Received, canary: Path, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    shutil.copytree(received.home, home)
-    head = face.open(home, "distance").head
-    with pytest.raises(ConfigurationError, match=r"protocol\.distance"):
-        face.run(home=home, name="distance", resume=True)
-    with pytest.raises(ConfigurationError, match=r"resumed run keeps"):
-        face.run(home=home, name="distance", resume=True, model="mlp")
-    assert not canary.exists()
-    code = f"{received.folder / 'distance.py'}:far"
-    assert face.run(home=home, name="distance", resume=True, distance=code).head == head
-    assert canary.exists()
-
-
 def test_with_json_each_command_prints_json_or_nothing(received: Received, tmp_path: Path) -> None:
-    options, wrong = leaves(), []
+    every, wrong = every_command(), []
     for name, arguments in commands(received, "distance", tmp_path).items():
-        if "--json" not in options[name]:
+        if "--json" not in every[name].options:
             continue
         result = cmfl(*name.split(), *(each for each in arguments if each != "--json"), "--json")
         try:

@@ -11,14 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff, RetryPolicy
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
@@ -40,8 +38,6 @@ RUN += settings_of("seed=4")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and a funded key of it."""
-
     url: str
     chain_id: int
     key: bytes
@@ -74,7 +70,6 @@ def node(
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home whose own chain has the run."""
     path: Path = tmp_path_factory.mktemp("near") / "home"
     succeeds(*RUN, "--home", path, "--chain-id", DEFAULT_CHAIN_ID)
     return path
@@ -115,19 +110,6 @@ def portable(value: object) -> object:
     return value
 
 
-def test_the_block_beacon_makes_each_run_another_and_auditable(node: Node, tmp_path: Path) -> None:
-    arguments = ["--preset", "smoke", "--set", "protocol.beacon=block", "--rounds", 1, "--json"]
-    heads = []
-    for name in ("one", "two"):
-        options = ["--home", tmp_path, *node.options]
-        found = succeeds("run", *arguments, "--name", name, *options).json
-        heads.append(found["head"])
-        report = succeeds("audit", *options, "--run", name, "--json").json
-        assert report["outcome"] == "passed"
-        assert report["deployment"]["beacon"] == "block"
-    assert heads[0] != heads[1]
-
-
 def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> None:
     arguments = ["deploy", "--preset", "smoke", "--home", tmp_path, *node.options, "--json"]
     first = succeeds(*arguments).json
@@ -148,29 +130,6 @@ def test_a_run_is_played_by_one_process_at_a_time(node: Node, forks: Forks, tmp_
             assert said.startswith(f"run 'run': process {first.pid} (cmfl run) plays or deploys it")
         first.kill()
     assert succeeds("runs", "show", "run", *run, "--json").json["rounds"] > 0
-
-
-def test_confirmations_are_waited_for(node: Node, tmp_path: Path) -> None:
-    enough = threading.Event()
-
-    def mine_meanwhile() -> None:
-        while not enough.wait(0.1):
-            call = {"jsonrpc": "2.0", "id": 1, "method": "evm_mine", "params": []}
-            httpx.post(
-                node.url, json=call, timeout=PATIENCE_SECONDS, trust_env=False
-            ).raise_for_status()
-
-    miner = threading.Thread(target=mine_meanwhile)
-    miner.start()
-    try:
-        arguments = ["--home", tmp_path, *node.options, "--confirmations", 3, "--json"]
-        block = succeeds("deploy", "--preset", "smoke", *arguments).json["block"]
-    finally:
-        enough.set()
-        miner.join()
-    with RpcReader(node.url, chain_id=node.chain_id) as chain:
-        assert chain.head().number >= block + 3
-    assert "'--confirmations'" in refusal("deploy", "--home", tmp_path, "--confirmations", -1)
 
 
 def test_rounds_are_decided_while_somebody_sends_much(

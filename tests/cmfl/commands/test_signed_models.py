@@ -40,8 +40,6 @@ pytestmark = SHARED
 
 
 class KeyPair:
-    """A key in two PEM files."""
-
     def __init__(
         self, folder: Path, name: str, key: PrivateKeyTypes, password: bytes = b""
     ) -> None:
@@ -54,7 +52,6 @@ class KeyPair:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with keys of several kinds."""
     folder = tmp_path_factory.mktemp("keys")
     KeyPair(folder, "own", ec.generate_private_key(ec.SECP256R1()))
     KeyPair(folder, "foreign", ec.generate_private_key(ec.SECP256R1()))
@@ -66,7 +63,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def signed(home: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a signed folder with the model of the shared home."""
     out = tmp_path_factory.mktemp("signed") / "model"
     succeeds("model", "export", "--home", home, "--out", out, "--sign", keys / "own.pem")
     return out
@@ -74,7 +70,6 @@ def signed(home: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def model(signed: Path, tmp_path: Path) -> Path:
-    """Return a copy of it, to change."""
     return shutil.copytree(signed, tmp_path / "model")
 
 
@@ -140,7 +135,7 @@ def test_each_changed_file_is_refused_by_theirs_and_ours(
         assert "signature" in {each["field"] for each in result["differences"]}, change
 
 
-@pytest.mark.parametrize("name", ["notes.txt", ".gitattributes", ".git", "base"])
+@pytest.mark.parametrize("name", ["notes.txt", ".git"])
 def test_no_file_is_added_to_a_signed_model(name: str, model: Path, keys: Path) -> None:
     (model / name).write_text("pickle")
     with pytest.raises(SignatureMismatchError, match="Extra files"):
@@ -209,9 +204,7 @@ def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, h
 
 
 @KNOWN_AUDIT
-def test_a_signature_of_another_key_is_refused(
-    signed: Path, keys: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_signature_of_another_key_is_refused(signed: Path, keys: Path, home: Path) -> None:
     code, result = verified(signed, home, keys / "foreign.pub")
     assert (code, result["state"]) == (1, "false")
     assert [each["field"] for each in result["differences"]] == ["signature"]
@@ -220,13 +213,7 @@ def test_a_signature_of_another_key_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("ethereum", "the key is on secp256k1"),
-        ("rsa", "the key is on no curve"),
-        ("locked", "the key is encrypted"),
-        ("none", "No such file"),
-    ],
+    ("name", "rule"), [("ethereum", "the key is on secp256k1"), ("locked", "the key is encrypted")]
 )
 def test_keys_that_cannot_sign_are_refused_first(
     name: str, rule: str, keys: Path, home: Path, tmp_path: Path
@@ -240,12 +227,6 @@ def test_keys_that_cannot_sign_are_refused_first(
 def test_a_private_key_is_no_public_one(signed: Path, keys: Path, home: Path) -> None:
     asked = ("verify", "attestation", signed, "--home", home, "--key", keys / "own.pem")
     assert "is no PEM key of the right kind" in refusal(*asked)
-
-
-def test_a_folder_with_files_takes_no_signed_model(home: Path, keys: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    asked = ("model", "export", "--home", home, "--out", tmp_path, "--sign", keys / "own.pem")
-    assert "must be a new or an empty folder" in refusal(*asked)
 
 
 @KNOWN_AUDIT
@@ -263,7 +244,7 @@ def test_nothing_is_added_to_a_signature(model: Path, keys: Path, home: Path) ->
 
 
 @KNOWN_AUDIT
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"a":' * 5_000, b"\xff", b'{"a":NaN}'])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"a":' * 5_000])
 def test_what_is_no_signature_is_refused(data: bytes, model: Path, keys: Path, home: Path) -> None:
     (model / "model.sig").write_bytes(data)
     code, result = verified(model, home, keys / "own.pub")

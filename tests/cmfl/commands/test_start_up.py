@@ -95,7 +95,7 @@ def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(
     reading = [[*command, "--home", str(played)] for command in (CLAIMS, *COMMANDS)]
     elsewhere = ["rounds", "list", "--home", str(tmp_path / "nowhere")]
     far = ["rounds", "list", "--api", "http://127.0.0.1:9"]
-    data = ["data", "describe", str(FIXTURES / "sent140")]
+    data = ["data", "check", str(FIXTURES / "sent140")]
     commands = [reading[0], elsewhere, data, *reading[1:], far]
     claims, refused, described, *found, (_, at_last) = imported(commands)
     code, names = claims

@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import os
-import pty
 import re
-import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 import typer
 
-from cmfl.commands import sender
+from cmfl.commands import progress_lines, sender
 from cmfl.commands.console import (
     command_line,
     complain,
@@ -24,10 +22,12 @@ from cmfl.commands.console import (
     print_line,
     print_prose,
     print_table,
+    progress,
 )
+from cmfl.commands.progress_lines import LATEST, PARTS, SOONEST, ProgressLines
+from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
-from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
-from tests.patience import PATIENCE_SECONDS
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +52,6 @@ def test_a_printed_command_runs_as_it_is(
 
 
 class Terminal(io.StringIO):
-    """A terminal of one encoding."""
-
     def __init__(self, encoding: str) -> None:
         super().__init__()
         self._encoding = encoding
@@ -67,7 +65,6 @@ class Terminal(io.StringIO):
 
 
 def shown(width: int, encoding: str, act: Callable[[], None]) -> str:
-    """Return what a terminal shows that is so wide."""
     terminal = Terminal(encoding)
     told = {"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}
     with patch.dict(os.environ, told), redirect_stdout(terminal):
@@ -79,30 +76,11 @@ def table() -> None:
     print_table("clients", COLUMNS, ROWS)
 
 
-def test_a_table_that_fits_is_a_table() -> None:
-    lines = shown(80, "utf-8", table).splitlines()
-    assert lines[0].rstrip() == "clients"
-    assert lines[1].startswith("┏")
-    assert any("│ 0x12345678…abcdef │      20 │ trained in three rounds │" in one for one in lines)
-
-
-def test_text_folds_at_words_and_numbers_and_digests_never() -> None:
-    text = shown(60, "utf-8", table)
-    assert max(map(len, text.splitlines())) <= 60
-    assert "│ 0x12345678…abcdef │" in text
-    words = set(text.replace("│", " ").replace("┃", " ").split())
-    assert {"trained", "three", "rounds", "nothing", "samples", "address"} <= words
-
-
 def test_sentences_wrap_at_words_and_copyable_text_stays_whole() -> None:
     digest = f"0x{'5c' * 32}"
     text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
     lines = shown(40, "utf-8", lambda: print_prose(text)).splitlines()
-    assert lines == [
-        "  The head after round 7 is",
-        f"  {digest},",
-        "  and eleven-twelfths agree.",
-    ]
+    assert lines == ["  The head after round 7 is", f"  {digest},", "  and eleven-twelfths agree."]
     piped = io.StringIO()
     with redirect_stdout(piped):
         print_prose(text)
@@ -138,33 +116,6 @@ def test_a_terminal_of_ascii_is_shown_ascii() -> None:
     with patch.object(sys, "stderr", err):
         complain("0.9 ± 0.1 å")
     assert err.getvalue() == "cmfl: 0.9 +/- 0.1 å\n"  # the stream shows å by its code
-
-
-def test_the_c_locale_is_ascii_on_60_columns(home: Path) -> None:
-    master, slave = pty.openpty()
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "cmfl", "runs", "list", "--home", str(home)],
-        stdin=subprocess.DEVNULL,
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        env=variables | {"LANG": "C", "COLUMNS": "60", "TERM": "dumb"},
-    ) as process:
-        os.close(slave)
-        text = b""
-        try:
-            while data := os.read(master, 65536):
-                text += data
-        except OSError:  # the other end is closed
-            pass
-        _, err = process.communicate(timeout=PATIENCE_SECONDS)
-    os.close(master)
-    assert (process.returncode, err) == (0, b"")
-    _, *lines = text.decode("ascii").splitlines()  # the first has a folder, which stays whole
-    # Too many columns to stand beside each other: a block of lines for the run.
-    assert max(map(len, lines)) <= 60
-    head = re.compile(r"head +0x[0-9a-fA-F]{8}\.\.\.[0-9a-fA-F]{6}")
-    assert sum(head.fullmatch(line) is not None for line in lines) == 1
 
 
 def test_csv_has_the_values_of_json() -> None:
@@ -205,13 +156,63 @@ def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
     assert asked == []
 
 
-def test_without_a_terminal_no_password_is_asked() -> None:
-    asking = "from cmfl.commands.sender import _has_terminal; raise SystemExit(_has_terminal())"
-    ended = subprocess.run(
-        [sys.executable, "-c", asking],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 0
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines_of(total: int | None, steps: int, seconds: float) -> list[str]:
+    """Return the lines of a work whose every step takes so many seconds."""
+    clock, err = Clock(), io.StringIO()
+    with redirect_stderr(err), ProgressLines(complain, clock) as lines:
+        task = lines.add_task("rounds", total=total)
+        for number in range(1, steps + 1):
+            clock.now += seconds
+            lines.update(task, completed=number, said=f"accuracy 0.{number}")
+    return err.getvalue().splitlines()
+
+
+def test_every_tenth_of_the_work_has_a_line() -> None:
+    # 40 rounds of 5 s: a tenth is 4 rounds, 20 s.
+    found = lines_of(40, 40, 5.0)
+    assert len(found) == PARTS
+    assert found[0] == "cmfl: rounds: 4 of 40, accuracy 0.4"
+    assert found[-1] == "cmfl: rounds: 40 of 40, accuracy 0.40"
+
+
+def test_what_is_quick_says_nothing() -> None:
+    assert lines_of(40, 40, SOONEST / 41) == []
+
+
+def test_lines_are_never_closer_than_the_shortest_time() -> None:
+    # 100 rounds of 0.5 s: a tenth takes 5 s, so that every second tenth has a line.
+    assert [line.split(",")[0] for line in lines_of(100, 100, 0.5)] == [
+        f"cmfl: rounds: {number} of 100" for number in (20, 40, 60, 80, 100)
+    ]
+
+
+def test_a_tenth_that_takes_long_has_lines_in_between() -> None:
+    found = lines_of(40, 4, LATEST)
+    assert [line.split(",")[0] for line in found] == [
+        f"cmfl: rounds: {number} of 40" for number in (1, 2, 3, 4)
+    ]
+
+
+def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> None:
+    run = ("run", "--preset", "smoke", "--rounds", 2, *settings_of("machine.ledger=memory"))
+    with patch.object(progress_lines, "SOONEST", 0.0):
+        usual = cmfl(*run, "--home", tmp_path / "a", patient=False)
+        quiet = cmfl(*run, "--home", tmp_path / "b", "-q", patient=False)
+    line = r"cmfl: run, rounds: {} of 2, accuracy 0\.[0-9]{{3}}, 3 accepted, 0 of them malicious\n"
+    assert re.fullmatch(line.format(1) + line.format(2), usual.err), usual.err
+    assert quiet.err == ""
+    assert (usual.code, quiet.code) == (0, 0)
+    assert usual.out.replace(str(tmp_path / "a"), str(tmp_path / "b")) == quiet.out
+
+
+def test_quiet_disables_bars_too() -> None:
+    with patch("cmfl.commands.verbosity.chosen", lambda: Verbosity.QUIET), progress() as bar:
+        assert bar.add_task("x", total=1) is not None

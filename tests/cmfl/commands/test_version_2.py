@@ -7,27 +7,20 @@
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-import cmfl as face
 from api.settings import Settings
 from clients.configuration.loading import load_recorded
 from cmfl.commands.exit_codes import WRONG
-from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import Home
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION
 from tests.api.conftest import deployments, serving
 from tests.cmfl.commands.conftest import Result, cmfl
 from tests.cmfl.commands.test_received_homes import commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ARCHIVE = Path(__file__).parents[2] / "fixtures" / "version_2.tar.xz"
 SENTENCE = f"protocol version 2; this program needs version {PROTOCOL_VERSION}"
@@ -36,15 +29,12 @@ pytestmark = pytest.mark.skipif(PROTOCOL_VERSION == 2, reason="this program has 
 
 
 class Old:
-    """What a program of version 2 left."""
-
     def __init__(self, folder: Path) -> None:
         with tarfile.open(ARCHIVE) as archive:
             archive.extractall(folder, filter="data")
         self.folder, self.home = folder, folder / "home"
 
     def state(self) -> dict[Path, bytes]:
-        """Return every file with its bytes."""
         return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
 
@@ -55,17 +45,13 @@ def old(tmp_path: Path) -> Old:
 
 @pytest.fixture(scope="module")
 def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home of this version."""
     home = tmp_path_factory.mktemp("current") / "home"
     assert cmfl("run", "--preset", "smoke", "--rounds", 1, "--home", home).code == 0
     return home
 
 
 OPENS_NO_RUN = {
-    "runs compare": "needs two runs",
     "verify attestation": "reads the statement first; see test_a_document_of_version_2_is_refused",
-    "index status": "reads the index alone, which a home of version 2 may lack",
-    "index drop": "removes the index alone",
     "blobs list": "has no --home",
     "log compare": "reads the log first, which is not there",
 }
@@ -73,7 +59,6 @@ OPENS_NO_RUN = {
 
 
 def refuses(result: Result) -> bool:
-    """Return whether a command ended with the one sentence."""
     is_one = len(result.err.strip().splitlines()) == 1
     return result.code == WRONG and result.out == "" and is_one and SENTENCE in result.err
 
@@ -95,39 +80,6 @@ def test_every_command_refuses_an_old_home_and_writes_nothing(old: Old, tmp_path
             wrong.append((name, result, [*out.iterdir()]))
     assert wrong == []
     assert old.state() == before
-
-
-def test_no_new_run_is_played_in_an_old_home(old: Old) -> None:
-    before = old.state()
-    assert refuses(cmfl("run", "--preset", "smoke", "--home", old.home, "--run", "new"))
-    with pytest.raises(ChainError, match=SENTENCE):
-        face.run("smoke", home=old.home, name="new", rounds=1)
-    assert old.state() == before
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        face.runs,
-        face.open,
-        face.audit,
-        face.coverage,
-        lambda home: face.run(home=home, name="run", resume=True),
-        lambda home: face.verify_training(home, round=1, sample=1),
-    ],
-)
-def test_every_function_refuses_an_old_home(old: Old, function: Callable[[Path], object]) -> None:
-    before = old.state()
-    with pytest.raises(ChainError, match=SENTENCE):
-        function(old.home)
-    assert old.state() == before
-
-
-def test_a_run_folder_of_version_2_in_another_home_is_refused_too(old: Old, tmp_path: Path) -> None:
-    paths = Home(tmp_path / "home").run("run")
-    shutil.copytree(Home(old.home).run("run").path, paths.path)
-    with pytest.raises(ChainError, match=SENTENCE):
-        read_run_manifest(paths)
 
 
 def test_a_service_lists_a_manifest_of_version_2_as_rejected(old: Old) -> None:
@@ -156,6 +108,6 @@ def test_a_document_of_version_2_is_refused(
     assert old.state() == before
 
 
-def test_settings_of_version_2_name_what_was_removed(old: Old) -> None:
+def test_settings_of_version_2_are_refused(old: Old) -> None:
     with pytest.raises(ConfigurationError, match="removed in protocol 3"):
         load_recorded(Home(old.home).run("run").configuration)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,13 +18,11 @@ from clients.configuration.loading import load
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys
 from clients.runs.preparation import prepared
-from clients.testnet.worker_faults import FAULT_VARIABLE
 from clients.worker.process.setup import WorkerTarget, find_deployed_run
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
@@ -33,25 +30,22 @@ from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from ledger.protocol.documents.run import decode_run
-from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
-from tests.patience import wait_until
+from tests.federation.worker_faults import FAULT_VARIABLE
 from tests.processes import Forks
-from tests.support.creations import created_by_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.chain.ports import Log
-    from tests.processes import Forked
 
-pytestmark = pytest.mark.group("processes")
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 SETTINGS = (
     "protocol.beacon=block",
@@ -76,7 +70,6 @@ class Served:
     idle: int
 
     def worker(self, folder: Path, *clients: int) -> list[object]:
-        """Return the command of a worker with these clients."""
         keys = [part for client in clients for part in ("--keystore", self.keystores[client])]
         return ["worker", *self.options, *keys, "--folder", folder]
 
@@ -196,23 +189,6 @@ def test_a_worker_whose_account_has_code_does_not_start(
     assert not WorkerFolder(tmp_path).journal.exists()
 
 
-def test_a_worker_takes_part_in_the_run_of_a_factory_only_by_an_option(served: Served) -> None:
-    url, chain_id = str(served.node[1]), int(str(served.node[3]))
-    with RpcChain(url, TEST_KEYS[0], chain_id=chain_id) as node:
-        blobs = FolderBlobs(served.home.blobs)
-        config = CommitteeLedger(node, served.predictable).deployment().config
-        document = decode_run(blobs.get(config))
-        deployment, batches = deployment_for(document)
-        ledger = created_by_factory(node, deployment)
-        for batch in batches:
-            ledger.register_clients(batch.words, batch.rest)
-        places = WorkerTarget(ledger.address, str(served.home.blobs), "no-mail")
-        with pytest.raises(ConfigurationError, match="--allow-unknown-creation"):
-            find_deployed_run(node, places)
-        allowed = replace(places, allow_unknown_creation=True)
-        assert find_deployed_run(node, allowed).document == document
-
-
 class Late(RpcChain):
     """A node that calls nothing final but the block that all begins with."""
 
@@ -242,8 +218,6 @@ def test_an_unconfirmed_contract_is_awaited_with_a_hint(
 
 
 class Forgetful(RpcChain):
-    """A node that has lost the log of the first round's opening."""
-
     def logs(self, *asked: Any, **how: Any) -> list[Log]:
         lost = abi.topic("LedgerOpened")
         return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
@@ -261,28 +235,10 @@ def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> N
     assert refused.value.node == url
 
 
-def test_refuses_a_key_that_is_of_no_client(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
-    found = cmfl("worker", *served.options, "--folder", tmp_path)
-    assert found.code == 2
-    assert "is none of the run's 12 registered clients" in found.err
-    assert TEST_KEYS[0].hex() not in found.err
-
-
 def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
     with WorkerFolder(tmp_path).held():
         sentence = refusal(*served.worker(tmp_path, 0))
     assert ") runs a worker on this folder" in sentence
-
-
-def test_a_port_that_is_taken_is_named(served: Served, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        sentence = cmfl(*served.worker(tmp_path, 0), "--metrics-port", port)
-    assert sentence.code == 2
-    assert f"--metrics-port {port}: cannot listen on 127.0.0.1" in sentence.err
 
 
 def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:
@@ -294,28 +250,6 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
     assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"
-
-
-def test_an_idle_worker_asked_to_leave_leaves_at_once(
-    served: Served, tmp_path: Path, forks: Forks
-) -> None:
-    told: list[Forked] = []
-
-    def ask() -> None:
-        wait_until((tmp_path / "status.json").exists)
-        told.append(forks.start("leave", "--folder", tmp_path, "--json"))
-
-    asker = threading.Thread(target=ask)
-    asker.start()
-    result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
-    asker.join()
-    assert result.code == 0
-    out, err = told[0].communicate()
-    assert (told[0].returncode, err) == (0, "")
-    assert json.loads(out) == {"round": 1, "has_ended": True}
-    events = [json.loads(line)["event"] for line in result.err.splitlines()]
-    assert "leaves after round 1" in events
-    assert not (tmp_path / "leave").exists()
 
 
 @pytest.fixture
@@ -341,7 +275,7 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
 ) -> None:
     """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing.
 
-    A test network's variable is set, and the worker, which is no test network's, stays honest.
+    The variable of faulty workers is set, and the worker, which an owner starts, stays honest.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options = ["--device", device, "--log-format", "json", "--json"]
@@ -378,9 +312,7 @@ def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
 
 
-def test_a_worker_waiting_for_its_node_says_so(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:
     folder = WorkerFolder(tmp_path)
     said = {"format": 1, "pid": 1, "stand": "ended", "round": 6, "block": 9, "is_finished": True}
     said |= {"roles": {}, "view": None, "troubles": {}}
@@ -401,26 +333,3 @@ def test_a_worker_waiting_for_its_node_says_so(
     assert killed.out == "does not run, was killed while running; round 6, block 9\n"
     killed = cmfl(*show, "--json")
     assert (killed.code, killed.json["is_running"], killed.json["was_killed"]) == (1, False, True)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        {},
-        {"roles": []},
-        {"roles": {"0": {}}},
-        {"view": {"phase": 1}},
-        {"view": 1},
-        {"troubles": {"chain": "away"}},
-    ],
-)
-def test_a_status_with_a_wrong_field_is_refused_entirely(
-    tmp_path: Path, damaged: dict[str, object]
-) -> None:
-    whole = {"pid": 1, "stand": "ended", "round": 1, "block": 1}
-    whole |= {"roles": {}, "view": None, "troubles": {}}
-    found = {"format": 1, **(whole | damaged if damaged else {})}
-    (tmp_path / "status.json").write_text(json.dumps(found))
-    said = cmfl("worker", "--status", "--folder", tmp_path)
-    assert (said.code, said.out) == (2, "")
-    assert "a field of a status is wrong" in said.err

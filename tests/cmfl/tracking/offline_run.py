@@ -22,17 +22,6 @@ _HEAD = struct.Struct("<IHB")
 
 @dataclass
 class OfflineRun:
-    """What a file has.
-
-    Attributes:
-        run_id: of the run.
-        project: of the run.
-        config: by key.
-        history: the logged rows.
-        summary: by key.
-        artifacts: names of the logged artifacts.
-    """
-
     run_id: str = ""
     project: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +31,6 @@ class OfflineRun:
 
 
 def read_offline_run(path: Path) -> OfflineRun:
-    """Return what an offline run's file has."""
     from wandb.proto import wandb_internal_pb2
 
     run = OfflineRun()
@@ -68,7 +56,6 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    """Yield the records of a log, put together of their pieces."""
     assert data[:4] == _MAGIC
     place, parts = _HEAD.size, b""
     while place + _HEAD.size <= len(data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import resource
 import shutil
@@ -16,18 +15,22 @@ from unittest.mock import patch
 
 import pytest
 
-import cmfl
 from clients.configuration.loading import load
 from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
 from clients.runs.open_run import open_run
-from clients.runs.run_folder import recorded_configuration
-from cmfl.tracking import mlflow_tracker
-from cmfl.tracking.described_run import NOT_AUDITED
-from cmfl.tracking.live import logged
-from cmfl.tracking.mlflow_tracker import MlflowTracker
-from cmfl.tracking.session import TrackingSession
-from cmfl.tracking.tracker import TrackedRow, TrackedRun, tracked_row
+from cmfl import tracking
+from cmfl.tracking import (
+    DATABASE,
+    NOT_AUDITED,
+    MlflowSink,
+    TrackedRow,
+    TrackedRun,
+    TrackingSession,
+    logged,
+    make_database,
+    tracked_row,
+)
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
@@ -51,7 +54,6 @@ class CutError(BaseException):
 
 
 def rows_of(*heads: str) -> list[TrackedRow]:
-    """Return rows of rounds 1, 2 and so on."""
     return [
         TrackedRow(number, head, {"decided": 1.0, "accuracy": number / 8})
         for number, head in enumerate(heads, 1)
@@ -59,7 +61,6 @@ def rows_of(*heads: str) -> list[TrackedRow]:
 
 
 def folders(place: Path) -> dict[str, str]:
-    """Return a folder for each tracker."""
     return {name: str(place / name) for name in ("mlflow", "tensorboard", "wandb")}
 
 
@@ -68,7 +69,6 @@ def metrics_file(home: Path) -> list[dict[str, Any]]:
 
 
 def mlflow_runs(place: Path) -> list[Any]:
-    """Return the runs of a folder, by MLflow's own client."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from mlflow.tracking import MlflowClient
@@ -131,13 +131,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("database")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tracker = MlflowTracker(str(folder), "project")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("mlflow.store.db.utils._upgrade_db", interrupted)
             with pytest.raises(CutError):
-                tracker.open(RUN, rows_of("0x01"))
+                MlflowSink(str(folder), "project", RUN, rows_of("0x01"))
         assert not [*folder.iterdir()], "a half database"
-        tracker._make_database(folder)
+        make_database(folder)
     (path,) = folder.iterdir()
     return path
 
@@ -251,17 +250,6 @@ def test_a_run_of_others_has_what_the_chain_knows(tracked: Path, tmp_path: Path)
     assert "| cmfl.audit | not audited |" in tensorboard_text(tmp_path / "tb", "end")
 
 
-def test_a_run_in_memory_is_logged_later_without_an_audit(tmp_path: Path) -> None:
-    home, place = tmp_path / "home", tmp_path / "tb"
-    chosen = settings_of("protocol.rounds=1", "machine.ledger=memory")
-    succeeds("run", "--preset", "smoke", "--home", home, *chosen)
-    chosen = settings_of(f"track.tensorboard={place}")
-    succeeds("track", "--home", home, "--run", "run", *chosen)
-    assert refusal("track", "--home", home, "--run", "other", *chosen).startswith("there is no")
-    assert [step for step, _ in tensorboard_steps(place, "decided")] == [1]
-    assert "| cmfl.audit | not audited |" in tensorboard_text(place, "end")
-
-
 @contextmanager
 def session_of(
     place: Path, cut: int | None, verdict: Callable[[], str] = lambda: NOT_AUDITED
@@ -306,60 +294,13 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path, database: Path) ->
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
 
 
-@pytest.mark.parametrize(
-    ("call", "left"),
-    [
-        ("create_run", {}),
-        ("log_batch", {"a": "1"}),
-        ("log_batch 2", {"a": "1", "b": "2"}),
-        ("log_batch 3", {"a": "1", "b": "2"}),
-    ],
-)
-def test_an_interrupted_record_is_completed_by_the_next_call(
-    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, call: str, left: dict[str, str]
-) -> None:
-    """A kill after the record is made, after each of two parameters, and after a round."""
-    place = with_database(tmp_path / "mlflow", database)
-    monkeypatch.setattr(mlflow_tracker, "_MOST_NAMED", 1)
-    monkeypatch.setattr(mlflow_tracker, "_MOST_VALUES", 2)
-    run = TrackedRun("run", RUN.key, {"a": "1", "b": "2"}, RUN.tags)
-    rows = rows_of("0x01", "0x02")
-    tracker = MlflowTracker(str(place), "project")
-    method, _, number = call.partition(" ")
-    calls = itertools.count(1)
-    kept = getattr(tracker._client_class, method)
-
-    def cut(*arguments: object, **named: object) -> object:
-        answer = kept(*arguments, **named)
-        if next(calls) == int(number or 1):
-            raise CutError
-        return answer
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(tracker._client_class, method, cut)
-            with pytest.raises(CutError):
-                tracker.open(run, rows)
-    ((_, interrupted),) = mlflow_runs(place)
-    assert interrupted.data.params == left
-    session = TrackingSession(TrackSection(mlflow=str(place), project="project"), pytest.fail)
-    session.open(run, rows)
-    session.close({}, None)
-    ((_, completed),) = mlflow_runs(place)
-    assert completed.info.run_id == interrupted.info.run_id
-    assert completed.data.params == run.parameters
-    for metric, values in (("decided", (1.0, 1.0)), ("accuracy", (0.125, 0.25))):
-        assert mlflow_steps(place, metric) == list(enumerate(values, 1))
-
-
 @pytest.mark.parametrize("content", ["garbage", "folder", "locked"])
 def test_a_database_that_cannot_be_opened_is_one_warning(
     tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
-    monkeypatch.setattr(mlflow_tracker, "_BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(tracking, "_BUSY_SECONDS", 0.01)
     place = with_database(tmp_path / "mlflow", database)
-    path = place / mlflow_tracker.DATABASE
+    path = place / DATABASE
     if content != "locked":
         path.unlink()
     if content == "folder":
@@ -377,30 +318,6 @@ def test_a_database_that_cannot_be_opened_is_one_warning(
     assert len(said) == 2
     for line in said:
         assert line.startswith(f"warning: track.mlflow: ConfigurationError: {path} cannot be")
-
-
-def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path, database: Path) -> None:
-    with_database(tmp_path / "mlflow", database)
-
-    def interrupted() -> str:
-        raise CutError
-
-    with session_of(tmp_path, None, interrupted) as said:
-        assert said == []
-        ((_, run),) = mlflow_runs(tmp_path / "mlflow")
-        assert run.info.status == "KILLED"
-    assert offline_run(tmp_path / "wandb").history[-1]["_step"] == ROUNDS
-
-
-def test_runs_of_one_name_and_address_have_records_of_their_own(tmp_path: Path) -> None:
-    place = tmp_path / "tb"
-    chosen = (*settings_of(f"track.tensorboard={place}", "protocol.rounds=1"), "--chain-id", 7)
-    for seed in (0, 1):
-        home = tmp_path / f"home{seed}"
-        succeeds("run", "--preset", "smoke", "--home", home, *chosen, "--set", f"seed={seed}")
-    manifests = [json.loads(path.read_text()) for path in tmp_path.rglob("deployment.json")]
-    assert len({(each["chain_id"], each["address"]) for each in manifests}) == 1
-    assert len([*place.iterdir()]) == len(manifests) == 2
 
 
 def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(
@@ -460,41 +377,13 @@ def test_a_full_disk_ends_a_record_and_nothing_else(tmp_path: Path) -> None:
     assert session.places == {}
 
 
-def test_python_warns_of_a_failing_tracker(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match=r"track\.tensorboard: NotADirectoryError"):
-        run = cmfl.run(
-            "smoke",
-            rounds=1,
-            ledger="memory",
-            progress=False,
-            settings={"track.tensorboard": str(tmp_path / "file")},
-        )
-    assert len(run.rounds) == 1
-
-
 def test_a_row_becomes_numbers() -> None:
-    row = tracked_row(
-        {
-            "round": 4,
-            "head": "0x01",
-            "decided": True,
-            "accuracy": 0.5,
-            "loss": None,
-            "client_accuracy": [0.25, None, 0.75],
-            "accepted": [3, 1],
-            "views": [0, 2],
-        }
-    )
+    measured = {"decided": True, "accuracy": 0.5, "loss": None, "views": [0, 2]}
+    lists = {"client_accuracy": [0.25, None, 0.75], "accepted": [3, 1]}
+    row = tracked_row({"round": 4, "head": "0x01", **measured, **lists})
     assert (row.round, row.head) == (4, "0x01")
-    assert row.metrics == {
-        "decided": 1.0,
-        "accuracy": 0.5,
-        "client_accuracy_mean": 0.5,
-        "client_accuracy_min": 0.25,
-        "accepted": 2.0,
-        "views": 3.0,
-    }
+    numbers = {"decided": 1.0, "accuracy": 0.5, "accepted": 2.0, "views": 3.0}
+    assert row.metrics == numbers | {"client_accuracy_mean": 0.5, "client_accuracy_min": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -502,11 +391,7 @@ def test_a_row_becomes_numbers() -> None:
     [
         (("track.project=mine",), "track: project is set, but none of track.mlflow"),
         (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL with a user or a password"),
-        (("track.link=https://me@host/", "track.wandb=w"), "track.link: a URL with a user"),
-        (("track.mlflow=http://[host",), "track.mlflow: Invalid IPv6 URL"),
-        (("track.wandb=https://me:secret@host",), "track.wandb: must be a folder, and no URL"),
         (("track.tensorboard=s3://bucket",), "track.tensorboard: must be a folder, and no URL"),
-        (("track.project=a b", "track.wandb=w"), "track.project"),
         (("track.comet=w",), "track.comet: there is no such setting"),
     ],
 )
@@ -529,14 +414,15 @@ def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None
     assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
 
 
-@pytest.mark.parametrize("own", ["runs", "runs/run", "blobs/tracked"])
-def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path, own: str) -> None:
+def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path) -> None:
     for ledger in ("chain", "memory"):
-        chosen = settings_of(f"track.wandb={tmp_path / 'home' / own}", f"machine.ledger={ledger}")
+        chosen = settings_of(
+            f"track.wandb={tmp_path / 'home/runs/run'}", f"machine.ledger={ledger}"
+        )
         said = refusal("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
         assert said.startswith("track.wandb = ")
     assert not (tmp_path / "home").exists()
-    chosen = settings_of(f"track.tensorboard={tracked / 'home' / own}")
+    chosen = settings_of(f"track.tensorboard={tracked / 'home/runs/run'}")
     assert refusal("track", "--home", tracked / "home", *chosen).startswith("track.tensorboard = ")
 
 
@@ -550,20 +436,6 @@ def test_trackers_change_no_document_and_no_digest(tracked: Path) -> None:
     listed = succeeds("runs", "show", "run", "--home", tracked / "home", "--json").json
     manifest = json.loads(Home(tracked / "home").run("run").manifest.read_text())
     assert listed["configuration"] == manifest["configuration"]
-
-
-def test_a_resumed_run_may_have_other_trackers(tracked: Path, tmp_path: Path) -> None:
-    home = Path(shutil.copytree(tracked / "home", tmp_path / "home"))
-    place = f"track.tensorboard={tmp_path / 'tb'}"
-    other = recorded_configuration(home, "run", (place, "track.mlflow=", "track.wandb="))
-    assert other.track.used == {"tensorboard": str(tmp_path / "tb")}
-    with (
-        EmbeddedChain.open_or_create(home / "chain.sqlite") as chain,
-        open_run(home, "run", other, chain, FolderBlobs(home / "blobs")) as opened,
-        logged(opened, home, TrackingSession(other.track, pytest.fail)) as run,
-    ):
-        assert run.go_on(lambda _: None) == []
-    assert len(tensorboard_steps(tmp_path / "tb", "decided")) == ROUNDS
 
 
 def test_runs_of_several_owners_are_not_tracked_live(tmp_path: Path) -> None:

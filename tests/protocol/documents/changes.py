@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from ledger.protocol import canonical
@@ -39,6 +40,7 @@ from ledger.protocol.documents.record import (
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
 from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import (
@@ -184,12 +186,7 @@ ENVELOPES = {
     "attestation": envelope(
         4,
         Attestation(
-            Address(bytes(20)),
-            filled(1),
-            ReplayVerdict.SAME,
-            ENVIRONMENT,
-            filled(2),
-            SIGNATURE,
+            Address(bytes(20)), filled(1), ReplayVerdict.SAME, ENVIRONMENT, filled(2), SIGNATURE
         ),
     ),
 }
@@ -262,3 +259,15 @@ odd_values = st.one_of(
     st.sampled_from([None, True, False, 0, 1, 2, 3, -1, 2**32, 2**64 - 1, 1.0, -0.0, float("nan")]),
     st.sampled_from([b"", "", *(b"x" * size for size in (4, 8, 20, 32, 65)), "mean", "a" * 500]),
 )
+
+
+def require_refused(name: str, path: tuple[object, ...], new: object, fact: str | None) -> None:
+    """Hold that a changed document is refused with a fact; without one, that it is read."""
+    kind = KINDS[name]
+    data = kind.changed(path, new)
+    if fact is None:
+        assert kind.encode(kind.decode(data)) == data
+        return
+    with pytest.raises(EncodingError, match=fact) as caught:
+        kind.decode(data)
+    assert len(str(caught.value)) < 300, "an error is one line"

@@ -1,4 +1,4 @@
-"""A user's own distance: names with digests, and what their functions must return."""
+"""Distances between updates: the paper's, a user's own, and the matrix of a round."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ledger.protocol.errors import ParametersError
-from ledger.protocol.parameters import Parameters
-from ledger.protocol.rules.distance import SQUARED, plain_distances
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    SQUARED,
+    DistanceRule,
+    plain_distances,
+    squared_distance,
+)
 from ledger.protocol.rules.own import (
     OWN_DISTANCES,
     OwnRuleMissingError,
@@ -20,6 +26,7 @@ from ledger.protocol.rules.own import (
     own_distance,
 )
 from ledger.protocol.types import ClientId
+from tests.protocol.support import f32
 from tests.support.keys import ids
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Between = Callable[[NDArray[np.float32], NDArray[np.float32]], float]
+
 
 DIGEST = "ab" * 32
 NAME = OwnRuleName("rule.py:mine", "mine", DIGEST)
@@ -91,22 +99,6 @@ def test_a_negative_zero_is_a_zero_with_the_bits_of_one() -> None:
     assert np.float64(distance(UPDATE, REFERENCE)).tobytes() == bytes(8)
 
 
-def test_parameters_take_the_name_of_an_own_rule() -> None:
-    sizes: dict[str, Any] = {
-        "clients": 12,
-        "active_ppm": 1_000_000,
-        "committee_ppm": 400_000,
-        "aggregation_ppm": 500_000,
-        "rounds": 1,
-        "dimension": 3,
-    }
-    assert Parameters(**sizes, distance=str(NAME)).distance == str(NAME)
-    with pytest.raises(ParametersError, match=r"distance = .* cannot be set with strategy 3"):
-        Parameters(**sizes, distance=str(NAME), strategy=3)
-    with pytest.raises(ParametersError, match="distance = l2 is neither squared nor a function"):
-        Parameters(**sizes, distance="l2")
-
-
 def test_an_own_rule_is_computed_only_where_its_code_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,3 +115,46 @@ def test_an_own_rule_is_computed_only_where_its_code_is_loaded(
 def test_an_own_rule_is_explained_without_its_code() -> None:
     assert distance_sentence(str(NAME)) == "distances by rule.py:mine"
     assert distance_sentence("squared") == "squared distances"
+
+
+each_rule = pytest.mark.parametrize("rule", [SQUARED, DIRECTION], ids=lambda rule: rule.name)
+whole = st.integers(-1000, 1000)
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> dict[ClientId, NDArray[np.float32]]:
+    """Return updates of three whole numbers each."""
+    rows = draw(st.lists(st.tuples(whole, whole, whole), min_size=1, max_size=6))
+    return {ClientId(index): f32(*row) for index, row in enumerate(rows)}
+
+
+def test_differences_are_taken_in_float64() -> None:
+    # In float32, 2^24 + 1 does not exist: the difference to -1 would be 2^24.
+    assert squared_distance(f32(2.0**24), f32(-1)) == float((2**24 + 1) ** 2)
+
+
+@each_rule
+def test_updates_of_different_length_have_no_matrix(rule: DistanceRule) -> None:
+    for other in (f32(1), f32(1, 2, 3, 4)):
+        with pytest.raises(ValueError, match="differ in length"):
+            plain_distances(rule, None, {ClientId(0): f32(1, 2, 3), ClientId(1): other}, ids(0))
+
+
+@each_rule
+def test_a_round_without_members_or_updates_has_an_empty_matrix(rule: DistanceRule) -> None:
+    assert plain_distances(rule, None, {}, ()).shape == (0, 0)
+    assert plain_distances(rule, None, {ClientId(3): f32(1, 1, 1)}, ()).shape == (0, 1)
+
+
+@given(updates=rounds())
+def test_the_matrix_has_member_rows_and_ascending_columns(
+    updates: dict[ClientId, NDArray[np.float32]],
+) -> None:
+    members = sorted(updates, reverse=True)[:3]
+    shuffled = dict(reversed(updates.items()))
+    found = plain_distances(SQUARED, None, shuffled, members)
+    assert found.shape == (len(members), len(updates))
+    for row, member in zip(found, members, strict=True):
+        for value, client in zip(row, sorted(updates), strict=True):
+            pairs = zip(updates[client].tolist(), updates[member].tolist(), strict=True)
+            assert value == sum(int(a - b) ** 2 for a, b in pairs)

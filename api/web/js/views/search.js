@@ -1,10 +1,9 @@
 // Finding a round, a client, an address or a digest.
 
 import { h, told } from "../dom.js";
-import { counted } from "../format.js";
 import { section } from "../parts.js";
 import { ROOT, runLink } from "../places.js";
-import { Refused, has, read, readIfThere, readList } from "../rest.js";
+import { read, readIfThere, readList } from "../rest.js";
 
 const MOST_CLIENTS = 12_288;
 const MOST_ROUNDS = 300;
@@ -63,45 +62,12 @@ async function addressed(address, deployments, signal) {
 }
 
 async function digested(hex, deployments, signal) {
-  const known = (await has("/digests/{digest}")) ? await indexed(hex, deployments, signal) : null;
-  if (known !== null) return { hits: known, looked: "Looked at every digest of every run." };
   const hits = [];
-  let looked = 0;
   for (const one of deployments) {
-    const { found: rounds } = await readList(`${one.links.self}/rounds`, "rounds", { full: "true", limit: 20 }, MOST_ROUNDS, signal);
-    looked += rounds.length;
-    for (const round of rounds) {
-      const what = whatIs(round, hex);
-      if (what) hits.push([runLink(one.links.self, `/rounds/${round.round}`), `${what} of round ${round.round}`, one.run]);
-    }
+    const { found } = await readList(`${one.links.self}/digests/${hex}`, "items", { limit: 100 }, MOST_ROUNDS, signal);
+    hits.push(...found.map((item) => hitOf(one, item)));
   }
-  return { hits, looked: `Looked at all digests of the newest ${counted(looked, "round")}.` };
-}
-
-/** Return the name of what has a digest in a round's answer; null if nothing has. */
-function whatIs(value, hex, name = "") {
-  if (typeof value === "string") return value.toLowerCase() === hex ? name.replaceAll("_", " ") : null;
-  if (value === null || typeof value !== "object") return null;
-  for (const [key, inner] of Object.entries(value)) {
-    const what = whatIs(inner, hex, /^\d+$/.test(key) || key === "digest" ? name : key);
-    if (what !== null) return what;
-  }
-  return null;
-}
-
-/** Return where a digest stands in any run; null where one is too long to look through without an index. */
-async function indexed(hex, deployments, signal) {
-  const lists = [];
-  for (const one of deployments) {
-    try {
-      const { found } = await readList(`${one.links.self}/digests/${hex}`, "items", { limit: 100 }, MOST_ROUNDS, signal);
-      lists.push(found.map((item) => hitOf(one, item)));
-    } catch (error) {
-      if (error instanceof Refused && error.status === 501) return null;
-      throw error;
-    }
-  }
-  return lists.flat();
+  return { hits, looked: "Looked at every digest of every run." };
 }
 
 function hitOf(one, { kind, round, client }) {

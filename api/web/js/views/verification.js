@@ -1,4 +1,4 @@
-// Audits that the service runs: begun here, ten steps ticking, the verdict, and those of before.
+// Audits that the service runs: started here, with the verdict, the ten steps and the findings.
 
 import { download } from "../downloads.js";
 import { fill, h, told } from "../dom.js";
@@ -7,15 +7,14 @@ import { badge, digest, facts, say, section, table, unseen } from "../parts.js";
 import { deploymentPath, runLink } from "../places.js";
 import { Refused, has, read, send } from "../rest.js";
 import { clientLink, clientLinks, crumbsOf, roundLink, tabs } from "../run.js";
-import { follow } from "../stream.js";
 import { tokenForm } from "../token.js";
-import { PERMISSIONS, STEPS, VERIFICATION_STATES, WHY_NO_VERDICT, wordFor } from "../words.js";
+import { PERMISSIONS, STEPS, WHY_NO_VERDICT, wordFor } from "../words.js";
 
 const MOST_FINDINGS = 100;
 const MARK = { passed: ["✓", "good"], failed: ["✗", "bad"], incomplete: ["?", "open"], "not checkable": ["?", "open"] };
 const MISDEEDS = ["false scores", "two vectors", "wrong proposal", "equivocation", "ban"];
 const UNKNOWN = ["payload appeared", "incidents missing"];
-const OVER = ["finished", "cancelled", "stopped", "interrupted"];
+const POLL_MS = 1_000;
 
 /** Return the page. */
 export async function verification(place, signal) {
@@ -39,167 +38,114 @@ export async function verification(place, signal) {
 /** What the page shows, and how it changes while it is open. */
 class Page {
   constructor(path, name, part, signal) {
-    Object.assign(this, { path, name, part, signal });
-    this.standing = h("div", {});
-    this.before = h("div", {});
+    Object.assign(this, { path, name, signal });
     this.controls = h("div", {});
-    fill(part, this.controls, this.standing, this.before);
+    this.shown = h("div", {});
+    this.before = h("div", {});
+    fill(part, this.controls, this.shown, this.before);
   }
 
+  /** Show the chosen or newest verification, and look again while it runs. */
   async begin() {
-    await this.list();
-    const shown = this.all.find((one) => one.verification === this.name) ?? this.all[0] ?? null;
-    await this.show(shown);
-    this.control();
+    const { verifications: all, permission } = await read(`${this.path}/verifications`, this.signal);
+    const one = all.find(({ verification: name }) => name === this.name) ?? all[0] ?? null;
+    const report = one?.state === "finished" ? await read(one.links.report, this.signal).catch(() => null) : null;
+    fill(this.shown, one ? standing(this.path, one, report) : section("Ten steps", h("p", {}, "None has been run here yet."), stepsTable(null)));
+    fill(this.before, earlier(this.path, all));
+    this.control(permission, all.some(({ state }) => state === "running"));
+    if (one?.state === "running") setTimeout(() => this.signal.aborted || this.begin().catch(() => {}), POLL_MS);
+    else if (this.isAwaited) say(lineOf(one, report));
+    this.isAwaited = one?.state === "running";
   }
 
-  async list() {
-    const answer = await read(`${this.path}/verifications`, this.signal);
-    [this.all, this.permission, this.bounds, this.unreadable] = [answer.verifications, answer.permission, answer.bounds, answer.unreadable];
-    fill(this.before, earlier(this.path, this.all, this.unreadable));
-  }
-
-  /** Show a verification, and follow it while it goes on. */
-  async show(one) {
-    this.shown = one;
-    const report = one?.report ? await read(one.links.report, this.signal).catch(() => null) : null;
-    fill(this.standing, one ? standing(this.path, one, report) : nothing());
-    if (one && !OVER.includes(one.state)) this.follow(one);
-  }
-
-  follow(one) {
-    this.watching?.abort();
-    this.watching = new AbortController();
-    follow(one.links.events, (now) => {
-      this.shown = now;
-      if (!OVER.includes(now.state)) {
-        fill(this.standing, standing(this.path, now, null));
-        return false;
-      }
-      this.end(now);
-      return true;
-    }, AbortSignal.any([this.signal, this.watching.signal]));
-  }
-
-  async end(now) {
-    await this.list();
-    await this.show(now);
+  control(permission, isRunning) {
+    const key = `${permission} ${isRunning}`;
+    if (key === this.key) return;
+    this.key = key;
     const hadFocus = this.controls.contains(document.activeElement);
-    this.control();
-    if (hadFocus) this.controls.querySelector("button")?.focus();
-    say(lineOf(now));
-  }
-
-  control() {
-    const isRunning = this.shown !== null && !OVER.includes(this.shown.state);
-    const allowed = this.permission === "granted";
-    fill(this.controls, section("Verify this run",
-      h("p", { class: "quiet" }, "The service repeats every decision from the chain and the files, in a process of its own. If you do not trust it, run the same ten steps on another machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."),
-      allowed ? null : h("p", { class: "verdict open" }, wordFor(PERMISSIONS, this.permission)),
-      this.permission === "token_needed" ? tokenForm(() => this.begin()) : null,
-      allowed && isRunning ? this.cancelling() : null,
-      allowed && !isRunning ? this.beginning() : null,
-      h("p", { class: "quiet" }, `It may take ${whole(Math.round(this.bounds.memory_bytes / 2 ** 20))} MiB and ${whole(this.bounds.seconds)} s; ${counted(this.bounds.kept, "report")} are kept.`)));
-  }
-
-  beginning() {
-    const passed = this.all.filter((one) => one.verdict?.outcome === "passed");
-    const since = h("select", { id: "since" }, h("option", { value: "" }, "nothing: audit the whole run"),
-      ...passed.map((one) => h("option", { value: one.verification }, `that of ${moment(one.ended_at)}, rounds 1 to ${one.verdict.rounds}`)));
+    const allowed = permission === "granted";
     const strict = h("input", { id: "strict", type: "checkbox" });
     const form = h("form", { class: "filters" },
-      h("label", { for: "since" }, "Build on", since),
       h("label", { for: "strict", class: "tick" }, strict, "Strict: remarks leave it open"),
-      h("button", { type: "submit" }, "Verify"));
+      h("button", { type: "submit", disabled: isRunning }, "Verify"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.act("POST", `${this.path}/verifications`, { strict: strict.checked, since: since.value || null }, "The verification has begun.");
+      this.start(strict.checked);
     });
-    return form;
+    fill(this.controls, section("Verify this run",
+      h("p", { class: "quiet" }, "The service repeats every decision from the chain and the files, in a process of its own. If you do not trust it, run the same ten steps on another machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."),
+      allowed ? form : h("p", { class: "verdict open" }, wordFor(PERMISSIONS, permission)),
+      permission === "token_needed" ? tokenForm(() => {
+        this.key = null;
+        this.begin();
+      }) : null));
+    if (hadFocus) this.controls.querySelector("button")?.focus();
   }
 
-  cancelling() {
-    const cancel = h("button", { type: "button" }, "Cancel");
-    cancel.addEventListener("click", () => {
-      cancel.disabled = true;
-      this.act("DELETE", this.shown.links.self, undefined, "It is being cancelled.");
-    });
-    return h("p", {}, cancel);
-  }
-
-  async act(method, path, body, done) {
+  async start(strict) {
+    let refusal = null;
     try {
-      const one = await send(method, path, body, this.signal);
-      say(done);
-      if (method === "POST") {
-        await this.list();
-        await this.show(one);
-        this.control();
-        this.controls.querySelector("button:not(.copy)")?.focus();
-      }
+      this.name = (await send("POST", `${this.path}/verifications`, { strict }, this.signal)).verification;
+      say("The verification runs.");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      await this.begin();
-      this.controls.append(h("p", { class: "verdict bad", role: "alert" }, told(error.title), ": ", told(error.message)));
+      refusal = h("p", { class: "verdict bad", role: "alert" }, told(error.title), ": ", told(error.message));
     }
+    this.key = null;
+    await this.begin();
+    if (refusal) this.controls.append(refusal);
   }
 }
 
-const nothing = () => section("Ten steps", h("p", {}, "None has been run here yet."), stepsTable(null, []));
-
 function standing(path, one, report) {
-  const steps = one.progress?.steps ?? [];
-  const [mark, kind] = one.verdict ? MARK[one.verdict.outcome] : ["…", "open"];
+  const [mark, kind] = MARK[one.outcome] ?? [one.state === "running" ? "…" : "–", "open"];
+  const named = [...new Set(report?.steps.flatMap(({ contradiction }) => contradiction?.clients ?? []))].sort((a, b) => a - b);
   return [
-    section(OVER.includes(one.state) ? "Verdict" : "As it goes on",
-      h("p", { class: `verdict ${kind}`, "data-state": one.state, "data-outcome": one.verdict?.outcome ?? "" },
-        h("span", { class: "mark", "aria-hidden": "true" }, one.verdict ? mark : OVER.includes(one.state) ? "–" : mark), " ", lineOf(one)),
+    section("Verdict",
+      h("p", { class: `verdict ${kind}`, "data-state": one.state, "data-outcome": one.outcome ?? "" },
+        h("span", { class: "mark", "aria-hidden": "true" }, mark), " ", lineOf(one, report)),
       report ? reasons(report) : null,
-      one.verdict?.named.length ? h("p", {}, "Contradictions name ", counted(one.verdict.named.length, "client"), ": ", ...clientLinks(path, one.verdict.named), ".") : null,
+      named.length ? h("p", {}, "Contradictions name ", counted(named.length, "client"), ": ", ...clientLinks(path, named), ".") : null,
       report ? caught(path, report.findings) : null,
-      one.progress && !OVER.includes(one.state) ? h("progress", { max: Math.max(1, one.progress.total), value: one.progress.done, "aria-label": "rounds seen by all steps" }) : null,
-      one.progress ? h("p", { class: "quiet" }, `${whole(one.progress.done)} of ${counted(one.progress.total, "round")} seen.`) : null,
-      stepsTable(report, steps, one.verdict !== null),
-      about(one)),
+      stepsTable(report),
+      about(one, report)),
     report ? findings(path, report) : null,
   ];
 }
 
-/** Return how a verification stands, as one sentence. */
-function lineOf({ state, why, verdict }) {
-  if (!verdict) return why ? `${wordFor(VERIFICATION_STATES, state)}: ${wordFor(WHY_NO_VERDICT, why)}` : wordFor(VERIFICATION_STATES, state);
-  if (verdict.outcome === "failed") return "Failed: what is recorded contradicts itself or the rules.";
-  if (verdict.outcome === "incomplete") return "Incomplete: nothing contradicts, but not everything could be checked. This is neither a pass nor a failure.";
-  return verdict.whole ? `Passed: all ten steps hold for all ${verdict.rounds} rounds.` : `Passed: all ten steps hold, on an earlier verification that this one trusts for its rounds.`;
+/** Return the state of a verification, as one sentence. */
+function lineOf({ state, why, outcome }, report) {
+  if (state === "running") return "Running. There is no verdict before the end.";
+  if (state === "stopped") return `No verdict: ${wordFor(WHY_NO_VERDICT, why)}`;
+  if (outcome === "failed") return "Failed: what is recorded contradicts itself or the rules.";
+  if (outcome === "incomplete") return "Incomplete: nothing contradicts, but not everything could be checked. This is neither a pass nor a failure.";
+  return `Passed: all ten steps hold${report ? ` for all ${report.rounds} rounds` : ""}.`;
 }
 
-function stepsTable(report, steps, isOver = false) {
+function stepsTable(report) {
   const rows = STEPS.map((title, place) => {
-    const step = steps[place] ?? null;
-    const [mark, kind, word] = stepMark(step, isOver);
-    const said = report?.steps?.[place] ?? null;
+    const step = report?.steps[place] ?? null;
+    const [mark, kind, word] = stepMark(step);
     return h("tr", { class: `check ${kind}`, "data-step": place + 1, "data-outcome": step?.outcome ?? "" },
       h("td", { class: "number" }, String(place + 1)),
       h("td", { class: "mark" }, h("span", { "aria-hidden": "true" }, mark), h("span", { class: "hidden" }, word)),
       h("th", { scope: "row" }, title),
-      h("td", { class: "wide" }, ...evidence(step, said)));
+      h("td", { class: "wide" }, ...evidence(step)));
   });
   return table("The ten steps", [["step", "number"], [unseen("outcome"), "mark"], ["what it checks", "text", "row"], ["what it found", "wide"]], rows);
 }
 
-function stepMark(step, isOver) {
-  if (step === null) return ["", "", "has not begun"];
+function stepMark(step) {
+  if (step === null) return ["", "", "has no verdict"];
   if (step.outcome === "passed") return ["✓", "matches", "passed"];
-  if (step.outcome === "failed") return ["✗", "differs", "failed"];
-  if (step.outcome !== null) return ["?", "open", "could not be checked"];
-  return isOver ? ["–", "", "has no verdict"] : ["…", "", "goes on; nothing speaks against it so far"];
+  return step.outcome === "failed" ? ["✗", "differs", "failed"] : ["?", "open", "could not be checked"];
 }
 
-function evidence(step, said) {
+function evidence(step) {
   if (step === null) return [];
-  const found = said?.contradiction ? [told(said.contradiction.sentence)] : [];
+  const found = step.contradiction ? [told(step.contradiction.sentence)] : [];
   if (step.contradictions > found.length) found.push(h("span", { class: "quiet" }, ` ${counted(step.contradictions, "contradiction")} in all`));
-  const missing = (said?.missing ?? []).slice(0, 5).map((one) => h("div", {}, "not checkable: ", told(one.sentence)));
+  const missing = step.missing.slice(0, 5).map((one) => h("div", {}, "not checkable: ", told(one.sentence)));
   if (step.missing_count > missing.length) missing.push(h("div", { class: "quiet" }, `${counted(step.missing_count, "thing")} could not be checked`));
   return [...found, ...missing];
 }
@@ -250,34 +196,28 @@ function findings(path, report) {
     found.length > MOST_FINDINGS ? h("p", {}, `${counted(found.length - MOST_FINDINGS, "more finding")} in the report.`) : null));
 }
 
-function about(one) {
-  const { verdict, since, report } = one;
+function about(one, report) {
+  const of = report?.deployment;
   return [
     facts([
-      ["asked for", moment(one.asked_at)],
-      one.ended && ["ended", moment(one.ended_at)],
-      verdict && ["as of block", whole(verdict.block), " ", digest(verdict.block_hash, "block")],
-      verdict && ["head", digest(verdict.head, "head")],
-      verdict && ["head to keep for the next audit", verdict.final_head ? digest(verdict.final_head, "head to keep") : "none: nothing is known to be final"],
-      verdict && verdict.remarks > 0 && ["remarks", whole(verdict.remarks)],
+      ["begun", moment(one.begun_at)],
+      one.ended_at && ["ended", moment(one.ended_at)],
+      of && ["as of block", whole(of.head_block), " ", digest(of.head_block_hash, "block")],
+      of && ["head", digest(of.head, "head")],
+      of && ["head to keep for the next audit", of.final_head ? digest(of.final_head, "head to keep") : "none: nothing is known to be final"],
+      report?.remarks > 0 && ["remarks", whole(report.remarks)],
       one.strict && ["strict", "yes"],
-      since && ["builds on", `rounds 1 to ${since.rounds}, head `, digest(since.head, "head of the earlier one")],
-      report && ["sha256 of the report", digest(report.sha256, "report")],
+      one.report_sha256 && ["sha256 of the report", digest(one.report_sha256, "report")],
     ]),
     report ? h("p", {}, download(one.links.report, `audit-${one.verification}.json`, "Download the report", { class: "action" })) : null,
   ];
 }
 
-function earlier(path, all, unreadable) {
-  if (!all.length && !unreadable) return null;
+function earlier(path, all) {
+  if (!all.length) return null;
   const rows = all.map((one) => [
-    h("a", { href: runLink(path, "/verification", { name: one.verification }) }, moment(one.asked_at)),
-    one.verdict ? badge(MARK[one.verdict.outcome][1], one.verdict.outcome) : badge("", wordFor(VERIFICATION_STATES, one.state)),
-    one.verdict ? whole(one.verdict.rounds) : "–",
-    one.since ? `rounds 1 to ${one.since.rounds} of an earlier one` : "the whole run",
-    one.verdict?.named.length ? `names ${listed(one.verdict.named.map(String))}` : "",
+    h("a", { href: runLink(path, "/verification", { name: one.verification }) }, moment(one.begun_at)),
+    badge(MARK[one.outcome]?.[1] ?? "", one.outcome ?? one.state),
   ]);
-  return section("Verifications so far",
-    table("Verifications so far", [["asked for", "text", "row"], ["verdict"], ["rounds", "number"], ["builds on", "wide"], ["contradictions", "wide"]], rows),
-    unreadable ? h("p", {}, `${counted(unreadable, "file")} beside the reports cannot be read.`) : null);
+  return section("Verifications so far", table("Verifications so far", [["begun", "text", "row"], ["verdict"]], rows));
 }

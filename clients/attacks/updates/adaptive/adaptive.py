@@ -40,4 +40,10 @@ def adaptive(attacker: AttackInput) -> Update:
     return forged.astype(np.float32)
 
 
-ADAPTIVE = UpdateAttack("adaptive", adaptive, is_common=True)
+ADAPTIVE = UpdateAttack(
+    "adaptive",
+    adaptive,
+    is_common=True,
+    sends=("the most harmful update that the colluders expect to be accepted, the same from all"),
+    source="Adaptive: knows the rule in force, and stays just inside it (ours)",
+)

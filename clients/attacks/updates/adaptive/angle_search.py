@@ -6,15 +6,14 @@ stored as its coefficients; all angles follow from one table of inner products.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
+from clients.attacks.updates.adaptive.estimate import combined
 from clients.random_streams import named_stream
-from ledger.protocol.rules.direction import travel_weight
+from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,24 +58,20 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     units = np.eye(count, len(basis))
     if attacker.is_member:
         return np.asarray(-length * (_unit(units.mean(axis=0), table) @ basis))
-    multiple = _multiple(parameters, table)
+    multiple = travel_weight(table[:-2, -2])
     references = (units + multiple * np.eye(1, len(basis), count)) / (1 + multiple)
-    distances = 2 - 2 * (references @ table @ units.T)
-    limit = accepted_up_to(attacker, np.maximum(distances, 0.0))
     fans = [_fan(np.delete(units, c, 0), np.delete(references, c, 0), table) for c in range(count)]
-    along = np.array(
-        [fan.along @ table @ reference for fan, reference in zip(fans, references, strict=True)]
+    along, aside = (
+        np.array([of @ table @ reference for of, reference in zip(part, references, strict=True)])
+        for part in zip(*fans, strict=True)
     )
-    aside = np.array(
-        [fan.aside @ table @ reference for fan, reference in zip(fans, references, strict=True)]
-    )
-    best = _fan(units, references, table)
+    best_along, best_aside = _fan(units, references, table)
     for angle in _ANGLES:
         cosines = np.cos(angle) * along + np.sin(angle) * aside
-        if _pessimistic_score(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= limit:
-            chosen = np.cos(angle) * best.along + np.sin(angle) * best.aside
+        if _pessimistic_score(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= RIGHT_ANGLE:
+            chosen = np.cos(angle) * best_along + np.sin(angle) * best_aside
             return np.asarray(length * (_unit(chosen, table) @ basis))
-    return np.asarray(length * (best.along @ basis))
+    return np.asarray(length * (best_along @ basis))
 
 
 def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
@@ -85,27 +80,14 @@ def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -
     return combined(distances) + _MARGIN * error
 
 
-@dataclass(frozen=True, slots=True)
-class Fan:
-    """Two orthogonal directions that span the attacker's choice; coefficients.
-
-    Attributes:
-        along: r, the mean of references.
-        aside: a, the attackers' aim.
-    """
-
-    along: NDArray[np.float64]
-    aside: NDArray[np.float64]
-
-
 def _fan(
     units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
-) -> Fan:
-    """Return r and a of some colluders, from their unit updates and their references."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return r, the mean of references, and a, the aim at a right angle to it, as coefficients."""
     along = _unit(references.mean(axis=0), table)
     aim = -_unit(units.mean(axis=0), table)
     aim[-1] += 1.0
-    return Fan(along, _unit(aim - (aim @ table @ along) * along, table))
+    return along, _unit(aim - (aim @ table @ along) * along, table)
 
 
 def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
@@ -122,11 +104,6 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
     norms = np.sqrt((basis * basis).sum(axis=1, keepdims=True))
     divided = np.divide(basis, norms, out=np.zeros_like(basis), where=norms > 0)
     return divided, LENGTH * float(np.median(lengths))
-
-
-def _multiple(parameters: Parameters, table: NDArray[np.float64]) -> float:
-    """Return b, the weight of the travel in a reference, from the colluders' own agreement."""
-    return travel_weight(table[:-2, -2]) if parameters.compares_directions else 0.0
 
 
 def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:

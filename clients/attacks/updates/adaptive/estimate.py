@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.direction import RIGHT_ANGLE
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -26,9 +24,8 @@ def combined(distances: NDArray[np.float64]) -> float:
 def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
     """Return the largest score that the colluders expect to be accepted.
 
-    Under strategy III that is the threshold of a committee of theirs. Under strategy I all
-    attackers have one score, and are accepted if at most m − f of the n − f honest trainers are
-    nearer: the score at that share of the colluders' own.
+    Under strategy I all attackers have one score, and are accepted if at most m − f of the n − f
+    honest trainers are nearer: the score at that share of the colluders' own.
 
     Args:
         attacker: with the rules of the run.
@@ -38,8 +35,6 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
     others = ~np.eye(len(distances), dtype=bool)
-    if parameters.compares_directions:
-        return RIGHT_ANGLE
     columns = zip(distances.T, others.T, strict=True)
     scores = sorted(combined(column[mask]) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)

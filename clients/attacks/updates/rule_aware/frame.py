@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,19 +25,6 @@ LENGTH = 2.0
 
 _NOTHING = 1e-12
 """Square of a length below which a combination of unit vectors is rounding error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of a frame."""
-
-    first: int
-    count: int
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Indices of the rows."""
-        return np.arange(self.first, self.first + self.count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +48,9 @@ class Frame:
 
     vectors: NDArray[np.float64]
     norms: NDArray[np.float64]
-    own: Span
-    published: tuple[Span, ...]
-    noise: Span
+    own: NDArray[np.int64]
+    published: tuple[NDArray[np.int64], ...]
+    noise: NDArray[np.int64]
     goal: int
     travel: int
     drift: int
@@ -95,14 +83,13 @@ class Frame:
         norms = np.sqrt((raw * raw).sum(axis=1))
         vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
         count, end = len(own), 2 * len(own) + len(known)
-        starts = np.cumsum([count, *map(len, attacker.published)]).tolist()
-        spans = zip(starts, map(len, attacker.published), strict=False)
+        ends = np.cumsum([count, *map(len, attacker.published)]).tolist()
         return cls(
             vectors=vectors,
             norms=norms,
-            own=Span(0, count),
-            published=tuple(Span(first, number) for first, number in spans),
-            noise=Span(end - count, count),
+            own=np.arange(count),
+            published=tuple(np.arange(*pair) for pair in pairwise(ends)),
+            noise=np.arange(end - count, end),
             goal=end,
             travel=end + 1,
             drift=end + 2,
@@ -117,16 +104,16 @@ class Frame:
     @cached_property
     def length(self) -> float:
         """t, the median length of the colluders' updates."""
-        return float(np.median(self.norms[self.own.rows]))
+        return float(np.median(self.norms[self.own]))
 
     @property
     def honest(self) -> NDArray[np.int64]:
         """Rows of all known honest updates of others, else of the colluders' own."""
-        return np.concatenate([span.rows for span in self.published or (self.own,)])
+        return np.concatenate(self.published or (self.own,))
 
-    def row(self, *rows: int) -> NDArray[np.float64]:
+    def row(self, rows: NDArray[np.int64] | int) -> NDArray[np.float64]:
         """Return the coefficients of some vectors, one row for each."""
-        return np.asarray(np.eye(len(self.vectors))[list(rows)])
+        return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
 
     def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each combination divided by its length; zeros if only rounding error is left.
@@ -143,7 +130,7 @@ class Frame:
 
     def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the unit mean of some vectors, shape (1, k)."""
-        return self.unit(self.row(*rows.tolist()).mean(axis=0, keepdims=True))
+        return self.unit(self.row(rows).mean(axis=0, keepdims=True))
 
     def residual(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return unit combinations without their part along the travel, shape (rows, k)."""

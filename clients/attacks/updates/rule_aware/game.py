@@ -21,7 +21,7 @@ from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,10 +66,10 @@ class Game:
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
         rounds = [*frame.published[first:], *frame.published[:first]]
-        drawn = [attacker.rng.permutation(span.rows) for span in rounds]
-        known = np.concatenate([*drawn, frame.own.rows])
+        drawn = [attacker.rng.permutation(span) for span in rounds]
+        known = np.concatenate([*drawn, frame.own])
         rows = np.resize(known, honest_members + honest_trainers)
-        honest = frame.norms[rows][:, None] * frame.row(*rows.tolist())
+        honest = frame.norms[rows][:, None] * frame.row(rows)
         # Ties are broken by index, which says nothing about who is honest.
         clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
         members = [
@@ -110,23 +110,9 @@ class Game:
         inputs = self._inputs(parameters, updates)
         travel = self.travel if inputs.needs_displacement else None
         distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
-        trainers = inputs.participants.trainers
-        columns, seats = {client: i for i, client in enumerate(updates)}, self.members
-        measured = distances[:, [columns[client] for client in trainers]]
-        among = distances[:, [columns[member] for member in seats]]
-        among = among[~np.eye(len(seats), dtype=bool)].reshape(len(seats), len(seats) - 1)
-        vectors = [
-            ScoreVector(
-                round=inputs.round,
-                member=member,
-                base=NO_DIGEST,
-                trainers=trainers,
-                distances=measured[seat],
-                members=seats[:seat] + seats[seat + 1 :],
-                member_distances=among[seat],
-            )
-            for seat, member in enumerate(seats)
-        ]
+        vectors = score_vectors(
+            inputs.round, distances, tuple(updates), inputs.participants.trainers, self.members
+        )
         start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
         accepted = rank_trainers(parameters, vectors).accepted
         return -next_model(inputs, start, accepted, updates).astype(np.float64)
@@ -144,6 +130,23 @@ class Game:
             participants=Participants(self.members, trainers, frozenset()),
             closing=RoundClosing(0, NO_DIGEST, {}),
         )
+
+
+def score_vectors(
+    number: int,
+    distances: NDArray[np.float64],
+    clients: Sequence[ClientId],
+    trainers: tuple[ClientId, ...],
+    members: tuple[ClientId, ...],
+) -> list[ScoreVector]:
+    """Return the members' score vectors for a table of distances, shape (members, clients)."""
+    columns = {client: column for column, client in enumerate(clients)}
+    vectors = []
+    for member, row in zip(members, distances, strict=True):
+        others = tuple(other for other in members if other != member)
+        measured, among = (row[[columns[client] for client in of]] for of in (trainers, others))
+        vectors.append(ScoreVector(number, member, NO_DIGEST, trainers, measured, others, among))
+    return vectors
 
 
 def games(attacker: AttackInput, frame: Frame) -> tuple[Game, ...]:

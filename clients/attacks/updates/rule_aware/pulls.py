@@ -24,12 +24,12 @@ def turned(
         degrees: θ.
     """
     angle = np.radians(degrees)
-    count = frame.own.count
+    count = len(frame.own)
     combined = np.cos(angle) * base + np.sin(angle) * aim
     return frame.unit(np.broadcast_to(combined, (count, combined.shape[1])).copy())
 
 
-def stolen_residuals(frame: Frame, per_client: int) -> NDArray[np.float64]:
-    """Return residuals of honest clients, each for so many colluders, shape (colluders, k)."""
-    rows = frame.honest[np.arange(frame.own.count) // per_client % len(frame.honest)]
-    return frame.residual(frame.row(*rows.tolist()))
+def stolen_residuals(frame: Frame) -> NDArray[np.float64]:
+    """Return residuals of honest clients, one for each colluder, shape (colluders, k)."""
+    rows = frame.honest[np.arange(len(frame.own)) % len(frame.honest)]
+    return frame.residual(frame.row(rows))

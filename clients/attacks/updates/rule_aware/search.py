@@ -136,7 +136,7 @@ def updates_of(
         directions: unit combinations, shape (colluders, k).
         length: s.
     """
-    sent = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
+    sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
     members = [row for row in attacker.seats if row not in attacker.idle]
     passive = {*attacker.seats, *attacker.idle}
     trainers = [row for row in range(len(sent)) if row not in passive]

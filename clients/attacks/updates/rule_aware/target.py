@@ -14,15 +14,15 @@ import numpy as np
 
 from clients.attacks.updates.rule_aware.frame import Frame
 from clients.attacks.updates.rule_aware.pulls import turned
-from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched, updates_of
-from clients.attacks.updates.update_attack import Factor, joint_attack
+from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
+from clients.attacks.updates.update_attack import joint_attack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.attacks.updates.update_attack import AttackInput
 
-CANDIDATES = tuple(
+TARGET_CANDIDATES = tuple(
     Candidate(base, angle, share, members)
     for base, angle, share, members in product(
         ("own", "reference", "travel"),
@@ -39,21 +39,7 @@ def target(attacker: AttackInput) -> NDArray[np.float32]:
     θ, b (the own update, the mean of the colluders' units, or the travel), the share of trainers
     that act and the members' behaviour are searched.
     """
-    return searched(attacker, CANDIDATES, _pull, goal, rounds=1)
-
-
-def target_blind(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the updates without a search: b the mean of the colluders' unit updates.
-
-    Args:
-        attacker: with θ in degrees as its factor.
-    """
-    if not np.isfinite(attacker.colluders).all():
-        return attacker.colluders.copy()
-    frame = Frame.of(attacker)
-    candidate = Candidate("reference", attacker.factor, 1.0, Behaviour.SAME)
-    sent = updates_of(attacker, frame, candidate, _pull(frame, candidate))
-    return (sent @ frame.vectors).astype(np.float32)
+    return searched(attacker, TARGET_CANDIDATES, _target_pull, goal, rounds=1)
 
 
 def goal(frame: Frame) -> NDArray[np.float64]:
@@ -61,15 +47,19 @@ def goal(frame: Frame) -> NDArray[np.float64]:
     return frame.row(frame.goal)
 
 
-def _pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
-    own = frame.row(*frame.own.rows.tolist())
+def _target_pull(frame: Frame, candidate: Candidate) -> NDArray[np.float64]:
+    own = frame.row(frame.own)
     base = {
         "own": own,
-        "reference": frame.mean(frame.own.rows),
+        "reference": frame.mean(frame.own),
         "travel": frame.row(frame.travel),
     }[candidate.base]
     return turned(frame, base, goal(frame), candidate.angle)
 
 
-TARGET = joint_attack("target", target)
-TARGET_BLIND = joint_attack("target-blind", target_blind, Factor(75.0, 0.0, 90.0))
+TARGET = joint_attack(
+    "target",
+    target,
+    sends="the updates that move w most along p when the colluders play the rule",
+    source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
+)

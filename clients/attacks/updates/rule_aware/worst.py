@@ -6,10 +6,9 @@ honest clients took in all rounds before, and at the model of false labels.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clients.attacks.updates.rule_aware.pulls import stolen_residuals, turned
 from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from clients.attacks.updates.rule_aware.frame import Frame
     from clients.attacks.updates.update_attack import AttackInput
 
-CANDIDATES = tuple(
+WORST_CANDIDATES = tuple(
     Candidate(base, angle, share, members, part)
     for base, angle, share, members, part in product(
         ("own", "noise", "stolen"),
@@ -43,7 +42,7 @@ STRIKE = 1e4
 def back(frame: Frame) -> NDArray[np.float64]:
     """Return the reverse of the unit mean of honest updates, shape (1, k)."""
     rows = frame.honest
-    return -frame.unit((frame.norms[rows] @ frame.row(*rows.tolist()))[None, :])
+    return -frame.unit((frame.norms[rows] @ frame.row(rows))[None, :])
 
 
 def drift(frame: Frame) -> NDArray[np.float64]:
@@ -51,28 +50,15 @@ def drift(frame: Frame) -> NDArray[np.float64]:
     return -frame.row(frame.drift)
 
 
-def worst_back(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a).
+def _worst(
+    aim: Callable[[Frame], NDArray[np.float64]], attacker: AttackInput, **more: Any
+) -> NDArray[np.float32]:
+    """Return what moves w most along an aim a, of unit(cos θ unit(r + λ h) + sin θ a).
 
-    r is the own unit update, noise, or the residual of an honest client; a is the aim. They, θ, λ,
-    the share of trainers that act and whether members act are searched.
+    r is the own unit update, noise, or the residual of an honest client. It, θ, λ, the share of
+    trainers that act and whether members act are searched.
     """
-    return searched(attacker, CANDIDATES, partial(_pull, back), back)
-
-
-def worst_drift(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the same, aimed against the way that honest clients took in all rounds before."""
-    return searched(attacker, CANDIDATES, partial(_pull, drift), drift)
-
-
-def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the same, aimed at the model of false labels."""
-    return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
-
-
-def many_samples(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the updates of `worst_drift`, from attackers that register k times their samples."""
-    return worst_drift(attacker)
+    return searched(attacker, WORST_CANDIDATES, partial(_worst_pull, aim), aim, **more)
 
 
 def half(attacker: AttackInput) -> NDArray[np.float32]:
@@ -84,25 +70,51 @@ def half(attacker: AttackInput) -> NDArray[np.float32]:
     sending = len(attacker.colluders) - len(attacker.idle)
     if 2 * sending < attacker.members + attacker.trainers:
         return attacker.colluders.copy()
-    return searched(attacker, CANDIDATES, partial(_pull, goal), goal, length=STRIKE)
+    return _worst(goal, attacker, length=STRIKE)
 
 
-def _pull(
+def _worst_pull(
     aim: Callable[[Frame], NDArray[np.float64]], frame: Frame, candidate: Candidate
 ) -> NDArray[np.float64]:
     if candidate.base == "stolen":
-        base = stolen_residuals(frame, 1)
+        base = stolen_residuals(frame)
     else:
-        rows = frame.own.rows if candidate.base == "own" else frame.noise.rows
-        base = frame.row(*rows.tolist())
+        rows = frame.own if candidate.base == "own" else frame.noise
+        base = frame.row(rows)
     shown = frame.unit(base + candidate.part * frame.row(frame.travel))
     return turned(frame, shown, aim(frame), candidate.angle)
 
 
-WORST_BACK = joint_attack("worst-back", worst_back)
-WORST_DRIFT = joint_attack("worst-drift", worst_drift)
-WORST_FULL = joint_attack("worst-full", worst_full)
-MANY_SAMPLES = replace(
-    joint_attack("many-samples", many_samples, Factor(10.0, 1.0, 1000.0)), multiplies_samples=True
+WORST_BACK = joint_attack(
+    "worst-back",
+    partial(_worst, back),
+    sends=("what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)"),
+    source="The worst that a search finds: back, drift, full and half (ours)",
 )
-HALF = joint_attack("half", half)
+WORST_DRIFT = joint_attack(
+    "worst-drift",
+    partial(_worst, drift),
+    sends="the same, aimed against the way that honest clients took in all rounds before",
+    source="The worst that a search finds: back, drift, full and half (ours)",
+)
+WORST_FULL = joint_attack(
+    "worst-full",
+    partial(_worst, goal),
+    sends="the same, aimed at the model of false labels",
+    source="The worst that a search finds: back, drift, full and half (ours)",
+)
+# `worst-drift`, by attackers that register k times their samples.
+MANY_SAMPLES = joint_attack(
+    "many-samples",
+    partial(_worst, drift),
+    factor=Factor(10.0, 1.0, 1000.0),
+    multiplies_samples=True,
+    sends=("the updates of `worst_drift`, from attackers that register k times their samples"),
+    source="The worst that a search finds: back, drift, full and half (ours)",
+)
+HALF = joint_attack(
+    "half",
+    half,
+    sends=("honest updates until colluders send half of a round's, and then far too long ones"),
+    source="The worst that a search finds: back, drift, full and half (ours)",
+)

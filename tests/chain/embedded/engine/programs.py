@@ -41,11 +41,7 @@ def push(value: int, size: int | None = None) -> bytes:
 
 @dataclass
 class Program:
-    """Code with labels.
-
-    Attributes:
-        parts: code, ("label", name) for a jump destination, or ("to", name) for its position.
-    """
+    """Code with labels."""
 
     parts: list[bytes | tuple[str, int]] = field(default_factory=list)
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
+from coincurve import PublicKey
+from eth.db.atomic import AtomicDB
 from eth.vm import opcode_values as op
+from eth_keys.datatypes import PrivateKey
+from eth_typing import Address
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from trie import HexaryTrie  # type: ignore[attr-defined]
+from trie.exceptions import MissingTrieNode
 
-from benchmarks.digits_round import use_reference
 from benchmarks.recorded_rounds import RecordedRounds
+from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.engine import code_blocks, opcode_loop, trie_nodes
-from ledger.chain.ports import BlockDamagedError
+from ledger.chain.embedded.engine.trie_nodes import FastAccountDB, TrieNodes
+from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from tests.chain.embedded.engine.programs import Arena, call, push
 from tests.chain.probe import deploy, words
+from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +55,8 @@ def test_rounds_of_the_contract_make_the_same_blocks(tmp_path: Path) -> None:
         path = tmp_path / f"{is_reference}.sqlite"
         with EmbeddedChain.create(path, synchronous="NORMAL", clock=lambda: 1.7e9) as chain:
             if is_reference:
-                use_reference(chain)
+                machine = evm.chain_class(chain.chain_id, is_reference=True)
+                chain._chain = machine(chain._database)
             run = RecordedRounds(chain, members=4, trainers=6, clients=20)
             for others in (False, True):
                 run.commit(run.signed_commitments(run.active))
@@ -70,3 +85,146 @@ def test_the_reference_has_none_of_the_faster_parts(
         chain.verify(execute=True)
         with pytest.raises(AssertionError, match="a faster part is in use"):
             chain.call(chain.sender, b"")
+
+
+ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
+HALF = ORDER // 2
+EDGES = st.sampled_from([0, 1, 2, HALF, HALF + 1, ORDER - 1, ORDER, ORDER + 1, 2**256 - 1])
+
+
+def recovered(arena: Arena, data: bytes, gas: int = 3_000) -> bytes:
+    """Call the contract with these bytes on both machines; return its answer."""
+    copied = push(len(data)) + push(0) + push(0) + bytes([op.CALLDATACOPY])
+    code = copied + call(op.STATICCALL, 1, gas, 0, (0, len(data), 0x200, 32))
+    return bytes(arena.compare(code, 50_000, data=data)["return data"])
+
+
+def test_a_signature_gives_its_signers_address(arena: Arena) -> None:
+    key, digest = PrivateKey(b"\x05" * 32), b"\x11" * 32
+    signature = key.sign_msg_hash(digest)
+    data = digest + words(signature.v + 27, signature.r, signature.s)
+    address = key.public_key.to_canonical_address()
+    assert recovered(arena, data) == address.rjust(32, b"\0")
+    assert recovered(arena, data, 2_999) == b""
+    # What is missing is zeros: of a truncated s it makes another signature.
+    for length in (100, 120, 127):
+        assert recovered(arena, data[:length]) not in {b"", address.rjust(32, b"\0")}
+    # A high s is another signature of the same message; the contract takes it.
+    other = digest + words(28 - signature.v, signature.r, ORDER - signature.s)
+    assert recovered(arena, other) == address.rjust(32, b"\0")
+
+
+def test_only_two_of_the_four_recovery_ids_are_taken(arena: Arena) -> None:
+    signatures = (words(r, 1) for r in range(1, 50))
+    signature = next(each for each in signatures if _recovers(each + b"\x02"))
+    for v in (29, 30):
+        assert recovered(arena, bytes(32) + words(v) + signature) == b""
+
+
+def _recovers(signature: bytes) -> bool:
+    try:
+        PublicKey.from_signature_and_message(signature, bytes(32), hasher=None)
+    except ValueError:
+        return False
+    return True
+
+
+@settings(max_examples=times(60, 5_000), deadline=None)
+@given(
+    digest=st.binary(min_size=32, max_size=32),
+    v=st.one_of(st.sampled_from([27, 28]), st.sampled_from([0, 1, 26, 29, 256 + 27, 2**255])),
+    r=st.one_of(EDGES, st.integers(0, 2**256 - 1)),
+    s=st.one_of(EDGES, st.integers(0, 2**256 - 1)),
+    length=st.one_of(st.just(128), st.integers(0, 160)),
+)
+@example(digest=bytes(32), v=27, r=0, s=0, length=128)
+@example(digest=bytes(32), v=27, r=1, s=1, length=128)
+@example(digest=b"\xff" * 32, v=28, r=ORDER, s=1, length=128)
+def test_any_input_gives_py_evms_answer(
+    arena: Arena, digest: bytes, v: int, r: int, s: int, length: int
+) -> None:
+    recovered(arena, (digest + words(v, r, s)).ljust(160, b"\x07")[:length])
+
+
+# Few and similar bytes, so that keys share long prefixes, and short values, so that nodes lie
+# within their parents.
+similar = st.tuples(
+    st.sampled_from([b"\0", b"\x10", b"\x01"]),
+    st.integers(0, 30),
+    st.sampled_from([b"\0", b"\x01", b"\x10", b"\x11", b"\xff"]),
+).map(lambda parts: (parts[0] * parts[1] + parts[2]).ljust(32, b"\0"))
+keys = st.one_of(similar, st.binary(min_size=32, max_size=32))
+values = st.one_of(st.binary(min_size=1, max_size=2), st.binary(min_size=30, max_size=40))
+
+
+@given(contents=st.dictionaries(keys, values, max_size=30), absent=st.lists(keys, max_size=10))
+def test_every_key_has_the_value_that_the_trie_says(
+    contents: dict[bytes, bytes], absent: list[bytes]
+) -> None:
+    database: dict[bytes, bytes] = {}
+    trie, nodes = HexaryTrie(database), TrieNodes(database)
+    for key, value in contents.items():
+        trie[key] = value
+    for _ in range(2):
+        for key in (*contents, *absent):
+            assert nodes.value(trie.root_hash, key) == contents.get(key, b"") == trie[key]
+
+
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trie_nodes, "MOST_NODES", 5)
+    database: dict[bytes, bytes] = {}
+    trie, nodes = HexaryTrie(database), TrieNodes(database)
+    contents = {bytes([number] * 32): bytes([number]) * 33 for number in range(1, 60)}
+    for key, value in contents.items():
+        trie[key] = value
+    for key, value in contents.items():
+        assert nodes.value(trie.root_hash, key) == value
+        assert 0 < len(nodes._nodes) <= 5
+
+
+def test_a_missing_node_is_no_absent_value() -> None:
+    database: dict[bytes, bytes] = {}
+    trie = HexaryTrie(database)
+    for number in range(40):
+        trie[bytes([number] * 32)] = bytes([number]) * 33
+    kept = trie.root_hash, database[trie.root_hash]
+    database.clear()
+    with pytest.raises(MissingTrieNode):
+        TrieNodes(database).value(trie.root_hash, bytes(32))
+    database[kept[0]] = kept[1]
+    with pytest.raises(MissingTrieNode):
+        TrieNodes(database).value(trie.root_hash, bytes([7] * 32))
+
+
+def test_a_contracts_missing_storage_is_damage_and_no_zero(tmp_path: Path) -> None:
+    path = tmp_path / "chain.sqlite"
+    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
+        probe = deploy(chain)
+        chain.send(probe, words(7, 0), 200_000)
+        state = chain._state(None)._account_db  # type: ignore[attr-defined]
+        root = state._get_storage_root(to_canonical(probe))
+        assert chain.storage(probe, 0) == 7
+    connection = sqlite3.connect(path)
+    with connection:
+        assert connection.execute("DELETE FROM kv WHERE key = ?", (bytes(root),)).rowcount == 1
+    connection.close()
+    with EmbeddedReader.open(path) as reader, pytest.raises(ChainDamagedError, match="damaged"):
+        reader.storage(probe, 0)
+    with EmbeddedReader.open(path) as reader, pytest.raises(ChainDamagedError, match="damaged"):
+        reader.call(probe, b"")
+
+
+def test_a_block_in_progress_is_read_from_its_own_tries() -> None:
+    account, slot = Address(b"\x05" * 20), 3
+    database = AtomicDB()
+    before = FastAccountDB(database)
+    before.set_balance(account, 1)
+    before.set_storage(account, slot, 2)
+    before.persist()
+    assert (before.get_balance(account), before.get_storage(account, slot)) == (1, 2)
+    accounts = FastAccountDB(database, before.state_root)
+    accounts.set_balance(account, 7)
+    accounts.set_storage(account, slot, 8)
+    accounts.make_state_root()
+    accounts.discard(accounts.record())  # it empties py-evm's own caches
+    assert (accounts.get_balance(account), accounts.get_storage(account, slot)) == (7, 8)

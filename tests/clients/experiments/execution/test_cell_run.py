@@ -1,24 +1,29 @@
-"""A row counts what a run came to, and what it took."""
+"""A row counts what a run came to, and the best learning rate of tuning is chosen."""
 
 from __future__ import annotations
 
 import pickle
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.experiments.baselines import MethodRound
 from clients.experiments.execution.cell_run import CellJob, play_cell, row_of
-from clients.experiments.execution.stopwatch import SCORING, TRAINING, Stopwatch
-from clients.experiments.kinds.method_kind import MethodRound, MethodRun
-from clients.experiments.rows import CellSeconds, append_row, read_rows
+from clients.experiments.execution.learning_rates import (
+    AS_CONFIGURED,
+    choose_rates,
+    digest_of_trials,
+    factors,
+)
+from clients.experiments.kinds import MethodRun
+from clients.experiments.rows import CellSeconds, TrialRow, append_row, read_rows
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from clients.experiments.plan import ExperimentPlan
 
 SECONDS = CellSeconds(wall=1.0, cpu=1.0)
 KINDS = (
@@ -75,35 +80,6 @@ def test_attackers_and_times_are_counted_by_hand() -> None:
     assert row.extra == {"committee": 4, "trainers": 6}
 
 
-@pytest.mark.parametrize(
-    ("settings", "attackers", "attack"),
-    [
-        ("", (), None),
-        ("", (3,), "back-gradient"),
-        (', "malice.on=weights"', (3,), "back-gradient on weights"),
-    ],
-)
-def test_a_row_names_what_attackers_do(
-    settings: str, attackers: tuple[int, ...], attack: str | None
-) -> None:
-    rate = '"malice.malicious_rate=0.1"'
-    cell = plan_of((rate, f"{rate}{settings}")).cells[2]
-    played = MethodRun(
-        rounds=(), floor=None, samples=(1,) * 4, malicious=frozenset(ids(*attackers))
-    )
-    assert row_of(cell, played, SECONDS, None).attack == attack
-
-
-def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
-    row = row_of(
-        plan_of().cells[1], MethodRun(rounds=(), floor=None, samples=(1, 2)), SECONDS, None
-    )
-    assert row.accuracy == row.malicious_trained == ()
-    assert (row.final, row.floor, row.malicious_accepted, row.accepted_honest) == (None,) * 4
-    assert (row.malicious_members, row.client_accuracy) == (None, None)
-    assert row.times_aggregated == (0, 0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path: Path) -> None:
     plan = plan_of(
@@ -139,17 +115,66 @@ def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
     assert plan.cells[0].at_rate(0.5).configuration.training.learning_rate == 0.25
 
 
-def test_the_parts_of_a_run_are_timed_separately() -> None:
-    ticks: Iterable[float] = count(0.0, 1.0)
-    stopwatch = Stopwatch(iter(ticks).__next__, iter(count(0.0, 0.5)).__next__)
-    with stopwatch.timing(TRAINING):  # 1 to 2
-        pass
-    with stopwatch.timing(SCORING):  # 3 to 4
-        pass
-    stopwatch.lap()  # 5
-    found = stopwatch.seconds(is_committee=True)
-    assert (found.wall, found.cpu) == (5.0, 0.5)
-    assert (found.training, found.scoring, found.evaluation, found.ledger) == (1.0, 1.0, 0.0, 3.0)
-    # Without a committee, making models of updates is all the rest.
-    server = stopwatch.seconds(is_committee=False)
-    assert (server.scoring, server.ledger) == (4.0, None)
+RATES = ("rates = [0.5, 1.0]\nseeds = [100]", "rates = [0.25, 0.5, 1.0, 2.0]\nseeds = [100, 101]")
+
+
+def rows(plan: ExperimentPlan, finals: dict[tuple[float, int], float]) -> list[TrialRow]:
+    return [
+        TrialRow(
+            cell=trial.name,
+            experiment="mini",
+            method=trial.cell.method.name,
+            condition=trial.cell.condition,
+            axes=trial.cell.axes,
+            seed=trial.cell.seed,
+            digest=trial.digest,
+            factor=trial.factor,
+            learning_rate=trial.factor * 0.5,
+            final=finals[trial.factor, trial.cell.seed],
+            seconds=CellSeconds(wall=1.0, cpu=1.0),
+        )
+        for trial in plan.trials
+        if (trial.factor, trial.cell.seed) in finals
+    ]
+
+
+def finals(*means: float) -> dict[tuple[float, int], float]:
+    """Return what each of the four rates comes to: a tenth below its mean, and a tenth above."""
+    rates = (0.25, 0.5, 1.0, 2.0)
+    return {
+        (rate, seed): mean + shift
+        for rate, mean in zip(rates, means, strict=True)
+        for seed, shift in ((100, -0.125), (101, 0.125))
+    }
+
+
+@pytest.mark.parametrize(
+    ("means", "factor"),
+    [
+        ((0.5, 0.625, 0.25, 0.125), 0.5),
+        # Of two as good the one nearer to 1, and of two as near the smaller.
+        ((0.5, 0.25, 0.5, 0.5), 1.0),
+        ((0.5, 0.25, 0.25, 0.5), 2.0),
+        ((0.25, 0.5, 0.25, 0.5), 0.5),
+    ],
+)
+def test_the_best_mean_is_chosen(means: tuple[float, ...], factor: float) -> None:
+    plan = plan_of(RATES)
+    (choice,) = choose_rates(plan, rows(plan, finals(*means)))
+    assert (choice.method, choice.factor, choice.seeds) == ("CMFL-I", factor, (100, 101))
+    assert choice.finals == dict(zip(("0.25", "0.5", "1", "2"), means, strict=True))
+    assert choice.digest == digest_of_trials(plan.trials)
+
+
+def test_nothing_is_chosen_before_all_trials_are_over() -> None:
+    plan, known = plan_of(RATES), finals(0.5, 0.5, 0.5, 0.5)
+    del known[2.0, 101]
+    assert choose_rates(plan, rows(plan, known)) == []
+
+
+def test_untuned_method_keeps_its_rate_and_a_waiting_has_none() -> None:
+    plan = plan_of(RATES)
+    assert factors(plan, []) == {"FedAvg (n)": AS_CONFIGURED}
+    choices = choose_rates(plan, rows(plan, finals(0.5, 0.25, 0.25, 0.25)))
+    assert factors(plan, choices) == {"CMFL-I": 0.25, "FedAvg (n)": AS_CONFIGURED}
+    assert factors(plan_of(is_quick=True), choices)["FedAvg (n)"] == AS_CONFIGURED

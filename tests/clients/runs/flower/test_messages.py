@@ -79,10 +79,7 @@ TRAIN = {"version": 1, "kind": "train", "run": RUN, "start": b"", "clients": [1]
     "wrong",
     [
         {"version": 2},
-        {"kind": 1},
         {"run": b"short"},
-        {"start": "text"},
-        {"clients": ["1"]},
         {"clients": [1, 2]},
         {"clients": [True]},
         {"seeds": [b"short"]},

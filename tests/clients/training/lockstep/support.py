@@ -48,8 +48,6 @@ JOBS = jobs(*range(len(SIZES)))
 
 
 def sequential(*layers: nn.Module) -> Model:
-    """Return the model of a sequence of layers; it need not be pickled here."""
-
     def factory(_form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
         import copy
 
@@ -77,10 +75,10 @@ def exact_update(
     model: Model, start: NDArray[np.float32], job: TrainingJob, settings: LocalTraining,
     train: Sequence[Samples] = TRAIN,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return the update of a loop in float64."""
     module = model.module().double()
     load_vector(module, torch.tensor(start, dtype=torch.float64))
     parameters = [p for _, p in trainable(module)]
+    starts = [p.detach().clone() for p in parameters]
     x, y = train[job.client]
     shift = torch.zeros(model.form.classes)
     if settings.calibrated:
@@ -89,6 +87,9 @@ def exact_update(
         for indices in batches(job.seed, len(y), settings):
             logits = module(torch.tensor(x[indices], dtype=torch.float64))
             loss = functional.cross_entropy(logits + shift, torch.tensor(y[indices]))
+            if settings.proximal is not None:
+                moved = [((p - s) ** 2).sum() for p, s in zip(parameters, starts, strict=True)]
+                loss = loss + settings.proximal / 2 * sum(moved)
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
                 for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -98,5 +99,4 @@ def exact_update(
 
 
 def error(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Return the relative error of an update."""
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))

@@ -1,22 +1,42 @@
-"""The lockstep path: the same steps as the plain path's, and the same bytes in any company."""
+"""The lockstep path: which chains of layers it reads, and the same steps in any company."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
-from clients.local_sgd import LocalTraining
+from clients.local_sgd import LocalTraining, step_count
 from clients.models.model import model_of
-from clients.models.registry import model_named
-from clients.models.softmax import softmax
-from clients.training.lockstep import execution_plan
+from clients.models.registry import MODELS, model_named
+from clients.training.engine_factory import open_engine
+from clients.training.lockstep import execution_plan, network
+from clients.training.lockstep import trainer as trainers
+from clients.training.lockstep.elementwise import (
+    MaxPoolPart,
+    OrderedMaxPoolPart,
+    ReluPart,
+    ReshapePart,
+    channels_last,
+)
+from clients.training.lockstep.layers import (
+    Convolution,
+    Linear,
+    MaxPool,
+    Relu,
+    Reshape,
+    ShapedLayer,
+    pooled_first,
+)
+from clients.training.lockstep.tracing import UnknownLayerError, chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
+from clients.training.update_writer import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
     CALIBRATED,
@@ -29,19 +49,235 @@ from tests.clients.training.lockstep.support import (
     both,
     error,
     exact_update,
-    jobs,
     samples,
     sequential,
     updates,
 )
-from tests.clients.training.on_devices import needs_card
+from tests.clients.training.made import DATA, SETTINGS
+from tests.clients.training.made import JOBS as MADE_JOBS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
     from clients.models.model import Model
+    from clients.training.port import TrainingJob, TrainingPath
+
+IMAGES = DataForm((1, 28, 28), 62)
+WEIGHT, BIAS = "linear.weight", "linear.bias"
+
+
+class Written(nn.Module):
+    def __init__(self, forward: Callable[[Written, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.convolution = nn.Conv2d(1, 2, 3, padding=1)
+        self.scale = nn.Parameter(torch.ones(10))
+        self.written = forward
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.written(self, x)
+
+
+class OnlyLinear(nn.Module):
+    def __init__(self, forward: Callable[[OnlyLinear, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.written = forward
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.written(self, x)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda m, x: m.linear(x.flatten(1)),
+        lambda m, x: m.linear(x.view(-1, 64)),
+        lambda m, x: m.linear(x.view(x.size(0), -1)),
+        lambda m, x: functional.linear(x.flatten(1), m.linear.weight, bias=m.linear.bias),
+    ],
+)
+def test_a_flattened_linear_layer_is_read_however_it_is_written(forward: Any) -> None:
+    assert chain_of(OnlyLinear(forward), FORM) == (
+        ShapedLayer(Reshape(), (1, 8, 8), (64,)),
+        ShapedLayer(Linear(WEIGHT, BIAS, 64, 10), (64,), (10,)),
+    )
+
+
+def test_convolution_and_pooling_keep_all_their_options() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(1, 3, (5, 3), stride=(2, 1), padding=(2, 1), dilation=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1, padding=1),
+        nn.Identity(),
+        nn.Conv2d(3, 4, 3, padding="same", bias=False),
+        nn.Dropout(0.0),
+        nn.Flatten(),
+        nn.Linear(4 * 5 * 9, 10),
+    )
+    first, relu, pool, same, second, *_ = chain_of(module, FORM)
+    assert first.layer == Convolution("0.weight", "0.bias", (3, 1, 5, 3), (2, 1), (2, 1), (1, 1))
+    assert relu.layer == Relu()
+    assert pool == ShapedLayer(MaxPool((2, 2), (1, 1), (1, 1)), (3, 4, 8), (3, 5, 9))
+    assert same == ShapedLayer(Reshape(), (3, 5, 9), (3, 5, 9))
+    assert second.layer == Convolution("4.weight", None, (4, 3, 3, 3), (1, 1), (1, 1), (1, 1))
+
+
+OF_TOKENS = {"sent140_lstm", "shakespeare_lstm", "hf"}
+
+
+@pytest.mark.parametrize("name", sorted({*MODELS} - OF_TOKENS))
+def test_the_built_in_models_of_images_are_chains(name: str) -> None:
+    model = model_named(name, IMAGES)
+    chain = chain_of(model.module(), IMAGES)
+    assert chain[-1].output_shape == (62,)
+    named = [n for link in chain for n in (getattr(link.layer, "weight", None),) if n]
+    assert named == [n for n, shape in model.layout if len(shape) > 1]
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        (lambda m, x: torch.tanh(m.linear(x.flatten(1))), "tanh"),
+        (lambda m, x: m.linear(x.flatten(1)) * m.scale, "mul"),
+        (lambda m, x: m.linear(x.flatten(1)) + m.linear(x.flatten(1)), "the layer before alone"),
+        (lambda m, x: m.linear(x.flatten(1)), "is not trained by exactly one layer"),
+        (lambda m, x: m.linear(x.flatten(1)[:, :64]), "getitem"),
+        (lambda m, x: m.linear(x.transpose(2, 3).flatten(1)), "transpose"),
+        (lambda m, x: m.linear(x.flatten(1)) if x.sum() > 0 else x, "cannot be traced"),
+        (lambda m, x: m.linear(x), "cannot be followed"),
+        (lambda m, x: m.linear(x.reshape(-1, 8, 8).flatten(1)).flatten(0), "keep samples apart"),
+        (lambda _, x: functional.max_pool2d(x, 2, ceil_mode=True), "pooling of a kind"),
+        (lambda _, x: x, "is not trained by exactly one layer"),
+    ],
+)
+def test_anything_else_is_refused_with_what_it_is(forward: Any, reason: str) -> None:
+    with pytest.raises(UnknownLayerError, match=reason):
+        chain_of(Written(forward), FORM)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (nn.Conv2d(1, 2, 3, padding_mode="reflect"), "border of other than zeros"),
+        (nn.Conv2d(1, 2, 2, padding="same", dilation=3), "odd border"),
+        (nn.MaxPool2d(2, dilation=2), "pooling of a kind"),
+        (nn.Dropout(0.5), "Dropout"),
+        (nn.BatchNorm2d(1), "BatchNorm2d"),
+        (nn.Linear(8, 8), "takes inputs of shape"),
+    ],
+)
+def test_layer_of_an_unknown_kind_is_named_in_the_refusal(layer: nn.Module, reason: str) -> None:
+    with pytest.raises(UnknownLayerError, match=reason):
+        chain_of(nn.Sequential(layer, nn.Flatten()), FORM)
+
+
+def test_a_frozen_or_a_shared_parameter_is_refused() -> None:
+    frozen = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    frozen[1].bias.requires_grad_(False)
+    with pytest.raises(UnknownLayerError, match=r"1\.bias is not trained"):
+        chain_of(frozen, FORM)
+    layer = nn.Linear(64, 64)
+    with pytest.raises(UnknownLayerError, match="is not trained by exactly one layer"):
+        chain_of(nn.Sequential(nn.Flatten(), layer, nn.ReLU(), layer), FORM)
+
+
+def test_tokens_are_refused() -> None:
+    form = DataForm((5,), 2, input_dtype="int64", vocabulary=9)
+    with pytest.raises(UnknownLayerError, match="its inputs are int64"):
+        chain_of(nn.Sequential(nn.Embedding(9, 2), nn.Flatten(), nn.Linear(10, 2)), form)
+
+
+def test_pooling_goes_before_the_relu_that_it_follows() -> None:
+    relu = ShapedLayer(Relu(), (2, 4, 4), (2, 4, 4))
+    pool = ShapedLayer(MaxPool((2, 2), (2, 2), (0, 0)), (2, 4, 4), (2, 2, 2))
+    flat = ShapedLayer(Reshape(), (2, 2, 2), (8,))
+    swapped = (pool, ShapedLayer(Relu(), (2, 2, 2), (2, 2, 2)), flat)
+    assert pooled_first((relu, pool, flat)) == swapped
+    assert pooled_first(swapped) == swapped
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        MaxPool((2, 2), (2, 2), (0, 0)),
+        MaxPool((3, 3), (2, 2), (1, 1)),
+        MaxPool((2, 3), (1, 2), (1, 0)),
+    ],
+)
+def test_both_pooling_methods_choose_equal_numbers_among_ties(layer: MaxPool) -> None:
+    x = channels_last(torch.randint(0, 3, (4, 3, 7, 8)).float())
+    one, other = MaxPoolPart(layer), OrderedMaxPoolPart(layer)
+    y = one.forward(x, 0)
+    assert torch.equal(y, other.forward(x, 0))
+    dy = channels_last(torch.randint(1, 9, y.shape).float())  # whole numbers: sums are exact
+    assert torch.equal(one.backward(dy, 0), other.backward(dy, 0))
+
+
+def test_a_relu_passes_no_gradient_at_zero() -> None:
+    part = ReluPart()
+    assert part.forward(torch.tensor([[-1.0, 0.0, 2.0]]), 0).tolist() == [[0, 0, 2]]
+    assert part.backward(torch.tensor([[5.0, 6.0, 7.0]]), 0).tolist() == [[0, 0, 7]]
+
+
+def test_reshaping_goes_by_channel_row_and_column_whatever_the_memory() -> None:
+    x = torch.arange(24.0).view(1, 2, 3, 4)
+    part = ReshapePart((2, 3, 4), (24,))
+    assert torch.equal(part.forward(channels_last(x), 0), x.flatten(1))
+    assert torch.equal(part.backward(x.flatten(1), 0), x)
+
+
+class WorksMeanwhile:
+    """Records as CUDA does: the work is done a few times before it is asked for."""
+
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        for _ in range(3):
+            work()
+
+        def replay() -> None:
+            self.replays += 1
+            work()
+
+        return replay
+
+
+def test_recording_leaves_nothing_behind_in_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_named("cnn", FORM)
+    start = model.initial(np.random.default_rng(5))
+    arguments = (model, TRAIN, as_stored, STEPS, "cpu")
+    expected = updates(LockstepTrainer(*arguments), start, JOBS)
+    recorder = WorksMeanwhile()
+    monkeypatch.setattr(trainers, "recorder_for", lambda _: recorder)
+    recorded = LockstepTrainer(*arguments)
+    assert updates(recorded, start, JOBS).tobytes() == expected.tobytes()
+    chunks = -(-len(SIZES) // recorded.chunk)
+    assert recorder.replays == 3 * chunks
+
+
+def test_the_path_of_a_card_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but CUDA itself: the plan, the methods, recorded steps and downloads."""
+    model = model_named("cnn", FORM)
+    start = model.initial(np.random.default_rng(5))
+    for settings in (STEPS, EPOCHS):
+        arguments = (model, TRAIN, as_stored, settings, "cpu")
+        expected = updates(PlainTrainer(*arguments), start, JOBS)
+        with monkeypatch.context() as patched:
+            patched.setattr(trainers, "card_gib", lambda _: 16)
+            patched.setattr(trainers, "recorder_for", lambda _: WorksMeanwhile())
+            patched.setattr(trainers, "update_writer", DownloadWriter)
+            patched.setattr(network, "MaxPoolPart", OrderedMaxPoolPart)
+            trainer = LockstepTrainer(*arguments)
+        assert trainer.chunk == 32
+        found = updates(trainer, start, JOBS)
+        assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 2e-5
 
 
 def convolutional(hidden: int) -> Model:
-    """A small leaf_cnn, whose linear layer has a low rank where it is wide."""
     return sequential(
         nn.Conv2d(1, 4, 5, padding=2),
         nn.ReLU(),
@@ -56,7 +292,7 @@ def convolutional(hidden: int) -> Model:
     )
 
 
-MODELS = {
+TRAINED_MODELS = {
     "softmax": model_named("softmax", FORM),
     "cnn": model_named("cnn", FORM),
     "convolutional": convolutional(40),
@@ -88,9 +324,9 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.parametrize(
     "settings", [STEPS, EPOCHS, CALIBRATED], ids=["steps", "epochs", "calibrated"]
 )
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", TRAINED_MODELS)
 def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTraining) -> None:
-    model = MODELS[name]
+    model = TRAINED_MODELS[name]
     lockstep, plain = both(model, settings)
     start = model.initial(np.random.default_rng(5))
     # Of all in lockstep, those of 30, 3, 7, 1 and 5 samples: more and fewer than a batch, and not
@@ -105,23 +341,13 @@ def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTrain
         assert error(one, exact) < 1e-5
 
 
-def test_one_step_by_pencil() -> None:
-    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
-    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
-    settings = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=1)
-    model = model_of(softmax, DataForm((1, 1, 1), 2))
-    trainer = LockstepTrainer(model, [sample], as_stored, settings, "cpu")
-    found = updates(trainer, np.zeros(4, dtype=np.float32), jobs(0))
-    assert found.tolist() == [[0.75, -0.75, 0.25, -0.25]]
-
-
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize(
     "settings", [STEPS, EPOCHS, CALIBRATED], ids=["steps", "epochs", "calibrated"]
 )
 @pytest.mark.parametrize("name", ["cnn", "convolutional"])
 def test_the_bytes_do_not_depend_on_the_chunk(name: str, settings: LocalTraining) -> None:
-    model = MODELS[name]
+    model = TRAINED_MODELS[name]
     trainer, _ = both(model, settings)
     start = model.initial(np.random.default_rng(5))
     full = trainer.chunk
@@ -162,7 +388,7 @@ def _wide(form: DataForm, _options: object) -> nn.Module:
 
 
 def test_rows_may_lie_anywhere_and_the_start_is_left_alone() -> None:
-    model = MODELS["softmax"]
+    model = TRAINED_MODELS["softmax"]
     trainer, _ = both(model, STEPS)
     start = model.initial(np.random.default_rng(5))
     expected, kept = updates(trainer, start, JOBS), start.copy()
@@ -176,7 +402,7 @@ def test_rows_may_lie_anywhere_and_the_start_is_left_alone() -> None:
 
 
 def test_a_client_that_diverges_changes_nobody_else() -> None:
-    model = MODELS["convolutional"]
+    model = TRAINED_MODELS["convolutional"]
     wild = frozen_samples(np.full((9, 1, 8, 8), 1e30, dtype=np.float32), TRAIN[0].y)
     one, _ = both(model, EPOCHS)
     other, _ = both(model, EPOCHS, (wild, *TRAIN[1:]))
@@ -187,20 +413,8 @@ def test_a_client_that_diverges_changes_nobody_else() -> None:
     assert calm[1:].tobytes() == mixed[1:].tobytes()
 
 
-def test_stored_rows_are_collated() -> None:
-    settings = STEPS
-    bytes_of = [frozen_samples((s.x * 8).astype(np.int8), s.y) for s in TRAIN]
-    floats = [frozen_samples(s.x.astype(np.float32) / 8, s.y) for s in bytes_of]
-    model = MODELS["softmax"]
-    start = model.initial(np.random.default_rng(5))
-    stored = LockstepTrainer(model, bytes_of, lambda x: x.astype(np.float32) / 8, settings, "cpu")
-    collated = LockstepTrainer(model, floats, as_stored, settings, "cpu")
-    expected = updates(collated, start, JOBS)
-    assert updates(stored, start, JOBS).tobytes() == expected.tobytes()
-
-
 def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = MODELS["softmax"]
+    model = TRAINED_MODELS["softmax"]
     start = model.initial(np.random.default_rng(5))
     at_once = updates(both(model, EPOCHS)[0], start, JOBS)
     monkeypatch.setattr("clients.training.lockstep.staging._STAGED_BYTES", 40_000)
@@ -213,24 +427,71 @@ def test_unknown_layer_of_a_module_is_named_in_the_refusal() -> None:
         LockstepTrainer(model, TRAIN, as_stored, STEPS, "cpu")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_is_refused_where_there_is_none() -> None:
-    with pytest.raises(ConfigurationError, match="no CUDA"):
-        LockstepTrainer(MODELS["softmax"], TRAIN, as_stored, STEPS, "cuda")
+CNN = model_named("cnn", FORM)
+START = CNN.initial(np.random.default_rng(5))
+BOTH = pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
 
 
-@needs_card
-@pytest.mark.parametrize("name", MODELS)
-def test_cuda_is_reproducible_and_close_to_the_cpu(name: str) -> None:
-    model = MODELS[name]
+def with_losses(
+    trainer: LockstepTrainer | PlainTrainer, settings: LocalTraining, jobs: Sequence[TrainingJob]
+) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+    rows = np.zeros((len(jobs), len(START)), dtype=np.float32)
+    sizes = [step_count(SIZES[job.client], settings) for job in jobs]
+    losses = [np.full(size, np.nan, np.float32) for size in sizes]
+    trainer.train(START, jobs, list(rows), losses)
+    return rows, losses
+
+
+@BOTH
+def test_losses_change_no_update_and_agree_between_paths(settings: LocalTraining) -> None:
+    found = []
+    for trainer in both(CNN, settings):
+        before = updates(trainer, START, JOBS)
+        rows, losses = with_losses(trainer, settings, JOBS)
+        assert rows.tobytes() == before.tobytes() == updates(trainer, START, JOBS).tobytes()
+        found.append(np.concatenate(losses))
+    lockstep, plain = found
+    assert np.isfinite(plain).all()
+    np.testing.assert_allclose(lockstep, plain, rtol=1e-4)
+    # The first loss of ten classes, before anything is learnt, is near log 10.
+    assert abs(plain[0] - np.log(10)) < 1
+
+
+@BOTH
+def test_losses_do_not_depend_on_the_chunk(settings: LocalTraining) -> None:
+    trainer, _ = both(CNN, settings)
+    _, together = with_losses(trainer, settings, JOBS)
+    for job, losses in zip(JOBS, together, strict=True):
+        _, (alone,) = with_losses(trainer, settings, [job])
+        assert alone.tobytes() == losses.tobytes()
+
+
+@pytest.mark.parametrize("path", ["plain", "lockstep"])
+def test_an_engine_gives_losses_where_they_are_asked_for(path: TrainingPath) -> None:
+    model = model_named("cnn", DATA.form)
     start = model.initial(np.random.default_rng(5))
-    cuda = LockstepTrainer(model, TRAIN, as_stored, EPOCHS, "cuda")
-    found = updates(cuda, start, JOBS)
-    assert updates(cuda, start, JOBS[::-1])[::-1].tobytes() == found.tobytes()
-    expected = updates(both(model, EPOCHS)[0], start, JOBS)
-    assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 1e-4
+    found = []
+    for asked in (True, False):
+        with open_engine(
+            model, DATA, SETTINGS,
+            device="cpu", workers=1, path=path, sets={}, rows=1, records_losses=asked,
+        ) as engine:  # fmt: skip
+            (update,) = engine.train(start, MADE_JOBS[:1])
+            found.append((bytes(update.payload.data), update.losses))
+    (with_, losses), (without, none) = found
+    assert with_ == without
+    assert losses is not None
+    assert len(losses) == 4 * step_count(len(DATA.train[0].y), SETTINGS)
+    assert none is None
 
 
-def test_the_made_clients_are_ragged_in_every_way() -> None:
-    assert min(SIZES) < EPOCHS.batch_size < max(SIZES)
-    assert {size % EPOCHS.batch_size for size in SIZES} == {0, 1, 2, 3}
+def test_an_update_depends_on_no_host_of_its_client() -> None:
+    # Client 3 has fewer samples than a batch: the rows that fill it are those of the largest.
+    alone = [part if client == 3 else TRAIN[0]._replace(x=TRAIN[0].x[:0], y=TRAIN[0].y[:0])
+             for client, part in enumerate(TRAIN)]  # fmt: skip
+    arguments = (CNN, alone, lambda rows: rows, EPOCHS, "cpu")
+    hosted = LockstepTrainer(*arguments, SIZES)
+    everybody, _ = both(CNN, EPOCHS)
+    expected = updates(everybody, START, [JOBS[3]])
+    assert updates(hosted, START, [JOBS[3]]).tobytes() == expected.tobytes()
+    assert LockstepTrainer(*arguments).chunk == hosted.chunk

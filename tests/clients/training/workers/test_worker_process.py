@@ -1,11 +1,14 @@
-"""What a worker answers: little, for what it makes lies in the memory that it shares."""
+"""What a worker answers, and the memory that it shares."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import tempfile
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from clients.models.model import model_of
 from clients.training.environment import isa_in_force
@@ -15,6 +18,8 @@ from clients.training.workers.shared_memory import (
     EncodedRow,
     SharedBytes,
     UpdateMatrix,
+    payload_of,
+    share,
 )
 from clients.training.workers.worker_process import (
     START,
@@ -42,6 +47,8 @@ from tests.clients.training.made import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clients.models.model import Model
 
 
@@ -91,3 +98,78 @@ def test_it_goes_on_after_a_task_that_failed() -> None:
     assert isinstance(evaluated, EvaluateReply)
     assert [part.samples for part in evaluated.parts] == [256]
     assert isinstance(bench.reply(EvaluateTask(("client 0",), slice(0, 1))), FailureReply)
+
+
+def test_arrays_are_found_where_they_were_put_whatever_their_type() -> None:
+    arrays = [
+        np.arange(5, dtype=np.uint8),
+        np.array(["ab", "c"]),
+        np.empty((0, 3), dtype=np.float32),
+        np.arange(12, dtype=np.int64).reshape(2, 3, 2)[:, ::-1],
+    ]
+    shared, places = share(arrays)
+    for array, place in zip(arrays, places, strict=True):
+        found = shared.array(place)
+        assert found.dtype == array.dtype
+        assert np.array_equal(found, array)
+        assert place.offset % 64 == 0
+    shared.close()
+
+
+def test_an_array_of_objects_is_refused() -> None:
+    with pytest.raises(ValueError, match="an array of object cannot be shared"):
+        share([np.array([{}, None], dtype=object)])
+
+
+def test_memory_grows_in_place_and_keeps_its_contents() -> None:
+    shared = SharedBytes(16)
+    before = shared.array(ArrayLocation(0, "<f4", (4,)))
+    before[:] = 1
+    shared.require(2**20)
+    after = shared.array(ArrayLocation(0, "<f4", (2**18,)))
+    assert after[:5].tolist() == [1, 1, 1, 1, 0]
+    after[3] = 7
+    assert before.tolist() == [1, 1, 1, 7]
+    shared.require(16)
+    assert shared.array(ArrayLocation(0, "<f4", (2**18,)))[3] == 7
+    shared.close()
+
+
+def test_after_closing_arrays_stay_and_no_new_one_is_made() -> None:
+    shared = SharedBytes(16)
+    array = shared.array(ArrayLocation(0, "<f4", (4,)))
+    shared.close()
+    shared.close()
+    array[:] = 2
+    assert array.sum() == 8
+    with pytest.raises(ValueError, match="memory is closed"):
+        shared.array(ArrayLocation(0, "<f4", (4,)))
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_it_has_no_name(portable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if portable:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    shared = SharedBytes(2**16)
+    array = shared.array(ArrayLocation(0, "<f4", (2**14,)))
+    array[:] = 3
+    assert not list(tmp_path.iterdir())
+    shared.require(2**17)
+    assert shared.array(ArrayLocation(2**14, "<f4", (1,)))[0] == 3
+    shared.close()
+
+
+def test_row_is_hashed_in_place_and_its_payload_read_only() -> None:
+    matrix = UpdateMatrix(2, 3)
+    rows = matrix.rows(2)
+    rows[:] = [[1, 2, 3], [4, 5, 6]]
+    payload = payload_of(rows[1])
+    assert payload.digest == sha256(np.array([4, 5, 6], dtype="<f4").tobytes())
+    assert isinstance(payload.data, memoryview)
+    assert payload.data.readonly
+    rows[1, 0] = 9
+    assert np.frombuffer(payload.data, dtype="<f4").tolist() == [9, 5, 6]
+    believed = payload_of(rows[0], payload.digest)
+    assert believed.digest == payload.digest
+    matrix.close()

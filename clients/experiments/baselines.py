@@ -1,0 +1,507 @@
+"""Baselines of CMFL, on the same data, model, engine, seeds and attackers.
+
+One server with any aggregator (FedAvg is the mean), and two systems without a server: BrainTorrent
+(Roy et al. 2019, arXiv 1905.06731) and segmented gossip, Combo (Hu, Jiang, Wang 2019, arXiv
+1908.07782), the GossipFL of the paper. One seed gives the same participants and attackers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.adversaries.attack_memory import AttackMemory
+from clients.adversaries.attackers import Attackers, AttackRound
+from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.centered_clipping import CenteredClipping
+from clients.aggregators.fed_avg import FedAvg
+from clients.aggregators.geometric_median import GeometricMedian
+from clients.aggregators.krum import Krum
+from clients.aggregators.mixture import Vector
+from clients.aggregators.multi_krum import MultiKrum
+from clients.attacks.registry import attack_named
+from clients.attacks.updates.update_attack import ServerRule, Update
+from clients.datasets.federated_data import FederatedData
+from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
+from clients.random_streams import named_stream
+from clients.runs.metrics import ModelGauge, Quality
+from clients.training.port import Engine, TrainingJob
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import ClientId, Digest
+
+if TYPE_CHECKING:
+    from clients.models.model import ParameterVector
+
+OF_ANGLES = (FedAvg, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+"""Aggregators whose result turns with the updates if all are turned alike."""
+_PART = 1 << 15
+"""Numbers of a model that are summed at a time: float64 copies of whole models would not fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRound:
+    """One round of any method, measured after it where it is due.
+
+    Attributes:
+        quality: of the model; in gossip the mean over the participants' models, in BrainTorrent of
+            the initiator's.
+        trained: clients that trained and are no members, ascending.
+        served: clients on the committee; None where there is none.
+        aggregated: clients whose updates or models entered the new model; empty if it stays.
+        beside: second quality of a system without a server: in BrainTorrent the mean over the
+            participants, in gossip of the average model, weighted by samples.
+        traffic: what was sent; None where a kind counts it otherwise.
+    """
+
+    quality: Quality
+    trained: tuple[ClientId, ...]
+    served: tuple[ClientId, ...] | None
+    aggregated: tuple[ClientId, ...]
+    beside: Quality = field(default_factory=Quality)
+    traffic: RoundTraffic | None = field(default=None, compare=False)
+
+
+Progress: TypeAlias = Callable[[MethodRound], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedSettings:
+    """A run with one server.
+
+    Attributes:
+        rounds: T.
+        participants: clients sampled and trained in each round.
+        server_rate: eta, the step along the aggregated update.
+        attackers: clients that attack whenever they are sampled.
+        aggregation: all that the server does with the updates of a round.
+        memory: of the attackers; None unless their attack needs the history of the run.
+    """
+
+    rounds: int
+    participants: int
+    server_rate: float = 1.0
+    attackers: Attackers = field(default_factory=Attackers)
+    aggregation: Aggregation = field(default_factory=Aggregation)
+    memory: AttackMemory | None = None
+
+    def require(self, clients: int) -> None:
+        """Refuse what cannot be run."""
+        if self.rounds < 1 or not 1 <= self.participants <= clients:
+            raise ConfigurationError(
+                f"rounds = {self.rounds}, participants = {self.participants}: at least 1 of each, "
+                f"and no more participants than the {clients} clients"
+            )
+        self.aggregation.require(self.participants)
+
+
+def run_federated(
+    samples: Sequence[int],
+    gauge: ModelGauge,
+    initial: ParameterVector,
+    settings: FederatedSettings,
+    seed: int,
+    progress: Progress = lambda _: None,
+) -> tuple[MethodRound, ...]:
+    """Run a federation with one server and return its rounds.
+
+    `samples` is the number that each client declares, which weighs its update. Sampling, batch
+    orders and attacks follow from the seed.
+    """
+    settings.require(len(samples))
+    if settings.attackers.attack is not None:
+        attack_named(settings.attackers.attack)
+    sampling, memory = named_stream(seed, "fedavg", "sample"), settings.memory
+    server = FederatedServer(settings, samples, initial, np.zeros(len(initial)))
+    rows = []
+    for number in range(1, settings.rounds + 1):
+        chosen = sampling.choice(len(samples), settings.participants, replace=False)
+        participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
+        round_seed = sha256(repr((seed, "fedavg", number)).encode())
+        jobs = [TrainingJob(client, training_seed(round_seed, client)) for client in participants]
+        trained = gauge.engine.train(server.model, jobs)
+        updates = {
+            client: update.vector for client, update in zip(participants, trained, strict=True)
+        }
+        context = AttackRound(
+            round_seed,
+            dict.fromkeys(participants, server.model),
+            history=None if memory is None else memory.history(number, server.model),
+            server=server.rule,
+        )
+        sent = settings.attackers.corrupt(updates, context)
+        if memory is not None:
+            memory.round_ended(sent)
+        used = server.take(sent, named_stream(round_seed, "aggregation"))
+        row = MethodRound(
+            quality=_mean_quality(gauge, [server.model]) if gauge.is_due(number) else Quality(),
+            trained=participants,
+            served=None,
+            aggregated=used,
+            traffic=federated_traffic(participants, len(initial)),
+        )
+        rows.append(row)
+        progress(row)
+    return tuple(rows)
+
+
+@dataclass(slots=True)
+class FederatedServer:
+    """The aggregating server of a run.
+
+    Attributes:
+        settings: how.
+        samples: n_k of each client.
+        model: w_t, shape (d,).
+        last: what was aggregated in the round before, zeros in the first, shape (d,).
+    """
+
+    settings: FederatedSettings
+    samples: Sequence[int]
+    model: ParameterVector
+    last: Vector
+
+    @property
+    def rule(self) -> ServerRule:
+        """What is public of the aggregation; updates count alike."""
+        aggregation = self.settings.aggregation
+
+        def aggregate(
+            updates: Sequence[NDArray[np.float32]], last: Vector, rng: np.random.Generator
+        ) -> Vector | None:
+            selection = aggregation.aggregate(updates, [1] * len(updates), last, rng)
+            return None if selection is None else selection.vector
+
+        is_of_angles = isinstance(aggregation.aggregator, OF_ANGLES)
+        return ServerRule(aggregate, self.last, is_of_angles, aggregation.is_mean)
+
+    def take(
+        self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator
+    ) -> tuple[ClientId, ...]:
+        """Move the model, w_{t+1} = w_t - eta Delta, and return whose updates it is made of.
+
+        It stays as it is where too few updates are finite, or where float32 cannot hold the next
+        one: no committee votes for such a model either.
+        """
+        clients, updates = list(sent), list(sent.values())
+        samples = [self.samples[client] for client in clients]
+        selection = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
+        if selection is None:
+            return ()
+        with np.errstate(over="ignore"):
+            step = self.settings.server_rate * selection.vector
+            moved = (self.model.astype(np.float64) - step).astype(np.float32)
+        if not np.isfinite(moved).all():
+            return ()
+        self.model, self.last = moved, selection.vector
+        return tuple(clients[place] for place in selection.used)
+
+
+def federated_traffic(participants: Iterable[ClientId], dimension: int) -> RoundTraffic:
+    """Return what a round with one server sends: a model down, an update and its n_k up."""
+    traffic = RoundTraffic("model", "updates")
+    for client in participants:
+        traffic.received["model"][client] += NUMBER_BYTES * dimension
+        traffic.sent["updates"][client] += NUMBER_BYTES * dimension + COUNT_BYTES
+    return traffic
+
+
+@dataclass(frozen=True, slots=True)
+class DecentralisedSettings:
+    """A run without a server: every participant i keeps its own model w_i and trains it each round.
+
+    Then models are mixed, by one of two rules, weighted by samples:
+
+    * `brain-torrent`: one initiator, drawn at random, asks all others for their versions, merges
+      the models of those with news into its own, and fine-tunes it. Since all train in each round,
+      all have news.
+    * `gossip`: everybody cuts its vector into S equal segments and pulls each from R others. With
+      R = A - 1 it is a full exchange: the paper's n - 1 transfers. The later GossipFL of Tang et
+      al. (TPDS 2023: sparsified, one peer) is another algorithm.
+
+    Attributes:
+        rounds: T.
+        participants: A, drawn once: with thousands of clients, one merge a round moves nothing.
+        mixing: the rule.
+        segments: S of gossip.
+        replicas: R of gossip.
+        attackers: participants that send something else than their model.
+    """
+
+    rounds: int
+    participants: int
+    mixing: Literal["brain-torrent", "gossip"]
+    segments: int = 10
+    replicas: int = 2
+    attackers: Attackers = field(default_factory=Attackers)
+
+    def require(self, clients: int, dimension: int | None = None) -> None:
+        """Refuse what cannot be run; None for a dimension that is not known yet."""
+        if self.rounds < 1:
+            raise ConfigurationError(f"rounds = {self.rounds}: must be at least 1")
+        if not 2 <= self.participants <= clients:
+            raise ConfigurationError(
+                f"participants = {self.participants}: must be at least 2, who send to each other, "
+                f"and at most the {clients} clients"
+            )
+        if self.mixing != "gossip":
+            return
+        if self.segments < 1:
+            raise ConfigurationError(f"segments = {self.segments}: must be at least 1")
+        if dimension is not None and self.segments > dimension:
+            raise ConfigurationError(
+                f"segments = {self.segments}: must be at most the {dimension} numbers of the model"
+            )
+        if not 1 <= self.replicas < self.participants:
+            raise ConfigurationError(
+                f"replicas = {self.replicas}: must be at least 1, and at most the "
+                f"{self.participants - 1} other participants"
+            )
+
+
+def run_decentralised(
+    data: FederatedData,
+    gauge: ModelGauge,
+    initial: ParameterVector,
+    settings: DecentralisedSettings,
+    seed: int,
+    progress: Progress = lambda _: None,
+) -> tuple[MethodRound, ...]:
+    """Run a system without a server and return its rounds.
+
+    Participants, draws, batch orders and attacks follow from the seed.
+    """
+    settings.require(data.clients, len(initial))
+    participants = draw_sites(data.clients, settings.participants, seed)
+    sites = Sites(gauge.engine, initial, participants, settings.attackers)
+    mix = _asked_by_one if settings.mixing == "brain-torrent" else _gossiped
+    rows = []
+    rounds = mix(sites, data.sample_counts, settings, seed)
+    for number, (used, traffic, initiator) in enumerate(rounds, start=1):
+        quality = beside = Quality()
+        if gauge.is_due(number) and initiator is not None:
+            quality = _mean_quality(gauge, [sites.models[initiator]])
+            beside = _mean_quality(gauge, sites.models.values())
+        elif gauge.is_due(number):
+            quality = _mean_quality(gauge, sites.models.values())
+            beside = _mean_quality(gauge, [weighted_mean(sites.models, data.sample_counts)])
+        row = MethodRound(
+            quality=quality,
+            beside=beside,
+            trained=participants,
+            served=None,
+            aggregated=used,
+            traffic=traffic,
+        )
+        rows.append(row)
+        progress(row)
+    return tuple(rows)
+
+
+_Mixed: TypeAlias = tuple[tuple[ClientId, ...], RoundTraffic, ClientId | None]
+"""A round after its models were mixed: whose were used, what was sent, and the initiator if any."""
+
+
+def _asked_by_one(
+    sites: Sites, samples: Sequence[int], settings: DecentralisedSettings, seed: int
+) -> Iterator[_Mixed]:
+    """Yield rounds of BrainTorrent: w_i = (n_i w_i + sum_j n_j w_j) / (n_i + sum_j n_j)."""
+    initiators = named_stream(seed, "brain-torrent", "initiator")
+    participants = sites.participants
+    for number in range(1, settings.rounds + 1):
+        sites.train(participants, _seed(seed, "brain-torrent", number))
+        initiator = participants[int(initiators.integers(len(participants)))]
+        others = tuple(client for client in participants if client != initiator)
+        models = {client: sites.sent(client) for client in others}
+        models[initiator] = sites.models[initiator]
+        traffic = RoundTraffic("versions", "models")
+        for client in others:
+            traffic.ask("versions", initiator, client, COUNT_BYTES, COUNT_BYTES)
+            size = NUMBER_BYTES * len(models[client]) + COUNT_BYTES
+            traffic.move("models", client, initiator, size)
+        sites.models[initiator] = weighted_mean(models, samples)
+        sites.train([initiator], _seed(seed, "brain-torrent", number, "fine-tuning"))
+        yield others, traffic, initiator
+
+
+def _gossiped(
+    sites: Sites, samples: Sequence[int], settings: DecentralisedSettings, seed: int
+) -> Iterator[_Mixed]:
+    """Yield rounds of segmented gossip, all participants at once."""
+    rng = named_stream(seed, "gossip", "sources")
+    segments = segments_of(len(sites.models[sites.participants[0]]), settings.segments)
+    for number in range(1, settings.rounds + 1):
+        sites.train(sites.participants, _seed(seed, "gossip", number))
+        draws = draw_sources(sites.participants, len(segments), settings.replicas, rng)
+        traffic = RoundTraffic("segments")
+        for client, of in draws.items():
+            for segment, sources in zip(segments, of, strict=True):
+                size = NUMBER_BYTES * (segment.stop - segment.start) + COUNT_BYTES
+                for source in sources:
+                    traffic.ask("segments", client, source, COUNT_BYTES, size)
+        merge_segments(sites, segments, draws, samples)
+        used = {source for of in draws.values() for sources in of for source in sources}
+        yield tuple(sorted(used)), traffic, None
+
+
+def segments_of(dimension: int, segments: int) -> list[slice]:
+    """Return the S parts of a vector; the first ones are longer by one where S leaves some."""
+    size, left = divmod(dimension, segments)
+    ends = [size * (place + 1) + min(place + 1, left) for place in range(segments)]
+    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+Draws: TypeAlias = Mapping[ClientId, Sequence[tuple[ClientId, ...]]]
+"""P(i, s): of each participant and segment, the others that it is pulled from, ascending."""
+
+
+def draw_sources(
+    participants: Sequence[ClientId], segments: int, replicas: int, rng: np.random.Generator
+) -> Draws:
+    """Return P(i, s): R different others for every segment, others for every segment if possible.
+
+    Each participant deals the others out in a random order, and again in another once all of them
+    have been dealt; no participant is drawn twice for one segment.
+    """
+    draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
+    for client in participants:
+        others = [other for other in participants if other != client]
+        waiting: list[ClientId] = []
+        draws[client] = []
+        for _ in range(segments):
+            drawn, waiting = waiting[:replicas], waiting[replicas:]
+            if len(drawn) < replicas:
+                again = [others[place] for place in rng.permutation(len(others))]
+                new = [other for other in again if other not in drawn][: replicas - len(drawn)]
+                drawn, waiting = drawn + new, [other for other in again if other not in new]
+            draws[client].append(tuple(sorted(drawn)))
+    return draws
+
+
+def merge_segments(
+    sites: Sites, segments: Sequence[slice], draws: Draws, samples: Sequence[int]
+) -> None:
+    """Merge what everybody pulls into everybody's own model, all from the same models as before.
+
+    w_i[s] = (n_i w_i[s] + sum_{j in P(i, s)} n_j w_j[s]) / (n_i + sum n_j).
+    """
+    for place, segment in enumerate(segments):
+        merged = {}
+        for client, of in draws.items():
+            parts = {other: sites.sent(other)[segment] for other in of[place]}
+            parts[client] = sites.models[client][segment]
+            merged[client] = weighted_mean(parts, samples)
+        for client, part in merged.items():
+            sites.models[client][segment] = part
+
+
+def draw_sites(clients: int, participants: int, seed: int) -> tuple[ClientId, ...]:
+    """Return the participants of the whole run, ascending; the same for both mixing rules."""
+    rng = named_stream(seed, "decentralised", "participants")
+    drawn = rng.choice(clients, participants, replace=False)
+    return tuple(ClientId(client) for client in sorted(drawn.tolist()))
+
+
+class Sites:
+    """The models of all participants: A x d numbers.
+
+    An attacker trains its own model honestly and merges what it gets; what it sends is another:
+    its start minus the forged update. It is counted among the participants like the others.
+
+    Attributes:
+        models: w_i of each participant, shape (d,), ascending by client.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        initial: ParameterVector,
+        participants: Sequence[ClientId],
+        attackers: Attackers,
+    ) -> None:
+        self._engine = engine
+        self._attackers = attackers
+        self._forged: dict[ClientId, ParameterVector] = {}
+        self.models: dict[ClientId, ParameterVector] = dict.fromkeys(participants, initial)
+
+    @property
+    def participants(self) -> tuple[ClientId, ...]:
+        """Participants, ascending."""
+        return tuple(self.models)
+
+    def train(self, clients: Iterable[ClientId], seed: Digest) -> None:
+        """Let participants, ascending, train their own models."""
+        starts = {client: self.models[client] for client in clients}
+        groups: defaultdict[int, list[ClientId]] = defaultdict(list)
+        for client, start in starts.items():
+            groups[id(start)].append(client)  # an engine takes one start at a call
+        updates: dict[ClientId, Update] = {}
+        for group in groups.values():
+            start = starts[group[0]]
+            jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in group]
+            for client, trained in zip(group, self._engine.train(start, jobs), strict=True):
+                self.models[client] = _moved(start, trained.vector)
+                # The engine writes there again; only what attackers have done is read later.
+                attacks = client in self._attackers.clients
+                updates[client] = trained.vector.copy() if attacks else trained.vector
+        for client, update in self._attackers.corrupt(updates, AttackRound(seed, starts)).items():
+            self._forged.pop(client, None)
+            if update is not updates[client]:
+                self._forged[client] = _moved(starts[client], update)
+
+    def sent(self, client: ClientId) -> ParameterVector:
+        """Return the model that a participant sends to others, shape (d,)."""
+        return self._forged.get(client, self.models[client])
+
+
+def weighted_mean(
+    vectors: Mapping[ClientId, ParameterVector], samples: Sequence[int]
+) -> ParameterVector:
+    """Return sum n_i w_i / sum n_i, in float64, clients ascending, rounded once at the end."""
+    clients = sorted(vectors)
+    total = sum(samples[client] for client in clients)
+    result = np.empty_like(vectors[clients[0]])
+    for start in range(0, len(result), _PART):
+        part = slice(start, start + _PART)
+        weighted = np.zeros(len(result[part]))
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverged stays so
+            for client in clients:
+                weighted += samples[client] * vectors[client][part].astype(np.float64)
+            result[part] = weighted / total
+    return result
+
+
+def _mean_quality(gauge: ModelGauge, models: Iterable[ParameterVector]) -> Quality:
+    """Return the mean quality over models; None where one has no such number."""
+    qualities = [gauge.quality(gauge.begin(model)) for model in models]
+    measured = [of.client_accuracy for of in qualities if of.client_accuracy is not None]
+    return Quality(
+        accuracy=_mean([quality.accuracy for quality in qualities]),
+        loss=_mean([quality.loss for quality in qualities]),
+        training_loss=_mean([quality.training_loss for quality in qualities]),
+        client_accuracy=tuple(map(_mean, zip(*measured, strict=True))) if measured else None,
+        backdoor_success=_mean([quality.backdoor_success for quality in qualities]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return fmean(measured) if len(measured) == len(values) else None
+
+
+def _seed(seed: int, *names: object) -> Digest:
+    return sha256(repr((seed, *names)).encode())
+
+
+def _moved(start: ParameterVector, update: Update) -> ParameterVector:
+    """Return the model at the end of an update: w_start - update."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what diverged stays so
+        moved: ParameterVector = start - update
+    return moved

@@ -1,1 +1,0 @@
-"""Baselines of CMFL, on the same data, model, engine, seeds and attackers."""

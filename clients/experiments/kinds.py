@@ -1,0 +1,309 @@
+"""Kinds of methods, and how each plays a run.
+
+`cmfl` is played on the memory ledger: the rules and heads of a chain, without its cost. The others
+have no ledger, and as many participants as CMFL activates or trains.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
+from clients.aggregators.registry import aggregator_named
+from clients.configuration.schema import Configuration
+from clients.experiments.baselines import (
+    DecentralisedSettings,
+    FederatedSettings,
+    MethodRound,
+    run_decentralised,
+    run_federated,
+)
+from clients.experiments.costs import CommitteeTraffic, recorded_traffic
+from clients.experiments.definition import Method, MethodKindName
+from clients.experiments.execution.stopwatch import Stopwatch
+from clients.experiments.rows import round_values
+from clients.runs.metrics import Measure, Quality, RoundMetrics
+from clients.runs.open_run import OpenedRun, open_memory_run
+from clients.runs.population import Population, populate, with_training_path
+from clients.runs.preparation import open_measure
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
+from ledger.protocol.payload_forms import FLOAT32
+from ledger.protocol.types import ClientId
+
+RUN = "run"
+"""The name of the only run of a home."""
+SHARE = "share"
+"""An option `{share = x}` stands for so many of the participants."""
+COUNTS = frozenset({"f", "m", "s"})
+"""The options that count updates, of which there can be a share."""
+THEOREM = "benchmarks.paper.theorem.method_kind"
+"""The kind `theorem`: part of the repository, not of the installed package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRun:
+    """One whole run.
+
+    Attributes:
+        rounds: in order; empty for a kind that has none.
+        floor: accuracy of always answering the most frequent class; None without classes.
+        samples: n_k of each client.
+        malicious: clients that attack.
+        times_aggregated: rounds in which each client's update entered the model; None where the
+            rounds have it.
+        head: of the ledger after the last round, 0x-hex; None without a ledger.
+        bytes: what was sent, where it was counted.
+        extra: what only this kind has.
+    """
+
+    rounds: tuple[MethodRound, ...]
+    floor: float | None
+    samples: tuple[int, ...]
+    malicious: frozenset[ClientId] = frozenset()
+    times_aggregated: tuple[int, ...] | None = None
+    head: str | None = None
+    bytes: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodTask:
+    """One run of a method: its configuration, with the learning rate chosen, and its options."""
+
+    configuration: Configuration
+    method: Method
+    counts_bytes: bool
+    stopwatch: Stopwatch
+    on_round: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodKind:
+    """A kind of method.
+
+    Attributes:
+        require: refuses what cannot be played, before any data are loaded.
+        play: plays a run to its end.
+    """
+
+    require: Callable[[Configuration, Method], None]
+    play: Callable[[MethodTask], MethodRun]
+
+
+def kind_named(name: MethodKindName) -> MethodKind:
+    """Return a kind of method; refuse the theorem where its module is not installed."""
+    if name != "theorem":
+        return KINDS[name]
+    try:
+        return cast("MethodKind", import_module(THEOREM))
+    except ModuleNotFoundError as error:
+        if error.name is None or not THEOREM.startswith(error.name):
+            raise
+        raise ConfigurationError(
+            f"kind {name!r} needs {THEOREM}, which is not installed: run it in a checkout of "
+            f"the repository"
+        ) from error
+
+
+def _play_committee(task: MethodTask) -> MethodRun:
+    """Play a run of CMFL on the memory ledger."""
+    watched = task.stopwatch.watched
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_memory_run(Path(folder), RUN, task.configuration, watched=watched) as run,
+    ):
+        return play_run(run, task)
+
+
+def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
+    """Play every round of a run of CMFL that is at its beginning."""
+    dimension = run.population.model.dimension
+    traffic = CommitteeTraffic(dimension) if task.counts_bytes else None
+    if traffic is not None:
+        run.simulation.on_step = traffic.take
+
+    def ended(row: RoundMetrics) -> None:
+        if traffic is not None:
+            traffic.close(row)
+        task.on_round()
+
+    rows = run.go_on(ended)
+    return MethodRun(
+        rounds=tuple(_committee_round(row) for row in rows),
+        floor=run.measure.floor,
+        samples=tuple(run.population.data.sample_counts),
+        malicious=run.population.malicious,
+        head=rows[-1].head,
+        bytes={} if traffic is None else recorded_traffic(traffic.rounds, dimension),
+    )
+
+
+def _committee_round(row: RoundMetrics) -> MethodRound:
+    quality = Quality(
+        accuracy=row.accuracy,
+        loss=row.loss,
+        training_loss=row.training_loss,
+        client_accuracy=row.client_accuracy,
+        backdoor_success=row.backdoor_success,
+    )
+    return MethodRound(
+        quality=quality, trained=row.trained, served=row.served, aggregated=row.accepted
+    )
+
+
+def _require_federated(configuration: Configuration, method: Method) -> None:
+    """Refuse an aggregation that the number of participants does not allow."""
+    participants = participants_of(_parameters(configuration), method)
+    _aggregation(method, participants).require(participants)
+
+
+def _play_federated(task: MethodTask) -> MethodRun:
+    """Play a run with one server and an aggregator: FedAvg and what withstands attacks on it."""
+    parameters = _parameters(task.configuration)
+    participants = participants_of(parameters, task.method)
+    with _open_population(task, participants) as (population, measure):
+        settings = FederatedSettings(
+            rounds=parameters.rounds,
+            participants=participants,
+            server_rate=parameters.server_rate,
+            attackers=population.attackers,
+            aggregation=_aggregation(task.method, participants),
+            memory=population.attack_memory(task.configuration),
+        )
+        rows = run_federated(
+            [client.samples for client in population.registry],
+            measure.gauge,
+            population.initial,
+            settings,
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    return _without_ledger(task, population, measure, rows, {"participants": participants})
+
+
+def _require_decentralised(configuration: Configuration, method: Method) -> None:
+    """Refuse an option that a method does not have, or that is not a whole number."""
+    known = ("replicas", "segments") if method.kind == "gossip" else ()
+    for name, value in method.options.items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
+    _decentralised(configuration, method).require(configuration.protocol.clients)
+
+
+def _play_decentralised(task: MethodTask) -> MethodRun:
+    """Play a run without a server, with as many participants as CMFL activates."""
+    settings = _decentralised(task.configuration, task.method)
+    with _open_population(task, settings.participants) as (population, measure):
+        rows = run_decentralised(
+            population.data,
+            measure.gauge,
+            population.initial,
+            replace(settings, attackers=population.attackers),
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    extra = {
+        "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
+        "beside_loss": list(round_values(row.beside.loss for row in rows)),
+    }
+    return _without_ledger(task, population, measure, rows, extra)
+
+
+def _decentralised(configuration: Configuration, method: Method) -> DecentralisedSettings:
+    sizes = _parameters(configuration)
+    mixing = cast("Literal['brain-torrent', 'gossip']", method.kind)
+    return DecentralisedSettings(sizes.rounds, sizes.active, mixing, **method.options)
+
+
+KINDS: Mapping[str, MethodKind] = {
+    # The configuration has refused all that CMFL cannot play.
+    "cmfl": MethodKind(lambda _configuration, _method: None, _play_committee),
+    "federated": MethodKind(_require_federated, _play_federated),
+    **dict.fromkeys(
+        ("brain-torrent", "gossip"), MethodKind(_require_decentralised, _play_decentralised)
+    ),
+}
+
+
+@contextmanager
+def _open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
+    """Open what a run without a ledger needs; its clients send float32, whatever CMFL's do."""
+    population = populate(task.configuration)
+    protocol = task.configuration.protocol.model_copy(update={"payload": FLOAT32.name})
+    configuration = task.configuration.model_copy(update={"protocol": protocol})
+    configuration = with_training_path(configuration, population)
+    with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
+        yield population, measure
+
+
+def _without_ledger(
+    task: MethodTask,
+    population: Population,
+    measure: Measure,
+    rounds: tuple[MethodRound, ...],
+    extra: dict[str, Any],
+) -> MethodRun:
+    traffic = [row.traffic for row in rounds if row.traffic is not None]
+    counted = recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else {}
+    return MethodRun(
+        rounds=rounds,
+        floor=measure.floor,
+        samples=tuple(population.data.sample_counts),
+        malicious=population.malicious,
+        bytes=counted,
+        extra=extra,
+    )
+
+
+def _parameters(configuration: Configuration) -> Parameters:
+    """Return the sizes of a round of CMFL, from which those of the others follow."""
+    return configuration.parameters(dimension=1)
+
+
+def participants_of(parameters: Parameters, method: Method) -> int:
+    """Return how many clients train in a round with one server."""
+    return {
+        "active": parameters.active,
+        "trainers": parameters.trainers,
+        "aggregated": parameters.accepted,
+    }[method.participants]
+
+
+def _aggregation(method: Method, participants: int) -> Aggregation:
+    """Return what the server does."""
+    pre = []
+    for table in method.pre:
+        options = {key: value for key, value in table.items() if key != "name"}
+        if not isinstance(table.get("name"), str):
+            raise ConfigurationError("pre: each of them needs a name")
+        pre.append(pre_aggregator_named(table["name"], _counted(options, participants)))
+    aggregator = aggregator_named(method.aggregator, _counted(method.options, participants))
+    return Aggregation(aggregator, tuple(pre))
+
+
+def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
+    """Return options with a number in place of each share."""
+    numbers: dict[str, Any] = {}
+    for key, value in options.items():
+        numbers[key] = value
+        if isinstance(value, dict):
+            share = value.get(SHARE)
+            if set(value) != {SHARE} or not isinstance(share, float):
+                raise ConfigurationError(
+                    f"{key} = {value!s:.80}: must be a number or {{share = x}}"
+                )
+            if key not in COUNTS:
+                raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
+            numbers[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
+    return numbers

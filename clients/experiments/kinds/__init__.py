@@ -1,1 +1,0 @@
-"""Kinds of methods, each a module that plays it."""

@@ -1,0 +1,223 @@
+"""The numbers behind figures and tables: means over seeds with their standard errors, from rows.
+
+Nothing but seeds is averaged: cells that differ in method, condition or the label of an axis are in
+different lines or panels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from clients.experiments.rows import CellRow
+from clients.experiments.statistics import mean_and_error
+
+MOST_LINES = 9
+"""Lines in one panel; more are cut into several panels or figures."""
+FEW_SCENARIOS = 2
+"""With so many scenarios a method may have been run in one of them alone."""
+ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
+"""The cuts of the paper's figure of clients by accuracy: five classes of clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlotLine:
+    """One line of a figure: x ascending, means over seeds, and one standard error of each.
+
+    An error is None where a single seed was measured.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    error: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlotPanel:
+    """One panel: its title, and cells by the name of their line, which differ in the seed alone.
+
+    Cells of a line along an axis also differ in the label of that axis.
+    """
+
+    title: str
+    lines: dict[str, list[CellRow]]
+
+    @property
+    def cells(self) -> list[CellRow]:
+        """All cells of the panel."""
+        return [cell for own in self.lines.values() for cell in own]
+
+
+def panels_of(cells: Sequence[CellRow], along: str | None = None) -> list[PlotPanel]:
+    """Return the panels of a figure: one for each condition, a line for each method.
+
+    Lines tell axes with several labels apart as long as a panel has at most `MOST_LINES` of them,
+    and else panels do. `along` is the axis along which lines are drawn.
+    """
+    in_lines: list[str] = []
+    in_panels: list[str] = []
+    count = len(by_method(cells))
+    for axis, labels in swept_axes(cells).items():
+        if axis != along and len(labels) > 1:
+            fits = count * len(labels) <= MOST_LINES
+            (in_lines if fits else in_panels).append(axis)
+            count *= len(labels) if fits else 1
+    panels = grouped(cells, lambda cell: scenario_name(cell, in_panels))
+    return [
+        PlotPanel(title, grouped(own, lambda cell: _named(cell.method, cell, in_lines)))
+        for title, own in panels.items()
+    ]
+
+
+def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
+    """Return the cells of methods that were run in several scenarios, and the other methods.
+
+    A column of a table that would have one number is left out of it.
+    """
+    scenarios = {
+        method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
+        for method, own in by_method(cells).items()
+    }
+    sparse = [method for method, own in scenarios.items() if len(own) <= 1]
+    few = len(set().union(*scenarios.values())) <= FEW_SCENARIOS
+    if few or len(sparse) == len(scenarios):
+        return list(cells), []
+    return [cell for cell in cells if cell.method not in sparse], sparse
+
+
+def places_of(panels: Iterable[PlotPanel]) -> dict[str, int]:
+    """Return the place of each line in the figure, which decides its style in all panels."""
+    names = dict.fromkeys(name for panel in panels for name in panel.lines)
+    return {name: place for place, name in enumerate(names)}
+
+
+def swept_axes(cells: Iterable[CellRow]) -> dict[str, list[str]]:
+    """Return the labels of each axis, both in the order in which they come first."""
+    axes: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for axis, label in cell.axes.items():
+            axes.setdefault(axis, {})[label] = None
+    return {axis: list(labels) for axis, labels in axes.items()}
+
+
+def positions_of(cells: Iterable[CellRow], axis: str) -> dict[str, float]:
+    """Return x of each label of an axis: its number, if all labels are numbers; else its place."""
+    labels = swept_axes(cells)[axis]
+    try:
+        numbers = {label: float(label) for label in labels}
+    except ValueError:
+        numbers = {}
+    if len(set(numbers.values())) == len(labels) and all(map(isfinite, numbers.values())):
+        return numbers
+    return {label: float(place) for place, label in enumerate(labels)}
+
+
+def scenario_name(cell: CellRow, axes: Iterable[str]) -> str:
+    """Return a cell's condition with its labels on some axes."""
+    return _named(cell.condition, cell, axes)
+
+
+def _named(name: str, cell: CellRow, axes: Iterable[str]) -> str:
+    return ", ".join([name, *(f"{axis} = {cell.axes[axis]}" for axis in axes)])
+
+
+def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
+    """Return the cells of each method, methods in the order in which they come first."""
+    return grouped(cells, lambda cell: cell.method)
+
+
+def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
+    """Return the cells of each name, names in the order in which they come first."""
+    groups: dict[str, list[CellRow]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return groups
+
+
+def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine:
+    """Return the line through the means of some points, without those that have no value."""
+    positions = sorted(x for x, values in points.items() if values)
+    found = [mean_and_error(points[x]) for x in positions]
+    return PlotLine(
+        name, tuple(positions), tuple(of.mean for of in found), tuple(of.error for of in found)
+    )
+
+
+def over_rounds(
+    name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
+) -> PlotLine:
+    """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
+
+    A seed whose model has left the numbers has none from there on. The line ends there: the mean of
+    the others would flatter.
+    """
+    series = [of(cell) for cell in cells]
+    points = {}
+    for place in range(max(map(len, series), default=0)):
+        there = [values[place] for values in series if place < len(values)]
+        measured = [value for value in there if value is not None]
+        points[place + 1.0] = measured if len(measured) == len(there) else []
+    return line_through(name, points)
+
+
+def along_axis(
+    name: str,
+    cells: Sequence[CellRow],
+    scale: tuple[str, Mapping[str, float]],
+    of: Callable[[CellRow], float | None],
+) -> PlotLine:
+    """Return a number of each cell along an axis, given as its name and `positions_of` it."""
+    axis, positions = scale
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        value = of(cell)
+        if value is not None:
+            points.setdefault(positions[cell.axes[axis]], []).append(value)
+    return line_through(name, points)
+
+
+def share_at_most(
+    name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float]]
+) -> PlotLine:
+    """Return the share of the clients that have at most x, at every x that some client has."""
+    filled = [values for values in (sorted(of(cell)) for cell in cells) if values]
+    steps = {value for values in filled for value in values}
+    return line_through(
+        name, {x: [bisect_right(values, x) / len(values) for values in filled] for x in steps}
+    )
+
+
+def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> PlotLine:
+    """Return how often clients are aggregated, by five classes of the last model's accuracy."""
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        classes: dict[int, list[int]] = {}
+        accuracies = cell.client_accuracy or ()
+        for accuracy, times in zip(accuracies, cell.times_aggregated, strict=False):
+            if accuracy is not None:
+                classes.setdefault(bisect_right(ACCURACY_BINS, accuracy), []).append(times)
+        for place, counts in classes.items():
+            points.setdefault(0.1 + 0.2 * place, []).append(sum(counts) / len(counts))
+    return line_through(name, points)
+
+
+def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> PlotLine:
+    """Return how often clients are aggregated, by classes of their number of samples."""
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        clients = sorted(range(len(cell.samples)), key=lambda client: cell.samples[client])
+        for part in range(classes):
+            chosen = clients[part * len(clients) // classes : (part + 1) * len(clients) // classes]
+            counts = [cell.times_aggregated[client] for client in chosen]
+            if counts:
+                points.setdefault(part + 1.0, []).append(sum(counts) / len(counts))
+    return line_through(name, points)
+
+
+def floor_of(cells: Iterable[CellRow]) -> float | None:
+    """Return the accuracy of always answering the most frequent class, averaged over the seeds."""
+    floors = [cell.floor for cell in cells if cell.floor is not None]
+    return mean_and_error(floors).mean if floors else None

@@ -1,0 +1,512 @@
+"""A test network, from nothing to running workers: each part is a separate process.
+
+No process directs the rounds: there are a chain, a contract, a store, and workers that know their
+own keys and the contract's address. Everything ends with the context, and also when this process is
+killed.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from clients.configuration.loading import checked
+from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
+from clients.configuration.run_configuration import own_code_settings
+from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.random_streams import simulated_keys, simulated_signers
+from clients.testnet import ChainKind, StoreKind
+from clients.testnet.node import ChainNode, free_port
+from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.process.worker_status import WorkerState, read_status
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.io.folder_lock import run_lock
+from ledger.io.forked_commands import CommandError, CommandRunner
+from ledger.io.home import DISK, Home
+from ledger.io.retry import Backoff, RetryPolicy
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clients.configuration.schema import Configuration
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.manifest import Manifest
+    from ledger.io.forked_commands import CommandProcess
+
+ENTRY = "cmfl.commands.main:run"
+"""What every process but anvil runs: the command line."""
+
+MODULES = (
+    *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("cmfl.commands.application", "clients.worker.process.loop", "clients.worker.process.setup"),
+    *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
+    *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
+    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),
+    *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
+)
+"""What workers, deployments and audits import, done once for all of them."""
+
+RUN = "federation"
+ETHER_OF_A_CLIENT = "10"
+KEY_VARIABLE = "CMFL_PRIVATE_KEY"
+WORKER_SECONDS = 180.0
+_BACKOFF = Backoff(0.05, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPace:
+    """Pace of a chain, and times that follow from it.
+
+    Attributes:
+        block_seconds: between blocks without transactions.
+        blocks_of_a_client: length of the window for each active client, all of which may train on
+            one machine.
+        view_seconds: of view 0, in the chain's seconds.
+        deadline_blocks: between the window's end and the deadline.
+        confirmations: of a block before workers act on it.
+        poll_seconds: between a worker's polls.
+    """
+
+    block_seconds: float
+    blocks_of_a_client: float
+    view_seconds: int
+    deadline_blocks: int
+    confirmations: int
+    poll_seconds: float
+
+
+PACES = {
+    # On both, all that is sent meanwhile is in one block.
+    ChainKind.EMBEDDED: ChainPace(0.5, 1.0, 8, 160, 2, 0.25),
+    ChainKind.ANVIL: ChainPace(1.0, 0.0, 6, 60, 1, 0.25),
+}
+LEAST_WINDOW = 8
+"""Blocks in which commitments are taken at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Settings of a test network.
+
+    Attributes:
+        home: folder of chain, blobs, mailbox, keys, workers and logs.
+        configuration: of the run.
+        workers: number of processes that host its clients.
+        chain: kind of the node.
+        store: kind of the store.
+        pace: of the chain; None for the node's usual one.
+        anvil: path of the program, for such a chain.
+        serves: whether the audit service runs, too.
+        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
+    """
+
+    home: Path
+    configuration: Configuration
+    workers: int
+    chain: ChainKind = ChainKind.EMBEDDED
+    store: StoreKind = StoreKind.SERVED
+    pace: ChainPace | None = None
+    anvil: str | None = None
+    serves: bool = False
+    allow_predictable_seeds: bool = False
+
+    @property
+    def clocks(self) -> ChainPace:
+        """Pace of the chain."""
+        return PACES[self.chain] if self.pace is None else self.pace
+
+
+def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
+    """Return a configuration with a window, deadline and views that suit a chain, unless given.
+
+    Args:
+        values: sections and their keys, as `plain_values` reads them; changed.
+        pace: of the chain.
+
+    Raises:
+        ConfigurationError: names the first setting that is wrong, and the rule.
+    """
+    set_block_beacon(values)
+    protocol = values.get("protocol")
+    if not isinstance(protocol, dict):
+        return checked(values)  # which refuses it
+    # Given alone, a window may be too long for the usual deadline, and not for the one set here.
+    times = ("commit_blocks", "deadline_blocks")
+    timeless = {name: value for name, value in protocol.items() if name not in times}
+    active = checked(values | {"protocol": timeless}).parameters(dimension=1).active
+    window = max(LEAST_WINDOW, int(pace.blocks_of_a_client * active))
+    protocol.setdefault("commit_blocks", window)
+    protocol.setdefault("deadline_blocks", protocol["commit_blocks"] + pace.deadline_blocks)
+    protocol.setdefault("view_seconds", pace.view_seconds)
+    return checked(values)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTarget:
+    """Location of a network's run, the same for all workers.
+
+    Attributes:
+        chain_id: of the chain.
+        contract: its address.
+        keys: folder of the clients' keystores, `client-000.json` and so on.
+        password_file: of all of them.
+        confirmations: of a block before workers act on it.
+        poll_seconds: between a worker's polls.
+        data: location of the data; None for data without files.
+        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
+        settings: `section.key=value` of the machine: where the run's own code is.
+    """
+
+    chain_id: int
+    contract: str
+    keys: Path
+    password_file: Path
+    confirmations: int
+    poll_seconds: float
+    data: str | None
+    allow_predictable_seeds: bool = False
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPaths:
+    """A worker's paths to the other processes.
+
+    Attributes:
+        chain: URL of the node.
+        blobs: location of the blobs.
+        mailbox: location of the mail.
+    """
+
+    chain: str
+    blobs: str
+    mailbox: str
+
+
+class WorkerSlot:
+    """A slot in which a worker can be started, killed and restarted.
+
+    Attributes:
+        number: from 0.
+        clients: that it hosts.
+        folder: of its journal, updates and status.
+        paths: to the other processes.
+        process: the newest one; None before the first start.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        clients: tuple[ClientId, ...],
+        folder: Path,
+        paths: NetworkPaths,
+        target: NetworkTarget,
+        processes: CommandRunner,
+    ) -> None:
+        """Make the folder; nothing runs yet."""
+        self.number = number
+        self.clients = clients
+        self.folder = folder
+        self._own = WorkerFolder(folder)
+        self.paths = paths
+        self.process: CommandProcess | None = None
+        self._processes = processes
+        self._target = target
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def name(self) -> str:
+        """Name of its log files."""
+        return f"worker-{self.number:02d}"
+
+    def environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002 - for tests
+        """Return the environment of a worker with a folder."""
+        return {}
+
+    def start(self) -> CommandProcess:
+        """Start a worker."""
+        self.process = self.start_with_folder(self.folder, self.name)
+        return self.process
+
+    def start_with_folder(self, folder: Path, name: str) -> CommandProcess:
+        """Start a worker with this slot's keys and another folder."""
+        return self._processes.start(
+            name,
+            _arguments(self._target, self.paths, self.clients, folder),
+            environment=self.environment(folder),
+        )
+
+    def kill(self) -> None:
+        """Kill the worker."""
+        if self.process is not None:
+            self.process.kill()
+
+    def is_up(self) -> bool:
+        """Return whether its process is alive."""
+        return self.process is not None and self.process.code() is None
+
+    def has_reported(self) -> bool:
+        """Return whether the current process has started, by its status file."""
+        if self.process is None:
+            return False
+        status = self.status()
+        return status.get("pid") == self.process.pid and status.get("stand") != WorkerState.STARTING
+
+    def status(self) -> dict[str, Any]:
+        """Return the worker's status; empty if it has written none."""
+        try:
+            return read_status(self._own.status)
+        except ConfigurationError:
+            return {}
+
+
+def _arguments(
+    target: NetworkTarget, paths: NetworkPaths, clients: tuple[ClientId, ...], folder: Path
+) -> list[object]:
+    words: list[object] = ["worker", "--rpc-url", paths.chain]
+    words += ["--chain-id", target.chain_id, "--contract", target.contract]
+    words += ["--blobs", paths.blobs, "--mailbox", paths.mailbox]
+    for client in clients:
+        words += ["--keystore", target.keys / f"client-{client:03d}.json"]
+    words += ["--password-file", target.password_file, "--folder", folder]
+    words += ["--confirmations", target.confirmations, "--poll", f"{target.poll_seconds:g}"]
+    if target.allow_predictable_seeds:
+        words.append(ALLOW_PREDICTABLE)
+    for setting in target.settings:
+        words += ["--set", setting]
+    return words if target.data is None else [*words, "--data", target.data]
+
+
+class LocalNetwork:
+    """A test network that runs until its context ends.
+
+    Attributes:
+        settings: of the network.
+        node: its chain.
+        seats: slots of its workers.
+        processes: starts all processes.
+        store: server of blobs and mail; None for folders.
+        entry: of every process but anvil.
+        slot: class of the slots.
+    """
+
+    entry = ENTRY
+    slot = WorkerSlot
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare a network; `say` is called with a sentence about each step."""
+        self.settings = settings
+        self._say = say
+        self._open = ExitStack()
+        self.store: CommandProcess | None = None
+        self._store_port = 0
+        self.node: ChainNode
+        self.processes: CommandRunner
+        self.seats: list[WorkerSlot] = []
+        self._paths: list[NetworkPaths] = []
+
+    @property
+    def home(self) -> Home:
+        """The folder of chain, blobs and the run."""
+        return Home(self.settings.home)
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.settings.configuration.protocol.clients
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the deployment."""
+        return read_manifest(self.home.run(RUN).manifest)
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def start_workers(self) -> None:
+        """Start the worker of each slot, and then the blocks.
+
+        Raises:
+            CommandError: one of them does not start.
+        """
+        self.node.hold()
+        for seat in self.seats:
+            seat.start()
+        polling = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS)
+        for seat in self.seats:
+            if not polling.poll(partial(_has_started, seat)):
+                tail = "" if seat.process is None else seat.process.log_tail()
+                raise CommandError(f"{seat.name} does not come up: {tail}")
+        self._say(f"{len(self.seats)} workers host {self.clients} clients")
+        self.node.go()
+
+    def reader(self) -> RpcReader:
+        """Return a reader of the chain."""
+        settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
+        return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
+
+    def ledger(self, reader: RpcReader) -> CommitteeLedger:
+        """Return the contract on a chain."""
+        return connect(reader, self.manifest)
+
+    def restart_store(self) -> None:
+        """Start the server of blobs and mail, unless it is running.
+
+        Raises:
+            CommandError: it does not start.
+        """
+        if self.store is not None and self.store.code() is None:
+            return
+        arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
+        arguments += ["--run", RUN, "--rpc-url", self.node.url]
+        arguments += ["--chain-id", self.manifest.chain_id]
+        # A worker signs for the place that it knows, which is its own way to the store.
+        own = f"http://127.0.0.1:{self._store_port}"
+        for url in dict.fromkeys([own, *(path.blobs for path in self._paths)]):
+            arguments += ["--public-url", url]
+        self.store = self.processes.start("store", arguments)
+        wait_for_port(self._store_port, self.store)
+
+    def _begin(self) -> None:
+        settings = self.settings
+        settings.home.mkdir(parents=True, exist_ok=True)
+        logs = settings.home / "logs"
+        self.processes = self._open.enter_context(CommandRunner(self.entry, logs, MODULES))
+        self.node = ChainNode(settings, self.processes)
+        self._open.callback(self._end_in_order)
+        self._say(f"{settings.chain} chain at {self.node.url}")
+        chain_id = self.node.start()
+        file = settings.home / "federation.toml"
+        DISK.write_whole(file, settings.configuration.to_toml().encode())
+        keys = simulated_keys(settings.configuration.seed, self.clients)
+        write_test_keystores(settings.home / "keys", keys)
+        self._pay(chain_id)
+        # After the funds, each of which is a block on some chains: the first window opens here.
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
+        self.processes.run("deploy", [*arguments, *on_node], environment=self._payer())
+        address = self.manifest.address
+        self._open.enter_context(run_lock(self.home.run(RUN)))
+        # Workers act on what is final, and no block comes by itself before they are there.
+        self.node.mine(settings.clocks.confirmations + 1)
+        self._say(f"contract {address} on chain {chain_id}")
+        if settings.store is StoreKind.SERVED:
+            self._store_port = free_port()
+        self._paths = [self.path() for _ in range(settings.workers)]
+        if settings.store is StoreKind.SERVED:
+            self.restart_store()
+            self._say(f"blobs and mail at http://127.0.0.1:{self._store_port}")
+        self._settle(chain_id, address)
+        if settings.serves:
+            self._serve(chain_id)
+
+    def _end_in_order(self) -> None:
+        """Let the chain close its file; everything else is killed after it."""
+        with suppress(CommandError):
+            self.node.stop()
+
+    def _pay(self, chain_id: int) -> None:
+        """Fund every client for its transactions."""
+        registered = self._addresses()
+        arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        self.processes.run("fund", [*arguments, *on_node], environment=self._payer())
+        self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
+
+    def _settle(self, chain_id: int, address: str) -> None:
+        settings, pace = self.settings, self.settings.clocks
+        cap = settings.configuration.machine.isa
+        cap_settings = () if cap is None else (f"machine.isa={cap}",)
+        target = NetworkTarget(
+            chain_id=chain_id,
+            contract=address,
+            keys=settings.home / "keys",
+            password_file=settings.home / "keys" / PASSWORD_FILE,
+            confirmations=pace.confirmations,
+            poll_seconds=pace.poll_seconds,
+            data=settings.configuration.data.path,
+            allow_predictable_seeds=settings.allow_predictable_seeds,
+            settings=(*own_code_settings(settings.configuration), *cap_settings),
+        )
+        hosted = clients_by_worker(settings.configuration.protocol.clients, settings.workers)
+        for number, clients in enumerate(hosted):
+            folder = settings.home / "workers" / f"{number:02d}"
+            paths = self._paths[number]
+            self.seats.append(self.slot(number, clients, folder, paths, target, self.processes))
+
+    def path(self) -> NetworkPaths:
+        """Return the paths of the next worker; a test may lead them through relays."""
+        if not self._store_port:
+            return NetworkPaths(
+                self.node.url, str(self.home.blobs), str(self.settings.home / "mailbox")
+            )
+        store = f"http://127.0.0.1:{self._store_port}"
+        return NetworkPaths(self.node.url, store, store)
+
+    def _serve(self, chain_id: int) -> None:
+        port = free_port()
+        arguments = ["serve", "--home", self.settings.home, "--port", port]
+        arguments += ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        store = f"http://127.0.0.1:{self._store_port}" if self._store_port else None
+        arguments += ["--mailbox", store or self.settings.home / "mailbox"]
+        self.processes.start("service", arguments)
+        self._say(f"service and dashboard at http://127.0.0.1:{port}/dashboard/")
+
+    def _payer(self) -> dict[str, str]:
+        return {KEY_VARIABLE: self.node.key.hex()}
+
+    def _addresses(self) -> list[str]:
+        """Return the account of each client."""
+        signers = simulated_signers(self.settings.configuration.seed, self.clients)
+        return [checksum(signer.address) for signer in signers]
+
+
+def _has_started(slot: WorkerSlot) -> bool | None:
+    """Return whether a worker has reported; False if it has ended, None while it starts."""
+    if slot.has_reported():
+        return True
+    return None if slot.is_up() else False
+
+
+def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
+    """Return the clients of each worker, ascending, dealt out in turn."""
+    return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
+
+
+def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SECONDS) -> None:
+    """Return once a process listens on a port of this machine.
+
+    Raises:
+        CommandError: it has ended, or takes longer.
+    """
+
+    def is_listening() -> bool | None:
+        # First: another process may listen, which is why this one has ended.
+        if process.code() is not None:
+            raise CommandError(f"{process.name} ended: {process.log_tail()}")
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0 or None
+
+    if RetryPolicy(_BACKOFF, deadline_seconds=seconds).poll(is_listening) is None:
+        raise CommandError(f"{process.name} does not listen on port {port}")

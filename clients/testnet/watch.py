@@ -1,0 +1,291 @@
+"""Following a test network: its rounds by chain and blobs, its logs, and processes that end.
+
+A chain in a file and a store are restarted like workers; a chain in memory is lost with its
+process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.testnet import ChainKind
+from ledger.history.documents import read_documents
+from ledger.history.history import FoldedHistory
+from ledger.io.forked_commands import CommandError
+from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.types import DropoutReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clients.testnet.network import LocalNetwork
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.history.round import HistoryRound
+    from ledger.io.forked_commands import CommandProcess
+    from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
+
+MOST_RESTARTS = 5
+RESTART_SECONDS = 60.0
+"""What ends more often than that within this time has a reason to be looked at."""
+
+_POLL_SECONDS = 0.1
+_MOST_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRound:
+    """An ended round, by chain and record.
+
+    Attributes:
+        number: t.
+        seconds: since the end of the previous round, by the watcher's clock.
+        views: in which the two phases were decided; None if it was abandoned.
+        accepted: clients whose updates are in the model.
+        late: active clients without a commitment by the closing block.
+        unusable: active clients with a commitment, whose payload is not in the record.
+        refused: members whose score vectors the record refuses.
+        banned: clients banned during the round.
+        model: digest of w_{t+1}; None if it was abandoned.
+        head: commits to the history up to this round.
+        commitments: number of transactions with commitments.
+        malformed: unusable clients whose payload is not d finite numbers.
+        accused: members that the incidents document names for conflicting signatures.
+    """
+
+    number: int
+    seconds: float
+    views: tuple[int, int] | None
+    accepted: tuple[ClientId, ...]
+    late: tuple[ClientId, ...]
+    unusable: tuple[ClientId, ...]
+    refused: tuple[ClientId, ...]
+    banned: tuple[ClientId, ...]
+    model: Digest | None
+    head: Digest
+    commitments: int
+    malformed: tuple[ClientId, ...] = ()
+    accused: tuple[ClientId, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """True if a committee decided it."""
+        return self.views is not None
+
+
+class RoundWatch:
+    """Follows the rounds of a contract in order."""
+
+    def __init__(
+        self, ledger: CommitteeLedger, blobs: BlobReader, now: Callable[[], float], first: int = 1
+    ) -> None:
+        """Start at a round; `now` returns seconds by the watcher's clock."""
+        self.ledger = ledger
+        self._blobs = blobs
+        self._now = now
+        self._next = first
+        self._since = now()
+
+    def is_finished(self) -> bool:
+        """Return whether no round is open any more; False if the node does not answer."""
+        try:
+            return self.ledger.state().stage is not LedgerStage.OPEN
+        except ChainError:
+            return False
+
+    def open(self) -> HistoryRound | None:
+        """Return the open round so far; None if there is none."""
+        try:
+            round_ = self._history().round(self._next)
+        except ChainError:
+            return None
+        return round_ if round_ is not None and round_.ended is None else None
+
+    def ended(self) -> WatchedRound | None:
+        """Return the next ended round; None if it is still open or the node does not answer."""
+        try:
+            # Polled many times a second: all else is read once a round has ended.
+            now_open = self.ledger.state()
+            if now_open.round <= self._next and now_open.stage is LedgerStage.OPEN:
+                return None
+            round_ = self._history().round(self._next)
+        except ChainError:
+            return None
+        if round_ is None or round_.end is None:
+            return None
+        now = self._now()
+        watched = self._told(round_, now - self._since)
+        self._next, self._since = self._next + 1, now
+        return watched
+
+    def _history(self) -> FoldedHistory:
+        return FoldedHistory.of(self.ledger, self._blobs)
+
+    def _told(self, round_: HistoryRound, seconds: float) -> WatchedRound:
+        active = round_.participants.expected
+        end, decided = round_.end, round_.decided
+        assert end is not None, "only ended rounds are returned"
+        documents = read_documents(self._blobs, round_)
+        record = documents.record
+        usable = set() if record is None else {update.client for update in record.updates}
+        refused = (
+            ()
+            if record is None
+            else tuple(sorted({r.signed.scores.member for r in record.refused}))
+        )
+        dropouts = () if record is None else record.dropouts
+        malformed = {d.client for d in dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED}
+        unusable = round_.counted - usable if record is not None else frozenset()
+        return WatchedRound(
+            number=round_.round,
+            seconds=seconds,
+            views=None if decided is None else decided.views,
+            accepted=() if decided is None else decided.accepted,
+            late=tuple(sorted(active - round_.counted)),
+            unusable=tuple(sorted(unusable)),
+            refused=refused,
+            banned=round_.banned,
+            model=None if decided is None else decided.model,
+            head=end.head,
+            commitments=len({mined.block for mined in round_.mined}),
+            malformed=tuple(sorted(malformed)),
+            accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
+        )
+
+
+class LogFollower:
+    """Follows the logs in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start at the beginning of each log."""
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def show(self, say: Callable[[str], None]) -> None:
+        """Print the complete lines since the last call; a line without end is printed in pieces."""
+        for path in sorted(self._folder.glob("*.log")):
+            with path.open("rb") as file:
+                start = self._read.get(path, 0)
+                if start > file.seek(0, os.SEEK_END):
+                    start = 0  # it was cut meanwhile
+                file.seek(start)
+                data = file.read(_MOST_AT_ONCE)
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(data) == _MOST_AT_ONCE and not whole:
+                whole = data
+            self._read[path] = start + len(whole)
+            for line in whole.decode("utf-8", "replace").splitlines():
+                say(f"{path.stem}: {line}")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSummary:
+    """Totals of a test network.
+
+    Attributes:
+        rounds: that ended.
+        decided: rounds that a committee decided.
+        seconds: of all rounds.
+        restarts: workers restarted after they ended by themselves.
+    """
+
+    rounds: int
+    decided: int
+    seconds: float
+    restarts: int
+
+    @property
+    def rounds_a_minute(self) -> float:
+        """Ended rounds a minute."""
+        return 60 * self.rounds / self.seconds if self.seconds else 0.0
+
+
+class NetworkSupervisor:
+    """Supervises the processes of a network until its rounds are over; restarts what ends."""
+
+    def __init__(self, federation: LocalNetwork, watch: RoundWatch) -> None:
+        self.federation = federation
+        self.watch = watch
+        self._ended: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
+        self._restarts = 0
+
+    def play(
+        self,
+        rounds: int,
+        on_round: Callable[[WatchedRound], None],
+        patience_seconds: float,
+        on_look: Callable[[], None] = lambda: None,
+    ) -> NetworkSummary:
+        """Supervise the workers until a number of rounds, or the last one, has ended.
+
+        Args:
+            rounds: at most.
+            on_round: called with each ended round.
+            patience_seconds: limit of one round.
+            on_look: called at every poll.
+
+        Raises:
+            CommandError: a round does not end, or a process ends again and again.
+        """
+        begun = time.monotonic()
+        ended: list[WatchedRound] = []
+        last = begun
+        while len(ended) < rounds:
+            on_look()
+            is_finished = self.watch.is_finished()
+            watched = self.watch.ended()
+            if watched is None:
+                if is_finished:
+                    break
+                self._mind()
+                if time.monotonic() - last > patience_seconds:
+                    raise CommandError(f"no round has ended for {patience_seconds:g} s")
+                time.sleep(_POLL_SECONDS)
+                continue
+            last = time.monotonic()
+            ended.append(watched)
+            on_round(watched)
+        return NetworkSummary(
+            rounds=len(ended),
+            decided=sum(round_.is_decided for round_ in ended),
+            seconds=last - begun,
+            restarts=self._restarts,
+        )
+
+    def _mind(self) -> None:
+        """Restart what has ended.
+
+        Raises:
+            CommandError: a process has ended too often, or cannot be restarted.
+        """
+        now = time.monotonic()
+        for seat in self.federation.seats:
+            if seat.process is not None and seat.process.code() not in {None, 0}:
+                self._require_few(seat.process, now)
+                self._restarts += 1
+                seat.start()
+        node, store = self.federation.node, self.federation.store
+        if node.process.code() is not None:
+            self._require_few(node.process, now)
+            if node.kind is ChainKind.ANVIL:
+                raise CommandError(f"the node has ended, and its chain with it: {node.kind}")
+            node.start()
+        if store is not None and store.code() is not None:
+            self._require_few(store, now)
+            self.federation.restart_store()
+
+    def _require_few(self, process: CommandProcess, now: float) -> None:
+        """Accept that a process has ended by itself (CommandError: it has ended too often)."""
+        before = self._ended[process.name]
+        if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
+            raise CommandError(
+                f"{process.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
+                f"{process.log_tail()}"
+            )
+        before.append(now)

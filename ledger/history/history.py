@@ -1,0 +1,509 @@
+"""The history of a deployment: its events folded once, extended with each new block.
+
+A `DeploymentFold` reads every event of one contract once and is shared between threads. A
+`FoldedHistory` is that fold as of one block: a fold that goes further never changes its answers.
+A fold trusts its events: `CompleteLog` compares a node's logs with the contract's own storage.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ledger.chain.contract.calls import DecideCall, ReportCall
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
+from ledger.history.digests import (
+    Occurrence,
+    digests_of_deployment,
+    digests_of_events,
+    digests_of_round,
+    in_order,
+)
+from ledger.history.documents import Documents, read_documents
+from ledger.history.pages import read_page
+from ledger.history.participation import Participation, RoundParts, Tally, lacks_record
+from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.history.queries import RoundPage, RoundQuery
+from ledger.history.round import HistoryRound, has_begun
+from ledger.protocol.encoding import registered_client
+from ledger.protocol.fold import RoundStart, registry_with_bans
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    ClientsRegistered,
+    Deployment,
+    EquivocationReport,
+    LedgerOpened,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.storage.blobs import BlobReader
+
+MAX_DOCUMENTED = 256
+"""Rounds whose decoded documents stay in memory."""
+
+_PREFIX = 8
+"""Bytes of each digest that a round's table holds; a match is verified with the whole digest."""
+
+
+@dataclass(slots=True)
+class _Documented:
+    """A round whose documents were all read, with its parts once they are needed."""
+
+    round: HistoryRound
+    documents: Documents
+    parts: RoundParts | None = None
+
+
+@dataclass(slots=True)
+class _Derived:
+    """Values derived from the rounds of one fold; see `FoldedHistory`.
+
+    Attributes:
+        times: Unix seconds by block number.
+        documented: the most recently used rounds with all their documents, by number.
+        tally: the counts over the first `counted` rounds, which have ended in final blocks.
+        without_record: rounds among these that `tally` leaves out: a record may reappear.
+        tables: prefixes of a round's digests, by number, where no further digest can appear.
+    """
+
+    times: dict[int, int] = field(default_factory=dict)
+    documented: OrderedDict[int, _Documented] = field(default_factory=OrderedDict)
+    tally: Tally | None = None
+    counted: int = 0
+    without_record: list[int] = field(default_factory=list)
+    tables: dict[int, bytes] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    documented_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cut(self, rounds: int, block: int) -> _Derived:
+        """Return what still holds after a reorganisation: the first rounds, up to a block."""
+        kept = _Derived()
+        kept.times = {number: time for number, time in self.times.items() if number <= block}
+        kept.tables = {n: table for n, table in self.tables.items() if n < rounds}
+        if self.counted <= rounds:
+            kept.tally, kept.counted = self.tally, self.counted
+            kept.without_record = list(self.without_record)
+        return kept
+
+
+class DeploymentFold:
+    """The rounds of one deployment up to a block; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._block: Block | None = None
+        self._next = (0, 0)
+        self._registration: list[RecordedEvent] = []
+        self._registered: tuple[RegisteredClient, ...] = ()
+        self._registry: tuple[RegisteredClient, ...] = ()
+        self._bans: list[RecordedEvent] = []
+        self._ended: list[HistoryRound] = []
+        self._start: RoundStart | None = None
+        self._events: list[RecordedEvent] = []
+        self._derived = _Derived()
+
+    def up_to(
+        self,
+        ledger: CommitteeLedger,
+        blobs: BlobReader,
+        block: Block | None = None,
+        final: int | None = None,
+    ) -> FoldedHistory:
+        """Return the history as of a block.
+
+        Args:
+            ledger: the contract, with all of its events up to the block.
+            blobs: where its documents are.
+            block: None for the newest block.
+            final: number of the newest final block; None to ask the chain.
+
+        Raises:
+            IncompleteLogsError: the events do not follow one another.
+        """
+        chain, fixed = ledger.chain, ledger.deployment()
+        block = chain.head() if block is None else block
+        final = chain.finalized() if final is None else final
+        with self._lock:
+            if self._block not in {None, block} and not _holds(chain, self._block):
+                self._cut(chain, fixed)
+            if self._block is None or self._block.number < block.number:
+                self._extend(ledger, fixed, block)
+            return self._history(ledger, fixed, blobs, block.number, final)
+
+    def _extend(self, ledger: CommitteeLedger, fixed: Deployment, block: Block) -> None:
+        first = max(self._next[0], ledger.from_block)
+        try:
+            for recorded in ledger.recorded_in(first, block.number):
+                if _position(recorded) >= self._next:
+                    self._add(recorded, fixed, ledger.node)
+        except BaseException:
+            self._clear()
+            raise
+        self._block, self._next = block, (block.number + 1, 0)
+
+    def _add(self, recorded: RecordedEvent, fixed: Deployment, node: str | None) -> None:
+        """Add the next event (IncompleteLogsError: it does not follow the one before)."""
+        event = recorded.event
+        match event:
+            case ClientsRegistered(first, words):
+                if first != len(self._registered):
+                    raise IncompleteLogsError(
+                        node,
+                        f"after client {len(self._registered) - 1} the logs continue with client "
+                        f"{first}",
+                    )
+                self._registration.append(recorded)
+                self._registered += tuple(map(registered_client, words))
+                self._registry = self._registered
+            case LedgerOpened():
+                self._registration.append(recorded)
+                self._begin(recorded, fixed)
+            case ClientBanned():
+                self._bans.append(recorded)
+                self._registry = registry_with_bans(self._registry, [event])
+                if self._start is not None:
+                    self._events.append(recorded)
+                elif self._ended and self._ended[-1].round == event.round:
+                    # Clients can be banned after the last round.
+                    last = self._ended[-1]
+                    self._ended[-1] = replace(last, events=(*last.events, recorded))
+            case UpdatesCommitted() | RoundDecided() | RoundAbandoned():
+                start = self._start
+                if start is None or event.round != start.round:
+                    is_open = "no round" if start is None else f"round {start.round}"
+                    raise IncompleteLogsError(
+                        node,
+                        f"block {recorded.block_number} holds an event of round {event.round}, and "
+                        f"{is_open} is open",
+                    )
+                self._events.append(recorded)
+                if not isinstance(event, UpdatesCommitted):
+                    self._ended.append(self._open_round(start, fixed, recorded))
+                    self._begin(recorded, fixed)
+            case _:
+                pass
+
+    def _begin(self, recorded: RecordedEvent, fixed: Deployment) -> None:
+        start = RoundStart.of(recorded.event, recorded.block_number)
+        self._start = start if start is not None and has_begun(start, fixed) else None
+        self._events = []
+
+    def _open_round(
+        self, start: RoundStart, fixed: Deployment, ended: RecordedEvent | None = None
+    ) -> HistoryRound:
+        return HistoryRound(start, fixed, self._registry, ended, tuple(self._events))
+
+    def _cut(self, chain: ChainReader, fixed: Deployment) -> None:
+        """Go back to the newest round whose end a reorganised chain still holds."""
+        kept = len(self._ended)
+        while kept and not _holds_event(chain, self._ended[kept - 1].ended):
+            kept -= 1
+        end = self._ended[kept - 1].ended if kept else None
+        if end is None:
+            self._clear()
+            return
+        last = _position(end)
+        before = self._ended[kept - 1]
+        events = tuple(each for each in before.events if _position(each) <= last)
+        # Older histories keep the list that they were made of.
+        self._ended = [*self._ended[: kept - 1], replace(before, events=events)]
+        self._bans = [each for each in self._bans if _position(each) <= last]
+        self._registry = _with_bans(self._registered, self._bans)
+        self._begin(end, fixed)
+        self._block, self._next = None, (last[0], last[1] + 1)
+        self._derived = self._derived.cut(kept, last[0])
+
+    def _history(
+        self, ledger: CommitteeLedger, fixed: Deployment, blobs: BlobReader, block: int, final: int
+    ) -> FoldedHistory:
+        """Return the history as of a block that the fold has reached."""
+        registry, is_newest = self._registry, self._block is None or self._block.number <= block
+        count = len(self._ended)
+        if not is_newest:
+            count = bisect_right(self._ended, block, key=_end_block)
+            bans = [each for each in self._bans if each.block_number <= block]
+            words = [
+                word
+                for each in self._registration
+                if isinstance(each.event, ClientsRegistered) and each.block_number <= block
+                for word in each.event.words
+            ]
+            registry = _with_bans(map(registered_client, words), bans)
+        newest = [_until(each, block) for each in self._ended[max(0, count - 1) : count]]
+        following: HistoryRound | None = None
+        if count < len(self._ended):
+            following = replace(self._ended[count], ended=None)
+        elif self._start is not None:
+            following = self._open_round(self._start, fixed)
+        if following is not None and following.opening.opened_block <= block:
+            newest.append(replace(_until(following, block), registry=registry))
+        rounds = _Rounds(self._ended, max(0, count - 1), tuple(newest))
+        facts = registry, self._registration, self._derived
+        return FoldedHistory(ledger, fixed, blobs, block, final, rounds, *facts)
+
+
+def _position(recorded: RecordedEvent) -> tuple[int, int]:
+    return recorded.block_number, recorded.log_index
+
+
+def _end_block(round_: HistoryRound) -> int:
+    assert round_.ended is not None, "only ended rounds are listed"
+    return round_.ended.block_number
+
+
+def _until(round_: HistoryRound, block: int) -> HistoryRound:
+    """Return a round with its events up to a block."""
+    if not round_.events or round_.events[-1].block_number <= block:
+        return round_
+    return replace(
+        round_, events=tuple(each for each in round_.events if each.block_number <= block)
+    )
+
+
+def _with_bans(
+    clients: Iterable[RegisteredClient], bans: Iterable[RecordedEvent]
+) -> tuple[RegisteredClient, ...]:
+    events = [each.event for each in bans if isinstance(each.event, ClientBanned)]
+    return registry_with_bans(tuple(clients), events)
+
+
+def _holds(chain: ChainReader, block: Block | None) -> bool:
+    return block is not None and _has_block(chain, block.number, block.hash)
+
+
+def _holds_event(chain: ChainReader, recorded: RecordedEvent | None) -> bool:
+    return recorded is not None and _has_block(chain, recorded.block_number, recorded.block_hash)
+
+
+def _has_block(chain: ChainReader, number: int, block_hash: bytes) -> bool:
+    try:
+        return chain.block(number).hash == block_hash
+    except NotServedError:  # the chain is shorter now
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """The rounds as of a block: the first of a shared list, and the newest ones."""
+
+    shared: list[HistoryRound]
+    stable: int
+    newest: tuple[HistoryRound, ...]
+
+    def __len__(self) -> int:
+        return self.stable + len(self.newest)
+
+    def between(self, first: int, last: int) -> list[HistoryRound]:
+        """Return the rounds first..last, ascending."""
+        rounds = self.shared[first - 1 : min(last, self.stable)]
+        if last > self.stable:
+            rounds += self.newest[max(0, first - 1 - self.stable) : last - self.stable]
+        return rounds
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedHistory:
+    """Rounds, clients and digests of one deployment as of one block.
+
+    Every method may raise a ChainError.
+
+    Attributes:
+        fixed: the parameters of the contract.
+        blobs: where its documents are.
+        to_block: number of the last block that is read.
+        final: number of the newest final block.
+    """
+
+    ledger: CommitteeLedger
+    fixed: Deployment
+    blobs: BlobReader
+    to_block: int
+    final: int
+    _rounds: _Rounds
+    _registry: tuple[RegisteredClient, ...]
+    _registration: list[RecordedEvent]
+    _derived: _Derived
+
+    @staticmethod
+    def of(ledger: CommitteeLedger, blobs: BlobReader) -> FoldedHistory:
+        """Return the history up to the newest block."""
+        return DeploymentFold().up_to(ledger, blobs)
+
+    @property
+    def path(self) -> DeploymentPath:
+        """The deployment's path: its chain's name and the contract's address."""
+        chain = self.ledger.chain
+        return DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address)
+
+    def newest(self) -> int:
+        """Return the number of the newest round that has opened, 0 before the first."""
+        return len(self._rounds)
+
+    def round(self, number: int) -> HistoryRound | None:
+        """Return a round, None if it has not opened."""
+        if not 1 <= number <= len(self._rounds):
+            return None
+        return self._rounds.between(number, number)[0]
+
+    def rounds(self, first: int, last: int) -> list[HistoryRound]:
+        """Return the opened rounds first..last, ascending."""
+        return self._rounds.between(first, last)
+
+    def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
+        """Return opened rounds in the order of the numbers."""
+        return [self._rounds.between(number, number)[0] for number in numbers]
+
+    def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds; see `pages.read_page`."""
+        return read_page(self, query, limit, cursor)
+
+    def documents(self, round_: HistoryRound) -> Documents:
+        """Return the documents that a round's decision names."""
+        return self._documented(round_).documents
+
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
+        """Return the parts of a client in some rounds, in their order.
+
+        Raises:
+            ValueError: it took no part in one of them.
+        """
+        parts = []
+        for round_ in rounds:
+            known = self._documented(round_)
+            if known.parts is None:
+                known.parts = RoundParts.of(round_, known.documents)
+            part = known.parts.part(client)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {round_.round}")
+            parts.append(part)
+        return parts
+
+    def _documented(self, round_: HistoryRound) -> _Documented:
+        """Return a round with its documents; a final round with all of them stays in memory."""
+        derived, ended = self._derived, round_.ended
+        if ended is None or ended.block_number > self.final:
+            return _Documented(round_, read_documents(self.blobs, round_))
+        with derived.documented_lock:
+            known = derived.documented.get(round_.round)
+            if known is not None and known.round is round_:
+                derived.documented.move_to_end(round_.round)
+                return known
+        known = _Documented(round_, read_documents(self.blobs, round_))
+        if _is_whole(round_, known.documents):
+            with derived.documented_lock:
+                derived.documented[round_.round] = known
+                if len(derived.documented) > MAX_DOCUMENTED:
+                    derived.documented.popitem(last=False)
+        return known
+
+    def registered(self) -> tuple[RegisteredClient, ...]:
+        """Return the clients registered so far, with the recorded bans."""
+        return self._registry
+
+    def tally(self) -> Tally:
+        """Return every client's counts over the ended rounds."""
+        derived = self._derived
+        with derived.lock:
+            self._count_final()
+            counted, missing = derived.counted, list(derived.without_record)
+            tally = derived.tally or Tally.empty(self.fixed.clients)
+            ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
+            if counted > ended:  # as of an older block: others have counted further
+                tally, counted, missing = Tally.empty(self.fixed.clients), 0, []
+        rounds = [*self.some(missing), *self.rounds(counted + 1, self.newest())]
+        return tally.with_rounds(self._with_documents(rounds))
+
+    def _count_final(self) -> None:
+        """Count the rounds that have ended in final blocks since."""
+        derived = self._derived
+        counted, whole, missing = derived.counted, [], []
+        for round_, documents in self._with_documents(self.rounds(counted + 1, self.newest())):
+            if round_.ended is None or round_.ended.block_number > self.final:
+                break
+            counted += 1
+            if lacks_record(round_, documents):
+                missing.append(round_.round)
+            else:
+                whole.append((round_, documents))
+        tally = derived.tally or Tally.empty(self.fixed.clients)
+        derived.tally, derived.counted = tally.with_rounds(whole), counted
+        derived.without_record += missing
+
+    def _with_documents(
+        self, rounds: Iterable[HistoryRound]
+    ) -> Iterator[tuple[HistoryRound, Documents]]:
+        """Yield the ended rounds with their documents; none of them stays in memory."""
+        for round_ in rounds:
+            if round_.ended is not None:
+                yield round_, read_documents(self.blobs, round_)
+
+    def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
+        """Return the places of a digest from the `first` on: the deployment, then rounds."""
+        entries = []
+        registration = [each for each in self._registration if each.block_number <= self.to_block]
+        if registration:
+            entries += [*digests_of_deployment(self.fixed), *digests_of_events(registration, 0)]
+        derived, prefix = self._derived, digest[:_PREFIX]
+        with derived.lock:
+            for round_ in self.rounds(1, self.newest()):
+                table = derived.tables.get(round_.round)
+                if table is not None and prefix not in table:
+                    continue
+                documents = read_documents(self.blobs, round_)
+                own = list(digests_of_round(round_, documents))
+                if round_.round <= self._rounds.stable and _is_whole(round_, documents):
+                    derived.tables[round_.round] = b"".join(entry[0][:_PREFIX] for entry in own)
+                entries += own
+        return in_order({entry for entry in entries if entry[0] == digest})[first : first + limit]
+
+    def time_of(self, block_number: int) -> int:
+        """Return a block's time, in Unix seconds."""
+        times = self._derived.times
+        if block_number not in times:
+            times[block_number] = self.ledger.chain.block(block_number).timestamp
+        return times[block_number]
+
+    def decision_call(self, round_: HistoryRound) -> DecideCall | None:
+        """Return the call data that decided a round.
+
+        Returns:
+            None if another contract called the contract: the signatures are then not available.
+
+        Raises:
+            NotServedError: the chain has another transaction in its place.
+        """
+        if round_.ended is None:
+            raise NotServedError(f"round {round_.round} is decided, but no log says where")
+        transaction = round_.ended.transaction_hash
+        call = self.ledger.call_of(transaction)
+        if call is not None and not isinstance(call, DecideCall):
+            raise NotServedError(f"transaction 0x{transaction.hex()} does not call decide")
+        return call
+
+    def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
+        """Return the two statements that prove a ban; None as in `decision_call`.
+
+        Raises:
+            NotServedError: the chain has another transaction in its place.
+        """
+        call = self.ledger.call_of(recorded.transaction_hash)
+        if call is not None and not isinstance(call, ReportCall):
+            raise NotServedError(
+                f"transaction 0x{recorded.transaction_hash.hex()} does not call report_equivocation"
+            )
+        return None if call is None else call.report
+
+
+def _is_whole(round_: HistoryRound, documents: Documents) -> bool:
+    """Return whether every document that a round names is available."""
+    return documents.has_incidents and not lacks_record(round_, documents)

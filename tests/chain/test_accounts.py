@@ -1,0 +1,119 @@
+"""Addresses, and senders with code: the contract refuses those, so nothing is paid before that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.addresses import checksum, eip55, to_canonical
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import deploy
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import SenderHasCodeError, require_plain_sender
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.io.home import RunPaths
+from ledger.protocol.errors import ChainError
+from tests.chain.contract.test_deployment import SMALL
+from tests.chain.test_port_contract import anvil, embedded, served
+from tests.chain.web3_provider import transport_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.chain.ports import ChainWriter
+
+
+DELEGATED = bytes.fromhex("ef0100" + "11" * 20)
+NODES = pytest.mark.parametrize(
+    "node",
+    [embedded, served, pytest.param(anvil, marks=pytest.mark.network)],
+    ids=["embedded", "rpc", "anvil"],
+)
+
+
+@NODES
+def test_an_account_without_code_may_send(
+    node: Callable[[Path], Iterator[ChainWriter]], tmp_path: Path
+) -> None:
+    for chain in node(tmp_path):
+        require_plain_sender(chain, chain.sender)
+
+
+@NODES
+@pytest.mark.parametrize(
+    ("code", "fact"),
+    [
+        (DELEGATED, f"delegates to the code at 0x{'11' * 20}"),
+        (b"\x60\x00", "is a contract"),
+        (b"\x60" * 23, "is a contract"),
+    ],
+    ids=["delegated", "contract", "same length"],
+)
+def test_an_account_with_code_is_refused(
+    node: Callable[[Path], Iterator[ChainWriter]],
+    code: bytes,
+    fact: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for chain in node(tmp_path):
+        if node is anvil:
+            assert isinstance(chain, RpcChain)
+            transport_to(chain).ask("anvil_setCode", chain.sender, f"0x{code.hex()}")
+        else:
+            monkeypatch.setattr(EmbeddedChain, "code", lambda *_: code)
+        with pytest.raises(SenderHasCodeError, match=fact) as refused:
+            require_plain_sender(chain, chain.sender)
+        assert refused.value.account == chain.sender
+
+
+def test_nothing_is_deployed_by_a_sender_with_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EmbeddedChain, "code", lambda *_: DELEGATED)
+    for chain in embedded(tmp_path):
+        paths = RunPaths(tmp_path)
+        with pytest.raises(SenderHasCodeError):
+            deploy(chain, SMALL, paths)
+        assert chain.head().number == 0
+        assert not paths.intent.exists()
+
+
+ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+"""The first example of EIP-55."""
+
+
+SPELLINGS = [
+    ADDRESS,
+    ADDRESS.lower(),
+    f"0x{ADDRESS[2:].upper()}",
+    ADDRESS.upper(),
+    f"0X{ADDRESS[2:]}",
+    ADDRESS[2:],
+    ADDRESS[2:].lower(),
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_one_address_has_many_spellings(text: str) -> None:
+    assert checksum(to_canonical(text)) == eip55(text) == ADDRESS
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_a_contract_has_one_address_however_it_was_named(text: str, tmp_path: Path) -> None:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite") as chain:
+        assert CommitteeLedger(chain, text).address == ADDRESS
+
+
+@pytest.mark.parametrize("text", ["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", ADDRESS.swapcase()])
+def test_a_wrong_checksum_is_refused(text: str) -> None:
+    with pytest.raises(ChainError, match="its checksum is wrong"):
+        to_canonical(text)
+
+
+@pytest.mark.parametrize("text", ["0x12", "", "no", f"{ADDRESS}\n", f"0x{ADDRESS}", "\uff10" * 40])
+def test_what_is_no_address_at_all_is_refused(text: str) -> None:
+    with pytest.raises(ChainError, match="is not an address"):
+        to_canonical(text)
