@@ -93,7 +93,6 @@ def create_app(
     The app takes no lock of the home's, and writes nothing.
 
     Args:
-        settings: of the service.
         histories_of: makes the history service; another for a chain that is in no home.
     """
     app = FastAPI(

@@ -28,13 +28,7 @@ def serve(
     The home must exist, its chain need not: /ready answers 503 until a run has made one.
 
     Args:
-        settings: of the service.
-        host: name or address to listen on.
         port: 0 takes a free one.
-        on_listening: called with the service's URL once connections are accepted.
-
-    Raises:
-        ConfigurationError: there is no such home, or the address cannot be listened on.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")

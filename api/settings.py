@@ -79,15 +79,12 @@ class Settings(BaseModel):
 
     @property
     def chain_file(self) -> Path:
-        """The embedded chain."""
         return Home(self.home).chain
 
     @property
     def blob_folder(self) -> Path:
-        """The content-addressed store."""
         return Home(self.home).blobs if self.blobs is None else self.blobs
 
     @property
     def runs(self) -> Path:
-        """The folder with one folder per run."""
         return Home(self.home).runs

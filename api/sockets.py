@@ -11,11 +11,7 @@ MAX_HEADER_BYTES = 16_384
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        ConfigurationError: there is no such port, or the address cannot be listened on.
-    """
+    """Return a listening socket; port 0 takes a free one."""
     if not 0 <= port <= 65_535:  # the resolver would take it modulo 2**16
         raise ConfigurationError(f"port {port} is not in [0, 65535]")
     try:

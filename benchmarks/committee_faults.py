@@ -82,8 +82,6 @@ class Misdeed:
 
     Attributes:
         fault: of some seats; None for none.
-        seats: how many have it.
-        beside: the fault of one more seat, which the first one needs.
     """
 
     fault: MemberFault | None = None
@@ -115,14 +113,8 @@ class FaultOutcome:
     """Result of a run.
 
     Attributes:
-        row: of its one round.
-        counted: score vectors that counted.
-        refused: score vectors that were refused.
-        banned: clients that the contract has banned.
-        report: of the audit.
         model: after the round, shape (d,).
         first: before it, shape (d,).
-        faulty: who had the fault.
     """
 
     row: RoundMetrics
@@ -215,8 +207,6 @@ def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Pop
     """Return a population of which two trainers attack, and some members have a fault.
 
     Args:
-        population: honest clients.
-        context: of a run whose first round is open.
         misdeed: how many members have which fault: the first primary, then by places.
     """
     opening, registry = context.ledger.opening(1), context.ledger.registry()
@@ -255,7 +245,6 @@ def main() -> None:
 
 
 def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:
-    """Return the result of a run compared with that of honest members."""
     row, kinds = outcome.row, outcome.kinds()
     decided = "decided" if row.views == (0, 0) else "decided in a later view"
     return [

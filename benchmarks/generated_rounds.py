@@ -53,14 +53,7 @@ _FIRST_SECOND = 1_700_000_000
 
 @dataclass(frozen=True, slots=True)
 class ChainSizes:
-    """Sizes of the deployment.
-
-    Attributes:
-        clients: K.
-        trainers: n.
-        members: C.
-        rounds: T.
-    """
+    """Sizes of the deployment."""
 
     clients: int = 12
     trainers: int = 6
@@ -81,7 +74,6 @@ class GeneratedChain(OfflineChain):
     """A chain that holds one deployment; a `ChainReader`.
 
     Attributes:
-        chain_id: its id.
         final: the newest final block; None for the head.
         published: where records of decided rounds go; None to have them missing.
     """
@@ -115,7 +107,6 @@ class GeneratedChain(OfflineChain):
 
     @property
     def genesis_hash(self) -> bytes:
-        """The hash of block 0."""
         return self._blocks[0].block.hash
 
     @property
@@ -129,12 +120,7 @@ class GeneratedChain(OfflineChain):
         return CommitteeLedger(self, ADDRESS, 1)
 
     def fork(self, number: int, seed: int) -> GeneratedChain:
-        """Return a chain that has this one's blocks up to a number, and goes its own way.
-
-        Args:
-            number: of the last block that both have.
-            seed: of what follows.
-        """
+        """Return a chain that has this one's blocks up to a number, and goes its own way."""
         other = GeneratedChain.__new__(GeneratedChain)
         other._words, other.final = self._words, self.final
         other.published = self.published
@@ -173,12 +159,7 @@ class GeneratedChain(OfflineChain):
             self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
 
     def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
-        """Record rounds, of which a share is abandoned.
-
-        Args:
-            rounds: how many.
-            abandoned: how likely each is.
-        """
+        """Record rounds, of which a share is abandoned."""
         for _ in range(rounds):
             self.commit()
             if self._rng.random() < abandoned:
@@ -264,7 +245,6 @@ class GeneratedChain(OfflineChain):
         return Digest(self._rng.bytes(32))
 
     def head(self) -> Block:
-        """Return the newest block."""
         return self._blocks[-1].block
 
     def block(self, number: int) -> Block:
@@ -274,7 +254,6 @@ class GeneratedChain(OfflineChain):
         return self._blocks[number].block
 
     def finalized(self) -> int:
-        """Return the number of the newest final block."""
         newest = self.head().number
         return newest if self.final is None else min(self.final, newest)
 
@@ -282,12 +261,7 @@ class GeneratedChain(OfflineChain):
         """Return what `deployment` and `state` answer.
 
         Args:
-            to: the contract.
-            data: the call.
             block_number: after which block; None for the head.
-
-        Raises:
-            NotServedError: something else is asked for.
         """
         state = self._blocks[-1 if block_number is None else block_number].state
         answers: dict[bytes, tuple[str, tuple[Any, ...]]] = {
@@ -314,7 +288,6 @@ class GeneratedChain(OfflineChain):
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the logs that match, in the chain's order."""
         if address not in {None, ADDRESS}:
             return []
         mined = self._blocks[max(0, from_block) : to_block + 1]

@@ -53,11 +53,7 @@ def main() -> None:
 
 
 def all_counts(folder: Path) -> dict[str, dict[str, int]]:
-    """Return the counts of each transaction, and of a round.
-
-    Args:
-        folder: where to make a home and chain files.
-    """
+    """Return the counts of each transaction, and of a round."""
     return {**transaction_counts(folder), "round": round_counts(folder)}
 
 
@@ -90,11 +86,7 @@ def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def round_counts(folder: Path) -> dict[str, int]:
-    """Return the counts of one round of `digits`, after the first ones.
-
-    Args:
-        folder: where to make a home.
-    """
+    """Return the counts of one round of `digits`, after the first ones."""
     disk, home = Disk(), folder / "home"
     configuration = load("digits", settings=(f"protocol.rounds={ROUNDS_BEFORE + 1}",))
     blobs = FolderBlobs(folder / "blobs", disk=disk)

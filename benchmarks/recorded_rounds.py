@@ -49,14 +49,7 @@ class Decision:
 
 
 class RecordedRounds:
-    """One deployed contract and its state, moved on by the executable specification.
-
-    Attributes:
-        chain: where the contract lives.
-        ledger: the contract.
-        state: what it keeps.
-        registrations: receipts of the deployment and of each batch of clients.
-    """
+    """One deployed contract and its state, moved on by the executable specification."""
 
     def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
         keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))

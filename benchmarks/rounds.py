@@ -127,8 +127,6 @@ class Turns:
 
     Attributes:
         rounds: wall and CPU seconds of every timed round.
-        gemm: GFLOP/s before and after each turn.
-        results: as the contender wrote them.
         difference: of its first aggregate from the reference's; None where none is compared.
     """
 

@@ -35,7 +35,6 @@ class Chooser:
     """A way to choose the next seed.
 
     Attributes:
-        sentence: of the table.
         seeds: from the number of leading senders that collude, shape (runs,), to the number of
             seeds to choose among, shape (runs,).
         friend: whether a friend makes some of these blocks.
@@ -93,13 +92,11 @@ def captured(chooser: Chooser, runs: int = RUNS, seed: int = 0) -> float:
 
 
 def _sampled(rng: np.random.Generator, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the colluders among the trainers, who are sampled outside of the committee."""
     others = COLLUDERS - members
     return rng.hypergeometric(others, CLIENTS - MEMBERS - others, TRAINERS)
 
 
 def _leading(rng: np.random.Generator, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many colluders come first in the order of senders, before an honest member."""
     places = rng.random((len(members), MEMBERS)).argsort(axis=1)
     is_honest = places >= members[:, None]
     return np.where(is_honest.any(axis=1), is_honest.argmax(axis=1), MEMBERS)

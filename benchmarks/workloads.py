@@ -55,10 +55,6 @@ class PlainShakespeareLstm(nn.Module):
     """LEAF's network for Shakespeare: characters, two LSTM layers, the last step's output.
 
     Each gate has one trained bias: torch's second one is frozen at 1 in the forget gate, else 0.
-
-    Args:
-        hidden: units of each layer.
-        characters: size of the alphabet.
     """
 
     def __init__(self, hidden: int = 100, characters: int = _CHARACTERS) -> None:
@@ -86,17 +82,7 @@ def softmax(classes: int = 62) -> nn.Module:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A workload without its data.
-
-    Attributes:
-        name: of the workload.
-        clients: how many train in a round.
-        steps: SGD steps of each.
-        batch: samples of a step.
-        learning_rate: of SGD.
-        model: the model's name in the product's registry.
-        options: its options there.
-    """
+    """A workload without its data."""
 
     name: str
     clients: int
@@ -149,7 +135,6 @@ class PeerWorkload:
     """A workload with its data.
 
     Attributes:
-        work: what is to be done.
         x: inputs in the order of the steps, shape (clients, samples, ...).
         y: labels, shape (clients, samples).
         start: parameters that the first round starts from, shape (d,).
@@ -226,13 +211,7 @@ def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
 
 
 def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:
-    """Take all steps of one client's SGD, as any user of torch writes them.
-
-    Args:
-        module: whose parameters are trained.
-        workload: the work.
-        client: whose data.
-    """
+    """Take all steps of one client's SGD, as any user of torch writes them."""
     work = workload.work
     x, y = workload.tensors(client)
     optimizer = torch.optim.SGD(module.parameters(), lr=work.learning_rate)
@@ -292,11 +271,7 @@ def contender_arguments() -> argparse.Namespace:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """Return the CPU seconds of a process and all below it, ended children included.
-
-    Args:
-        root: id of the process.
-    """
+    """Return the CPU seconds of a process and all below it, ended children included."""
     parents, spent = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -321,7 +296,6 @@ class RoundClock:
     """Times rounds, the first of which is the warm-up.
 
     Attributes:
-        root: the process whose tree does the work.
         rounds: wall and CPU seconds of each round after the warm-up.
     """
 

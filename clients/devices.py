@@ -23,9 +23,6 @@ def device_named(name: str) -> torch.device:
     Args:
         name: "cpu", "cuda" for the first card, "cuda:N" for another, or "auto" for CUDA where
             available.
-
-    Raises:
-        ConfigurationError: unknown name, or CUDA or the card is not available.
     """
     index = _index_in(name)
     if index is not None:
@@ -38,11 +35,7 @@ def device_named(name: str) -> torch.device:
 
 
 def require_device_name(name: str) -> None:
-    """Reject a name that is no device's; it need not be one of this machine's.
-
-    Raises:
-        ConfigurationError: unknown name.
-    """
+    """Reject a name that is no device's; it need not be one of this machine's."""
     _index_in(name)
 
 
@@ -51,10 +44,6 @@ def worker_devices(name: str, workers: int) -> list[str]:
 
     Workers on "cuda" take turns on the first card and all others of its kind: an update would have
     other last digits on a card of another kind.
-
-    Args:
-        name: of an available device.
-        workers: their number.
     """
     if name != "cuda":
         return [name] * workers
@@ -183,11 +172,7 @@ def _deterministic_cuda() -> Iterator[None]:
 
 
 def _index_in(name: str) -> int | None:
-    """Return the number of the card in a device's name; None if it names none.
-
-    Raises:
-        ConfigurationError: unknown name.
-    """
+    """Return the number of the card in a device's name; None if it names none."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ConfigurationError(

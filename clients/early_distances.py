@@ -29,9 +29,7 @@ class _EarlyMatrix:
     """Distances in computation.
 
     Attributes:
-        rule: the distance.
         travel: w_s − w_t, shape (d,); None where the distances need none.
-        updates: of the round.
         members: clients that may score.
         matrix: the result, which may be pending.
     """
@@ -78,7 +76,6 @@ class EarlyDistances:
         """Start to compute the distances of a round, replacing earlier ones.
 
         Args:
-            rule: the distance.
             travel: w_s − w_t, shape (d,); None where the distances need none.
             updates: all that may be usable, of one length; unchanged until `drop`.
             members: clients that may score.
@@ -122,6 +119,5 @@ class EarlyDistances:
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
-    """Return whether two arrays are the same memory."""
     here, there = update.__array_interface__["data"][0], other.__array_interface__["data"][0]
     return bool(here == there and update.shape == other.shape)

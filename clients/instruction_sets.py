@@ -96,11 +96,7 @@ def available_caps() -> tuple[InstructionSet, ...]:
 
 
 def require_cap(name: InstructionSet) -> None:
-    """Reject a cap that this processor cannot do.
-
-    Raises:
-        ConfigurationError: names the caps that it can do.
-    """
+    """Reject a cap that this processor cannot do."""
     available = available_caps()
     if name in available:
         return
@@ -126,11 +122,7 @@ def cap_named(isa: str) -> InstructionSet | None:
 
 
 def instruction_set_here(capability: str) -> str:
-    """Return the instruction set in force in this process, as an environment class names it.
-
-    Args:
-        capability: which one ATen says that it uses.
-    """
+    """Return the instruction set in force in this process, as an environment class names it."""
     if _chosen(os.environ) != _chosen(_environment_at_start()):
         return f"{capability.lower()} {SET_LATE}"
     return instruction_set(capability, os.environ)
@@ -138,10 +130,6 @@ def instruction_set_here(capability: str) -> str:
 
 def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
     """Return the instruction set in force, as an environment class names it.
-
-    Args:
-        capability: which one ATen says that it uses.
-        environment: with which the process started.
 
     Returns:
         The name of a cap, what ATen chose where nothing caps it ("avx512 uncapped"), or that with
@@ -158,11 +146,7 @@ def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
 
 @contextmanager
 def capped(name: InstructionSet | None) -> Iterator[None]:
-    """Let processes that start inside the `with` block compute under a cap; None changes nothing.
-
-    Raises:
-        ConfigurationError: this processor cannot do it.
-    """
+    """Let processes that start in the `with` block compute under a cap; None changes nothing."""
     if name is None:
         yield
         return

@@ -52,11 +52,7 @@ class LocalTraining:
     calibrated: bool = False
 
     def __post_init__(self) -> None:
-        """Validate the settings.
-
-        Raises:
-            ConfigurationError: a setting out of range, or not exactly one of steps and epochs.
-        """
+        """Validate the settings."""
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigurationError(
                 f"training.learning_rate = {self.learning_rate}: must be above 0"
@@ -90,9 +86,7 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
     batch.
 
     Args:
-        seed: the job's seed.
         samples: number of the client's samples, at least 1.
-        settings: batch size and length of the training.
 
     Yields:
         Indices of one batch, shape (min(batch_size, samples),) or a shorter last one.

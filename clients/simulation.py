@@ -58,8 +58,6 @@ class SimulatedActors:
     """Actors of a run: who trains, who votes, and what each sends.
 
     Attributes:
-        population: the clients, with their keys, data and faults.
-        engine: trains them, and computes their distances.
         overlaps: whether distances are computed in parallel with transactions, on several cores.
         memory: of the attackers; None unless their attack needs the history of the run.
     """
@@ -92,7 +90,6 @@ class SimulatedActors:
         """Return the update that each active client sends, and its payload: forged or honest.
 
         Args:
-            chain: the open round.
             model: w_t, shape (d,).
             travel: w_s − w_t, shape (d,); None where the distances need none.
         """
@@ -144,9 +141,6 @@ class Simulation:
         """Resume a run at its present state.
 
         Args:
-            context: what actors act on.
-            cast: who acts.
-            keep: which blobs stay in the store.
             on_model: called with the round and the model that it is about to be decided with, once
                 a committee has certified it and before the decision is sent.
             pinned: blobs that other runs name in the same store: these stay whatever is removed.
@@ -181,7 +175,6 @@ class Simulation:
 
     @property
     def finished(self) -> bool:
-        """True if no round is open any more."""
         return self.chain is None
 
     @property
@@ -202,11 +195,7 @@ class Simulation:
         on_round: Callable[[RoundMetrics], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """Play the remaining rounds until the run is over, and call `on_round` with each row.
-
-        Raises:
-            ChainRolledBackError: the chain has lost the round that was played.
-        """
+        """Play the remaining rounds until the run is over, and call `on_round` with each row."""
         while self.chain is not None and not is_over():
             number = self.chain.round
             self.play_round()
@@ -214,7 +203,6 @@ class Simulation:
             on_round(measure.row(self._context.ledger, number, self.model))
 
     def _require_next(self, number: int) -> None:
-        """Reject a chain on which another round than the next one is open."""
         if self.chain is not None and self.chain.round != number:
             raise ChainRolledBackError(
                 f"round {number} should be open, and round {self.chain.round} is: the node has an "
@@ -247,7 +235,6 @@ class Simulation:
         self._forget()
 
     def _forget(self) -> None:
-        """Release the updates: the engine reuses their memory."""
         self._distances.drop()
         self._published.forget()
 

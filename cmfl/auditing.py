@@ -202,8 +202,6 @@ class AuditRequest:
 
     Attributes:
         head: a known earlier head, 0x-hex.
-        strict: whether remarks make the audit incomplete.
-        earlier: the audit that it continues.
         jobs: number of processes; None for as many as there are cores, up to `MOST_UNASKED`.
         rules: the file of the run's own distance, which is run.
         witnesses: whom to ask about the run before it is read.
@@ -220,12 +218,7 @@ class AuditRequest:
 def audit_target(
     target: Target, request: AuditRequest, on_progress: Callable[[int, int], None]
 ) -> AuditReport:
-    """Audit what a target names; `on_progress` takes the rounds that are done, and their number.
-
-    Raises:
-        ConfigurationError: the head is no digest, the contract is ambiguous, a file is of none of
-            the run's rules, or the policy knows no log of the run.
-    """
+    """Audit what a target names; `on_progress` takes the rounds that are done, and their number."""
     from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
     from ledger.audit.worker_pool import AuditWorkers
@@ -251,16 +244,7 @@ def audit_target(
 
 
 def read_earlier(path: Path, argument: str) -> EarlierAudit:
-    """Return the audit behind a report.
-
-    Args:
-        path: of the report.
-        argument: that named it, for the message.
-
-    Raises:
-        ConfigurationError: the file cannot be read.
-        EarlierReportError: it is no report that one can build on.
-    """
+    """Return the audit behind a report."""
     from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
     from ledger.io.home import read_file
 
@@ -276,11 +260,7 @@ def audited_target(
     chain_id: int | None,
     blobs: str | Path | None,
 ) -> Target:
-    """Return what is audited.
-
-    Raises:
-        ConfigurationError: too little or too much is named.
-    """
+    """Return what is audited."""
     place = None if blobs is None else str(blobs)
     if isinstance(run, Run):
         target = run.target

@@ -50,12 +50,7 @@ _OF_AN_ATTACK = ("attack", "malicious_rate", "factor", "on", "only")
 
 @dataclass(frozen=True, slots=True)
 class FailedCell:
-    """A run of a comparison that could not be played.
-
-    Attributes:
-        cell: its name.
-        reason: one sentence.
-    """
+    """A run of a comparison that could not be played."""
 
     cell: str
     reason: str
@@ -341,11 +336,7 @@ def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
 
 
 def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
-    """Return what a comparison plays.
-
-    Raises:
-        ConfigurationError: names the first value that is wrong.
-    """
+    """Return what a comparison plays."""
     from dataclasses import replace
 
     from pydantic import ValidationError

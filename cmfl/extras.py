@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def naming_extras() -> Iterator[None]:
-    """Name the extra whose absence makes an import fail; also a decorator.
-
-    Raises:
-        ConfigurationError: says how to install it.
-        ModuleNotFoundError: of a module that no extra installs.
-    """
+    """Name the extra whose absence makes an import fail; also a decorator."""
     try:
         yield
     except ModuleNotFoundError as error:

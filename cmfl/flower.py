@@ -40,9 +40,6 @@ def server_app(settings: str | Path) -> ServerApp:
 
     The run configuration has `home`, the folder of chain, blobs and files, `run`, its name, and
     `chain-id`, 0 for a new chain's own.
-
-    Args:
-        settings: path of the run's TOML file, the same in the ClientApp.
     """
     from clients.runs.flower.opening import require_flower
 
@@ -73,9 +70,6 @@ def client_app(settings: str | Path) -> ClientApp:
     """Return a ClientApp that trains the clients of its SuperNode's partition.
 
     The node's configuration has `partition-id` and `num-partitions`, and may have `device`.
-
-    Args:
-        settings: path of the run's TOML file, the same in the ServerApp.
     """
     from clients.runs.flower.opening import require_flower
 
@@ -104,11 +98,6 @@ def _settings(path: str | Path, device: str = "cpu") -> Configuration:
 
 
 def _option(context: Context, name: str, kind: type) -> Any:
-    """Return an option of the run configuration.
-
-    Raises:
-        ConfigurationError: it is missing, or of another type.
-    """
     value = context.run_config.get(name)
     if type(value) is not kind:
         raise ConfigurationError(

@@ -25,12 +25,6 @@ def write_project(folder: Path, configuration: Configuration) -> None:
 
     Args:
         folder: of the project; its name becomes the app's.
-        configuration: of the run.
-
-    Raises:
-        ConfigurationError: the folder is not empty, its name is no name of an app or that of an
-            installed package, or the run is on the memory ledger.
-        OSError: it cannot be written.
     """
     if configuration.machine.ledger == "memory":
         raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")

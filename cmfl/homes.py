@@ -31,9 +31,6 @@ def opened_home(path: str | Path | None) -> Iterator[Path]:
 
     A temporary home is removed when the context fails, and else when this process ends; `Run.save`
     copies it before.
-
-    Raises:
-        ConfigurationError: the path is no folder.
     """
     if path is None:
         folder = _new_folder()
@@ -61,11 +58,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def copy_home(target: Target, path: str | Path) -> Target:
-    """Return the target of a copy of a home, made in a new folder.
-
-    Raises:
-        ConfigurationError: the folder is there already, or cannot be made.
-    """
+    """Return the target of a copy of a home, made in a new folder."""
     require(PATH, home=path)
     folder = Path(path)
     if os.path.lexists(folder):
@@ -79,7 +72,6 @@ def copy_home(target: Target, path: str | Path) -> Target:
 
 
 def _new_folder() -> Path:
-    """Return a new folder among those of this process."""
     return Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid(), tempfile.gettempdir())))
 
 

@@ -24,12 +24,7 @@ _REINSTALL = "pip install --force-reinstall --no-deps CHECKOUT_OR_WHEEL"
 
 
 def require_own_modules() -> None:
-    """Refuse to go on beside a foreign module of one of our names.
-
-    Raises:
-        ImportError: names the module, its path and the remedy; the command `cmfl` ends with exit
-            code 2 and this sentence.
-    """
+    """Refuse to go on beside a foreign module of one of our names."""
     for name in MODULES:
         path = _path_of(name)
         if path is None:

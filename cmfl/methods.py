@@ -48,11 +48,7 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
         method: a name of `METHODS`; a preset, or the path of one's TOML, for CMFL by its rules; a
             table with a `name`, keys of an experiment's method and settings by name; or an
             aggregator of your own: `(updates) -> vector`, `file.py:name`, or one of a package.
-        folder: of the comparison, for the code of objects.
         share: of the updates that a robust aggregator tolerates, where its options leave it open.
-
-    Raises:
-        ConfigurationError: an unknown name, or a table without one.
     """
     if isinstance(method, Mapping):
         return _own_method(method, folder)
@@ -63,11 +59,7 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
 
 
 def _method_named(name: str, share: float | None) -> dict[str, Any]:
-    """Return the table of a method that a text names.
-
-    Raises:
-        ConfigurationError: there is no such method.
-    """
+    """Return the table of a method that a text names."""
     from clients.aggregators.registry import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
@@ -94,11 +86,7 @@ def condition_table(
     Args:
         attack: None for none; its name; a table of `attack` and other settings of `malice`; or a
             function `(own, colluders, rng) -> update`.
-        folder: of the comparison, for the code of objects.
         malice: settings of `malice` by full name, for every attack that does not say otherwise.
-
-    Raises:
-        ConfigurationError: a table names no attack.
     """
     if attack is None or attack == "none":
         return {"name": NO_ATTACK}
@@ -114,15 +102,7 @@ def condition_table(
 
 
 def text_settings(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """Return settings with text in place of functions and classes.
-
-    Args:
-        settings: by full name.
-        folder: of the comparison, for the code of objects.
-
-    Raises:
-        ConfigurationError: the code of an object cannot be bound.
-    """
+    """Return settings with text in place of functions and classes."""
     return {
         name: reference(name, value, folder) if callable(value) else value
         for name, value in settings.items()
@@ -183,11 +163,6 @@ def _name_of(part: object) -> str:
 
 
 def _toml(name: str, value: object) -> str:
-    """Return a value in TOML's notation, of which JSON's numbers, texts and lists are a part.
-
-    Raises:
-        ConfigurationError: TOML has no such value.
-    """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -108,11 +108,7 @@ def runs(home: str | Path) -> Table:
 
 
 def target_of(home: Path, name: str | None) -> Target:
-    """Return the target of a run in a home.
-
-    Raises:
-        ConfigurationError: there is no such run, or several are meant; the message lists them.
-    """
+    """Return the target of a run in a home."""
     names = names_in(home)
     if name is not None:
         if name not in names:
@@ -126,11 +122,7 @@ def target_of(home: Path, name: str | None) -> Target:
 
 
 def names_in(home: Path) -> list[str]:
-    """Return the names of a home's runs.
-
-    Raises:
-        ConfigurationError: there is no such home, or no run in it.
-    """
+    """Return the names of a home's runs."""
     folder = Home(home).runs
     with naming(home):  # it may be too long
         is_there = folder.is_dir()

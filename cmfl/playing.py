@@ -25,13 +25,8 @@ class PlayedRun:
     """A run after its last round.
 
     Attributes:
-        name: of the run.
         address: of its contract; None on the memory ledger.
-        round: the last.
-        rows: of the rounds that were played now.
-        head: of the ledger.
         stop: the early stop that ended it; None if it has played all its rounds.
-        tracked: where each tracker has it, by name.
     """
 
     name: str
@@ -59,14 +54,9 @@ def play(
 
     Args:
         target: the home, and the node if there is one.
-        name: of the run.
         configuration: which also says whether a chain records the run.
-        go_on: plays the rounds that remain.
-        warn: takes what the trackers complain about.
         create: whether to make home and chain if they are missing.
-        sender: signs, on a node.
         accept_rollback: whether to go on from a chain that lacks rounds which it had before.
-        nodes: Flower's, if they train.
     """
     from clients.runs.open_run import open_memory_run, open_run
     from cmfl.tracking import TrackingSession, audited_in_place, logged, require_apart

@@ -25,12 +25,7 @@ class Proof:
     """
 
     def __init__(self, data: bytes) -> None:
-        """Read the document.
-
-        Raises:
-            EncodingError: it is no proof.
-            ConfigurationError: it is no bytes.
-        """
+        """Read the document."""
         from ledger.audit.proofs.proof_document import read_proof
 
         if not isinstance(data, bytes):
@@ -73,12 +68,7 @@ class Proof:
 
 
 def make(target: Target, number: int, client: int) -> Proof:
-    """Return the proof of a client's part in a round, from chain and blobs or from a service.
-
-    Raises:
-        ConfigurationError: there is no such client.
-        ServiceError: the service sent something else.
-    """
+    """Return the proof of a client's part in a round, from chain and blobs or from a service."""
     from ledger.audit.proofs.proof_document import proof_bytes
     from ledger.audit.proofs.proof_maker import make_proof
 
@@ -93,12 +83,7 @@ def make(target: Target, number: int, client: int) -> Proof:
 
 
 def read(path: Path) -> Proof:
-    """Return the proof in a file.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-        EncodingError: it is no proof.
-    """
+    """Return the proof in a file."""
     from ledger.audit.proofs.proof import MAX_PROOF_BYTES
     from ledger.io.home import read_file
 

@@ -379,13 +379,7 @@ class Run:
 
 
 def read_snapshot(target: Target, name: str) -> Snapshot:
-    """Return the run as it is now, of a service, a chain or the memory ledger.
-
-    Raises:
-        ConfigurationError: there is no such run.
-        ServiceError: the service does not answer, or sent something else.
-        ChainError: the chain is missing or damaged.
-    """
+    """Return the run as it is now, of a service, a chain or the memory ledger."""
     from ledger.claims import recorded_settings, whole_rows
     from ledger.io.home import Home
 
@@ -413,7 +407,6 @@ def _in_memory(row: dict[str, Any]) -> Round:
 
 
 def _round(claims: dict[str, Any], number: int, status: str, views: Any, **known: Any) -> Round:
-    """Return a round with what the run's own files claim of it."""
     claimed = {name: claims.get(name) for name in COLUMNS if name not in _RECORDED}
     slower = None if views is None else max(views) + 1
     return Round(round=number, status=status, views=slower, **known, **claimed)

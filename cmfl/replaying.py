@@ -40,7 +40,6 @@ class ReplayRequest:
         rounds: first and last round; None for all that have ended.
         clients: whose updates; empty for all.
         sample: number of updates that are drawn among these; None for all of them.
-        seed: of the draw.
         data: file or folder of the samples; None for bundled ones, or those of the home's run.
         mailbox: location of a federation's mailbox, in which its clients state their environments;
             None for that of the blobs.
@@ -50,9 +49,6 @@ class ReplayRequest:
         poisoned: whether a simulation's attackers poison their samples, as they did.
         trained_here: whether updates whose environment nobody recorded are taken to be trained in
             this machine's.
-        settings: `section.key=value` of this machine.
-        device: cpu, cuda, cuda:N or auto.
-        jobs: processes that train.
         log: file of results, which an interrupted replay goes on from; None for none.
         attests: private key of an auditor who signs the verdicts; None for nobody.
     """
@@ -201,11 +197,7 @@ def verify_training(
 
 
 def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int] | None:
-    """Return the first and the last round; None for all.
-
-    Raises:
-        ConfigurationError: both arguments, or no two numbers.
-    """
+    """Return the first and the last round; None for all."""
     if rounds is None:
         return None if round_ is None else (round_, round_)
     if round_ is not None:
@@ -214,11 +206,7 @@ def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int]
 
 
 def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the named clients.
-
-    Raises:
-        ConfigurationError: neither a number nor a list of them.
-    """
+    """Return the named clients."""
     if isinstance(client, int):
         require(WHOLE, client=client)
         return (client,)
@@ -233,14 +221,7 @@ def replay_target(
     """Repeat updates of the run that a target names; the command and `verify_training` share it.
 
     Args:
-        target: chain, contract and blobs.
-        request: the updates.
         on_progress: called with the updates that are done, and their number.
-
-    Raises:
-        ConfigurationError: an option is wrong, or it is not clear what to repeat.
-        ChainError: the chain cannot be read.
-        BlobError: the run document is not to be had.
     """
     from clients.replay.replay_inputs import ReplaySource
     from clients.replay.result_file import ResultFile
@@ -315,11 +296,7 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
 
 
 def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId, bytes]:
-    """Return the salts of owners' samples, by client.
-
-    Raises:
-        ConfigurationError: a key is none of a client's.
-    """
+    """Return the salts of owners' samples, by client."""
     from ledger.chain.addresses import checksum
     from ledger.protocol.registration import data_salt
     from ledger.protocol.signing import KeySigner
@@ -383,12 +360,7 @@ def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str)
 
 
 def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
-    """Return the environments that were recorded: by a simulation's home, or in a mailbox.
-
-    Raises:
-        BlobError: there is no mailbox at this location.
-        ConfigurationError: the home's file is damaged.
-    """
+    """Return the environments that were recorded: by a simulation's home, or in a mailbox."""
     from clients.replay import recorded_environments
     from clients.runs.run_folder import RunFolder
     from ledger.chain.contract.manifest import read_run_manifest
@@ -408,11 +380,7 @@ def _environments(target: Target, run: RecordedRun, place: str | None) -> Enviro
 
 
 def _require_request(request: ReplayRequest) -> None:
-    """Refuse numbers out of range.
-
-    Raises:
-        ConfigurationError: names the number and the rule.
-    """
+    """Refuse numbers out of range."""
     if not 1 <= request.jobs <= MOST_JOBS:
         raise ConfigurationError(f"jobs = {request.jobs}: must be 1 .. {MOST_JOBS}")
     if request.sample is not None and request.sample < 1:

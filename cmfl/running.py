@@ -81,7 +81,9 @@ def run(
         CmflError: the run cannot be played.
 
     Code and data that are Python objects are bound by digest like files. The code of objects that a
+
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
+
     run and audit can be repeated.
     """
     from clients.configuration.run_configuration import rule_sources
@@ -106,11 +108,7 @@ def run(
 
 
 def base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
-    """Return the plain values of a preset, of a TOML file or of a dict of settings.
-
-    Raises:
-        ConfigurationError: there is none of them.
-    """
+    """Return the plain values of a preset, of a TOML file or of a dict of settings."""
     from clients.configuration.parsing import plain_values
 
     if isinstance(preset, Mapping):
@@ -147,12 +145,7 @@ def _recorded(
     preset: str | Path | Mapping[str, object] | None,
     given: Mapping[str, object],
 ) -> Configuration:
-    """Return the configuration of a run that is resumed.
-
-    Raises:
-        ConfigurationError: there is no such run, another setting is given, or the run's code is
-            not named, or is not the code given here.
-    """
+    """Return the configuration of a run that is resumed."""
     from clients.runs.run_folder import recorded_configuration
 
     others = [key for key in given if not key.startswith("machine.")]

@@ -31,23 +31,14 @@ class StopOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopCheck:
-    """What is known of a run's early stop.
-
-    Attributes:
-        outcome: of the comparison.
-        sentence: the same in words.
-    """
+    """What is known of a run's early stop."""
 
     outcome: StopOutcome
     sentence: str
 
 
 def check_stop(target: Target) -> StopCheck | None:
-    """Return what is known of a run's early stop; None if its document has no such rule.
-
-    Raises:
-        CmflError: chain, run document or rows cannot be read.
-    """
+    """Return what is known of a run's early stop; None if its document has no such rule."""
     from ledger.chain.round_ledger import ends_after
     from ledger.claims import claimed_rounds
     from ledger.early_stop import SECTION, EarlyStopRule, stop_after

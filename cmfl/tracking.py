@@ -65,10 +65,7 @@ class TrackedRun:
     """A run, as trackers describe it.
 
     Attributes:
-        name: of the run in its home.
         key: 16 hex digits that are the same for this run in every tracker, and for no other.
-        parameters: its settings by their names, `section.key`.
-        tags: where it is recorded, by name.
     """
 
     name: str
@@ -154,11 +151,7 @@ def prefixed(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_apart(section: TrackSection, home: Path) -> None:
-    """Refuse a tracker's folder among the runs or the blobs of a home, which would take it for one.
-
-    Raises:
-        ConfigurationError: names the setting and the folder.
-    """
+    """Reject a tracker's folder among the runs or blobs of a home, which would take it for one."""
     for name, place in section.used.items():
         for own in (Home(home).runs, Home(home).blobs):
             if "://" not in place and Path(place).resolve().is_relative_to(own.resolve()):
@@ -166,12 +159,7 @@ def require_apart(section: TrackSection, home: Path) -> None:
 
 
 class TrackingSession:
-    """The trackers in use; one that fails is dropped, with one warning.
-
-    Attributes:
-        warnings: what went wrong so far.
-        places: where each record is that was ended, by tracker.
-    """
+    """The trackers in use; one that fails is dropped, with one warning."""
 
     def __init__(self, section: TrackSection, warn: Callable[[str], None]) -> None:
         """Import the packages in use: a missing one is named at once, by a call of `warn`."""

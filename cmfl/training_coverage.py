@@ -140,13 +140,6 @@ def coverage_of(
         rounds: first and last; None for all that have ended.
         auditors: addresses whose attestations count alone; none for everybody's.
         mailbox: location of the attestations; None for the service's, or that of the blobs.
-
-    Raises:
-        ConfigurationError: a round has not ended, or another mailbox is named for a service without
-            the chain that it is about.
-        ChainError: the chain cannot be read, or an address is invalid.
-        BlobError: the mailbox cannot be read.
-        ServiceError: the service does not answer as it should.
     """
     from ledger.chain.addresses import eip55
     from ledger.chain.contract.deployment import deployed_domain
@@ -175,6 +168,5 @@ def coverage_of(
 
 
 def _by(attestations: Sequence[Any], verdict: str) -> str:
-    """Return the auditors with a verdict, each once."""
     named = (each["auditor"] for each in attestations if each["verdict"] == verdict)
     return ", ".join(dict.fromkeys(named))

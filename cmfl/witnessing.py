@@ -26,9 +26,7 @@ class Witnesses:
     """Whom to ask about a run, and how recent their word has to be.
 
     Attributes:
-        policy: known logs and witnesses, and how many are enough.
         places: URLs, folders or files of checkpoints, beside the policy's URLs.
-        max_age_seconds: of a cosignature that counts.
     """
 
     policy: WitnessPolicy
@@ -36,15 +34,7 @@ class Witnesses:
     max_age_seconds: float
 
     def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
-        """Return what logs and witnesses say of a run now; nothing of its chain is read.
-
-        Args:
-            chain_id: of the run's chain.
-            address: of its contract.
-
-        Raises:
-            ConfigurationError: the policy knows no log of the run.
-        """
+        """Return what logs and witnesses say of a run now; nothing of its chain is read."""
         from ledger.chain.addresses import to_canonical
         from ledger.protocol.types import Address
         from ledger.transparency.collecting import collect
@@ -67,13 +57,7 @@ def witnesses_of(
     """Return whom to ask by a policy; None if there is none.
 
     Args:
-        policy: file of the policy.
-        places: URLs, folders or files of checkpoints.
         max_age_hours: of a cosignature that counts; None for the default.
-
-    Raises:
-        ConfigurationError: the policy cannot be read, asks for no witness, or is missing; or the
-            age is no number of hours.
     """
     from ledger.transparency.policy import NONE
     from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS
@@ -98,11 +82,7 @@ def witnesses_of(
 
 
 def policy_in(path: Path) -> WitnessPolicy:
-    """Return the policy in a file, as `--witness-policy` names it.
-
-    Raises:
-        ConfigurationError: it cannot be read, or breaks a rule.
-    """
+    """Return the policy in a file, as `--witness-policy` names it."""
     from ledger.io.home import read_file
     from ledger.transparency.policy import MAX_POLICY_BYTES, parse_policy
 

@@ -71,7 +71,6 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def _links_from_root(text: str) -> str:
-    """Make links of a page of the root right for a page of docs/."""
     for name, page in OUTSIDE.items():
         text = text.replace(f"]({name})", f"]({page})")
     return text.replace("](docs/", "](")

@@ -40,13 +40,9 @@ class ClaimedRound:
     """One row of a run's metrics.
 
     Attributes:
-        round: t.
         head: of the ledger after the round, 0x-hex.
         accuracy: of the model on the test set, in [0, 1]; None where it was not measured.
         loss: its mean loss there; None where it was not measured, or is not finite.
-        floor: accuracy of always answering the commonest class.
-        accepted: how many updates entered the model.
-        malicious_accepted: how many of these attackers sent.
     """
 
     round: int
@@ -63,7 +59,6 @@ class ClaimedRun:
     """Summary of all rows of a run.
 
     Attributes:
-        rounds: number of rows.
         head: after the last of them, 0x-hex; None without a row.
         accuracy: the last that was measured; None if none was.
         floor: accuracy of always answering the commonest class; None without a row.
@@ -93,12 +88,7 @@ def is_below_floor(accuracy: float | None, floor: float) -> bool:
 
 
 def claimed_run(paths: RunPaths) -> ClaimedRun:
-    """Return the summary of a run's rows; a run that was not played has none.
-
-    Raises:
-        EncodingError: a line is no row.
-        OSError: the file cannot be read.
-    """
+    """Return the summary of a run's rows; a run that was not played has none."""
     rounds = accepted = malicious = 0
     last: ClaimedRound | None = None
     accuracy: float | None = None
@@ -118,12 +108,7 @@ def claimed_run(paths: RunPaths) -> ClaimedRun:
 
 
 def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRound]:
-    """Return the rows of some rounds, by round.
-
-    Raises:
-        EncodingError: a line is no row, or the file has over `MAX_ANSWERED_BYTES`.
-        OSError: the file cannot be read.
-    """
+    """Return the rows of some rounds, by round."""
     rows = claimed_rounds(paths, MAX_ANSWERED_BYTES)
     return {row.round: row for row in rows if row.round in rounds}
 
@@ -140,10 +125,6 @@ def whole_rows(
 
     A last line without an end is being written, and is left out. Of several rows of a round, which
     two processes may have written, the first counts; a warning names the round.
-
-    Raises:
-        EncodingError: a line is no row, a round is out of order, or the file is too large.
-        OSError: the file cannot be read.
     """
     path, before = paths.metrics, 0
     seen: set[int] = set()
@@ -188,11 +169,7 @@ def warn_of_doubled_rows(path: Path, rounds: Collection[int]) -> None:
 
 
 def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
-    """Return a line as a row, and its values.
-
-    Raises:
-        EncodingError: it is invalid.
-    """
+    """Return a line as a row, and its values."""
     try:
         values = parse_json(line)
     except (ValueError, RecursionError) as error:
@@ -243,11 +220,7 @@ def _number(
 
 
 def recorded_settings(paths: RunPaths) -> dict[str, str]:
-    """Return all settings of a run by their names in its file, `section.key`, as JSON.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or is no TOML.
-    """
+    """Return all settings of a run by their names in its file, `section.key`, as JSON."""
     try:
         values = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES))
     except ConfigurationError as error:

@@ -46,11 +46,7 @@ class EarlyStopRule:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> EarlyStopRule | None:
-        """Return the rule of a run document's or a file's settings; None if they have none.
-
-        Raises:
-            EncodingError: the table is no rule.
-        """
+        """Return the rule of a run document's or a file's settings; None if they have none."""
         values = table.get(SECTION)
         if values is None:
             return None
@@ -69,16 +65,7 @@ class EarlyStopRule:
 
 @dataclass(frozen=True, slots=True)
 class EarlyStop:
-    """The end of a run by its rule.
-
-    Attributes:
-        rule: of the run.
-        round: t, after which it ended.
-        reason: "target" or "patience".
-        value: of the last evaluation.
-        best: value.
-        best_round: the first with the best value.
-    """
+    """The end of a run by its rule."""
 
     rule: EarlyStopRule
     round: int
@@ -144,13 +131,7 @@ def stop_after(rule: EarlyStopRule | None, rows: Iterable[ClaimedRound]) -> Stop
 
 
 def claimed_stop(paths: RunPaths) -> EarlyStop | None:
-    """Return the early stop of a run by its own files; None if there was none.
-
-    Raises:
-        ConfigurationError: its settings cannot be read.
-        EncodingError: a row is none, or the settings have no valid rule.
-        OSError: the rows cannot be read.
-    """
+    """Return the early stop of a run by its own files; None if there was none."""
     settings = recorded_settings(paths)
     values = {
         name.partition(".")[2]: json.loads(text)

@@ -38,7 +38,6 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure() -> None:
-    """Take interrupts, for some tests send them: a shell lets its background jobs ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -81,11 +81,7 @@ class Forked:
         return self.returncode
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Return its exit code once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it is still alive after so many seconds.
-        """
+        """Return its exit code once it has ended."""
         deadline = time.monotonic() + seconds
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
@@ -94,20 +90,11 @@ class Forked:
         return code
 
     def communicate(self, seconds: float = PATIENCE_SECONDS) -> tuple[str, str]:
-        """Return all that it printed, on standard output and on standard error, once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it is still alive after so many seconds.
-        """
         self.wait(seconds)
         return _text_of(self._process.output), _text_of(self._process.log)
 
     def first_line(self, seconds: float = PATIENCE_SECONDS) -> str:
-        """Return the first line of its standard output as soon as it is whole.
-
-        Raises:
-            subprocess.TimeoutExpired: there is none after so many seconds.
-        """
+        """Return the first line of its standard output as soon as it is whole."""
         deadline = time.monotonic() + seconds
         while True:
             has_ended = self.poll() is not None
@@ -123,11 +110,9 @@ class Forked:
         self._process.signal(number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it outright, and return when it is gone."""
         self._process.kill()
 
     def __enter__(self) -> Self:
@@ -152,23 +137,13 @@ class Forks:
     """Begins `cmfl` by forks; all of them end with it."""
 
     def __init__(self, folder: Path, entry: str = ENTRY) -> None:
-        """Begin the server of the forks, which goes on to import while this process does.
-
-        Args:
-            folder: for what they print.
-            entry: `module:function` that each of them calls.
-        """
+        """Begin the server of the forks, which goes on to import while this process does."""
         self._commands = CommandRunner(entry, folder, MODULES)
         self._folder = folder
         self._numbers = itertools.count()
 
     def start(self, *arguments: object, **variables: str) -> Forked:
-        """Return a started `cmfl`, in the folder of this process.
-
-        Args:
-            arguments: of the command.
-            variables: of its environment, on top of those of this process.
-        """
+        """Return a started `cmfl`, in the folder of this process."""
         return self._start(self._name(arguments), arguments, variables)
 
     def start_printing(
@@ -177,9 +152,7 @@ class Forks:
         """Return a started `cmfl` that prints on a device or a pipe.
 
         Args:
-            arguments: of the command.
             output: its standard output; a file of its own if not given.
-            errors: the same, of standard error.
         """
         name = self._name(arguments)
         for ending, target in (("out", output), ("log", errors)):
@@ -204,7 +177,6 @@ class Forks:
             yield
 
     def close(self) -> None:
-        """End all of them."""
         self._commands.close()
 
     def __enter__(self) -> Self:

@@ -33,16 +33,7 @@ MOST_SEEDS = 32
 def first_that_shows(
     shows: Callable[[Played], bool], play: Callable[[int], Played], first: int
 ) -> Played:
-    """Return the first run that shows what a test is about.
-
-    Args:
-        shows: says whether a run does.
-        play: plays the run of a seed.
-        first: the seed to begin with.
-
-    Raises:
-        AssertionError: none does.
-    """
+    """Return the first run that shows what a test is about."""
     for seed in range(first, first + MOST_SEEDS):
         played = play(seed)
         if shows(played):
@@ -56,10 +47,6 @@ class Course:
 
     Attributes:
         decided: whether each of its rounds was decided.
-        bans: how many clients were banned.
-        incidents: the kinds that are on record.
-        dropouts: why updates were not usable.
-        refused: why score vectors did not count.
     """
 
     decided: tuple[bool, ...]
@@ -70,17 +57,11 @@ class Course:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether rounds were decided, the first among them, others abandoned, and some banned."""
         return self.decided[0] and not all(self.decided) and self.bans > 0
 
 
 def course_of(home: Path, name: str) -> Course:
-    """Return what befell a run that a home records.
-
-    Args:
-        home: with the chain and the blobs.
-        name: of the run.
-    """
+    """Return what befell a run that a home records."""
     manifest, blobs = manifest_of(home, name), FolderBlobs(home / "blobs")
     with EmbeddedReader.open(home / "chain.sqlite") as chain:
         ledger = CommitteeLedger(chain, manifest.address, manifest.block)

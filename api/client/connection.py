@@ -30,7 +30,6 @@ class ServiceProblemError(ServiceError):
     """A service rejects a request with a problem (RFC 9457).
 
     Attributes:
-        status: of HTTP.
         type: of the problem, as a URN; `about:blank` where only HTTP has a name for it.
     """
 
@@ -46,13 +45,6 @@ class Connection:
     Args:
         url: http or https, without `/v1`.
         token: bearer token; None for none.
-        timeout_seconds: for one answer, from connecting to the last byte.
-
-    Attributes:
-        shown_url: the service's URL without secrets.
-
-    Raises:
-        ServiceError: the URL or the token is invalid.
     """
 
     def __init__(
@@ -67,12 +59,7 @@ class Connection:
         self.shown_url = self._server.shown_url
 
     def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
-        """Return the response of a type at a path below the URL.
-
-        Raises:
-            ServiceProblemError: the service rejects the request.
-            ServiceError: it does not answer, or its answer is invalid.
-        """
+        """Return the response of a type at a path below the URL."""
         return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
 
     def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
@@ -92,12 +79,7 @@ class Connection:
     def fetch(
         self, path: str, media_type: str, max_bytes: int, query: Parameters | None = None
     ) -> bytes:
-        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL.
-
-        Raises:
-            ServiceProblemError: the service rejects the request.
-            ServiceError: it does not answer, or its answer is invalid.
-        """
+        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL."""
         try:
             answer = self._server.get(path + _encoded(query), max_bytes)
         except HttpFailureError as error:
@@ -116,11 +98,6 @@ class Connection:
         """Write the bytes of an answer into an open file, piece by piece; see `fetch`.
 
         The file is incomplete if this raises.
-
-        Raises:
-            ServiceProblemError: the service rejects the request.
-            ServiceError: it does not answer, or its answer is invalid.
-            OSError: the file cannot be written.
         """
         try:
             answer = self._server.save(path + _encoded(query), max_bytes, file)
@@ -129,16 +106,10 @@ class Connection:
         self._require(path, answer, media_type)
 
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
     def _require(self, path: str, answer: HttpResponse, media_type: str) -> None:
-        """Reject an answer without success or of another media type.
-
-        Raises:
-            ServiceProblemError: it is a problem.
-            ServiceError: it is something else.
-        """
+        """Reject an answer without success or of another media type."""
         if answer.status != HTTPStatus.OK:
             self._raise_problem(path, answer)
         if answer.media_type != media_type:
@@ -147,12 +118,7 @@ class Connection:
             )
 
     def _raise_problem(self, path: str, answer: HttpResponse) -> None:
-        """Raise the error for an answer without success.
-
-        Raises:
-            ServiceProblemError: it is a problem (RFC 9457).
-            ServiceError: it is something else.
-        """
+        """Raise the error for an answer without success."""
         where = f"{self.shown_url}{path}"
         if answer.media_type == MEDIA_TYPE:
             try:

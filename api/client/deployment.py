@@ -60,8 +60,6 @@ class RemoteDeployment:
         """Return any response below the deployment's path.
 
         Args:
-            kind: the response's type, as `VotesAnswer`.
-            part: its path, as `rounds/3/votes`; empty for the deployment itself.
             query: parameters; those that are None are left out.
         """
         return self._connection.read(kind, f"{self.path}/{part}".rstrip("/"), query)
@@ -81,10 +79,8 @@ class RemoteDeployment:
         """Return a page of rounds.
 
         Args:
-            query: which rounds.
             limit: how many at most.
             cursor: `next_cursor` of the page before; None for the first.
-            full: whether each round is whole.
         """
         parameters = {
             "status": query.status,
@@ -146,11 +142,7 @@ class RemoteDeployment:
         return self.read(FederationAnswer, "federation")
 
     def series(self) -> SeriesAnswer:
-        """Return the run over its rounds, as columns of equal length.
-
-        Raises:
-            ServiceError: there is no answer, or its columns differ in length.
-        """
+        """Return the run over its rounds, as columns of equal length."""
         answer = self.read(SeriesAnswer, "series")
         columns: list[Sized] = [answer["status"], answer["ranked"], answer["accepted"]]
         columns += [answer["views"], answer["committee"]]
@@ -162,11 +154,7 @@ class RemoteDeployment:
         return answer
 
     def training(self, first: int | None = None, last: int | None = None) -> TrainingCoverage:
-        """Return which updates auditors have repeated, of some ended rounds or of all.
-
-        Raises:
-            ServiceError: there is no answer, or its pages do not follow each other.
-        """
+        """Return which updates auditors have repeated, of some ended rounds or of all."""
         pages: list[TrainingCoverage] = []
         start = first
         for _ in range(MAX_COVERAGE_PAGES):
@@ -209,12 +197,8 @@ class RemoteDeployment:
         """Return as many pages of a list as the limit needs, joined as one.
 
         Args:
-            kind: the type of a page.
-            part: the list's path below the deployment's.
-            entries: the key of the entries in a page.
             limit: entries at most.
             cursor: where the list begins; None for its beginning.
-            query: further parameters.
         """
         joined: dict[str, Any] = {}
         # Whatever cursors a service sends, no more pages are read than full ones would be.

@@ -23,10 +23,6 @@ class Service:
     Args:
         url: http or https, without `/v1`.
         token: bearer token; None for none.
-        timeout_seconds: for one answer, from connecting to the last byte.
-
-    Raises:
-        ServiceError: the URL or the token is invalid.
     """
 
     def __init__(
@@ -35,7 +31,6 @@ class Service:
         self.connection = Connection(url, token, timeout_seconds)
 
     def __enter__(self) -> Self:
-        """Return the service."""
         return self
 
     def __exit__(
@@ -48,7 +43,6 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self.connection.close()
 
     def status(self) -> StatusAnswer:
@@ -56,11 +50,7 @@ class Service:
         return self.connection.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:
-        """Return the chains of the service.
-
-        Raises:
-            ServiceError: there is no answer, or the name of a chain is invalid.
-        """
+        """Return the chains of the service."""
         answer = self.connection.read(ChainsAnswer, "/v1/chains")
         for chain in answer["chains"]:
             _path(chain["name"])  # rejects a name that must not get into a path
@@ -71,17 +61,11 @@ class Service:
         return self.connection.read(DeploymentsAnswer, f"{_path(chain)}/deployments")
 
     def deployment(self, chain: str, address: str) -> RemoteDeployment:
-        """Return one deployment, without a request, by its chain's name and its address.
-
-        Raises:
-            ServiceError: the chain's name is invalid.
-            ChainError: the address is invalid.
-        """
+        """Return one deployment, without a request, by its chain's name and its address."""
         return RemoteDeployment(self.connection, _path(chain), eip55(address))
 
 
 def _path(chain: str) -> str:
-    """Return a chain's path (ServiceError: the name is invalid)."""
     if CHAIN_NAME.fullmatch(chain) is None:
         raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
     return f"/v1/chains/{chain}"

@@ -37,7 +37,6 @@ class CoverageReader:
 
     Args:
         location: of the mailbox; None for the folder of the blobs.
-        folder: of the blobs, in which a simulation's auditors put their attestations.
         clock: monotonic, in seconds.
     """
 
@@ -55,14 +54,7 @@ class CoverageReader:
         """Return the coverage of rounds of a deployment, as many as one answer has room for.
 
         Args:
-            reading: the chain as the request sees it.
-            address: of the contract.
             rounds: first and last; None for the first and the last that have ended.
-
-        Raises:
-            ProblemError: no such deployment is served, a round has not ended, the mailbox cannot
-                be read, or another request reads it for long.
-            ChainError: the chain cannot be read.
         """
         history = reading.history(address)
         domain = deployed_domain(history.ledger, allow_unknown_creation=True)

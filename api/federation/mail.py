@@ -39,7 +39,6 @@ class RoundMail:
 
     Attributes:
         read_at: time of the last complete reading, in the chain's seconds; None before.
-        is_read: whether the last reading was complete.
     """
 
     def __init__(self, location: str) -> None:
@@ -56,7 +55,6 @@ class RoundMail:
         """Read new mail, and return the status of the open round.
 
         Args:
-            chain: the round, up to the newest block.
             closed_at: time of the closing block, if there is one.
             now: the time, in the chain's seconds.
         """
@@ -113,6 +111,5 @@ class RoundMail:
 
 
 def _identity(inputs: Inputs) -> tuple[object, ...]:
-    """Return the part of a round's inputs that differs in another round, or in a fork."""
     participants, closing = inputs.participants, inputs.closing
     return inputs.domain, inputs.round, inputs.seed, participants, closing.block, closing.base

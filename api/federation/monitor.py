@@ -59,7 +59,6 @@ class ChainTime:
         """Return the time in the chain's seconds; it does not go back along one chain.
 
         Args:
-            newest: the chain's newest block.
             steady: seconds of a monotonic clock.
         """
         if self._latest.is_gone(newest):
@@ -72,13 +71,7 @@ class ChainTime:
 
 @dataclass(frozen=True, slots=True)
 class FederationSnapshot:
-    """The state of a federation at a block.
-
-    Attributes:
-        answer: of the service.
-        block_hash: of the block.
-        taken_at: by the service's clock.
-    """
+    """The state of a federation at a block."""
 
     answer: FederationAnswer
     block_hash: bytes
@@ -102,9 +95,6 @@ class FederationMonitor:
     Args:
         location: of the mailbox; None for a service that monitors no federation.
         clock: monotonic, in seconds.
-
-    Raises:
-        BlobError: the location is invalid.
     """
 
     def __init__(self, location: str | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,16 +112,7 @@ class FederationMonitor:
         return self._location is not None
 
     def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:
-        """Return a fresh snapshot, or the latest while another thread takes one.
-
-        Args:
-            request_view: the chain as the request sees it.
-            address: of the contract.
-
-        Raises:
-            ProblemError: no mailbox is read, no such deployment is served, its configuration is
-                missing, or the first snapshot takes too long.
-        """
+        """Return a fresh snapshot, or the latest while another thread takes one."""
         if self._location is None:
             raise ProblemError(FEDERATION_NOT_WATCHED, "this service reads no mailbox")
         served = request_view.deployment(address)
@@ -175,11 +156,7 @@ class _MonitoredDeployment:
     def take_snapshot(
         self, request_view: RequestView, served: ServedDeployment, taken_at: float
     ) -> FederationSnapshot:
-        """Return the state at the newest block.
-
-        Raises:
-            ProblemError: the configuration is missing, or the chain was reorganised meanwhile.
-        """
+        """Return the state at the newest block."""
         now = request_view.chain
         history = now.history(served)
         newest = history.newest()
@@ -241,11 +218,7 @@ class _MonitoredDeployment:
         )
 
     def _run(self, request_view: RequestView, served: ServedDeployment) -> RunDocument:
-        """Return the run's configuration.
-
-        Raises:
-            ProblemError: it is missing, or does not fit the contract.
-        """
+        """Return the run's configuration."""
         config = served.fixed.config
         if self._document is None:
             document = read_run(request_view.chain.blobs, config)
@@ -256,7 +229,6 @@ class _MonitoredDeployment:
 
 
 def _agree(parameters: Parameters, fixed: Deployment) -> bool:
-    """Return whether a configuration has the parameters of its contract."""
     names = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", "replies")
     return all(getattr(parameters, name) == getattr(fixed, name) for name in names)
 

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_round(history: FoldedHistory, status: OpenRoundStatus) -> OpenRound:
-    """Return the status of the open round.
-
-    Args:
-        history: of the deployment, for the times of blocks.
-        status: of its open round.
-    """
+    """Return the status of the open round."""
     aggregation, election = status.certified
     closing = status.closing_block
     return {

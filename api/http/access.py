@@ -38,7 +38,6 @@ class Access:
     """Rejects requests without a token, and those above the rate limit.
 
     Args:
-        app: the next one.
         tokens: one of which a request must show; empty for open access.
         per_minute: requests of one address; None for no limit.
         reading_is_open: whether a token is only needed to start work.

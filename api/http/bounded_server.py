@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def bounded_server(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> GracefulServer:
-    """Return a server that has not started.
-
-    Args:
-        app: to serve.
-        allowed_hosts: names that a `Host` header may have, besides addresses and localhost.
-    """
+    """Return a server that has not started."""
     return GracefulServer(bounded(HostCheck(app, allowed_hosts), proxy_headers=False))
 
 
@@ -64,14 +59,8 @@ def serve_app(
     """Answer requests until the process is stopped.
 
     Args:
-        app: to serve.
-        host: name or address to listen on.
         port: 0 takes a free one.
-        on_listening: called with the URL once connections are accepted.
         allowed_hosts: names that a `Host` header may have, besides `host`, addresses and localhost.
-
-    Raises:
-        ConfigurationError: the address cannot be listened on.
     """
     with listening_socket(host, port) as listener:
         run_server(bounded_server(app, {host, *allowed_hosts}), listener, on_listening)

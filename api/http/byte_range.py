@@ -29,11 +29,7 @@ def send_blob(
     """Return the answer to GET: a blob's bytes, or the one range that the request asks for.
 
     Args:
-        request: a GET.
         stack: closes the file; emptied if the file is still needed.
-        file: at any position.
-        size: of the file.
-        headers: of the answer, with the ETag.
     """
     version = request.headers.get("if-range")
     asked = request.headers.get("range") if version in {None, headers["ETag"]} else None
@@ -70,13 +66,6 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
     """Return the one range that a request asks for (RFC 9110, section 14); None for the whole blob.
 
     Several ranges in one request are answered by the whole blob, as servers may.
-
-    Args:
-        header: `Range`, untrusted.
-        size: of the blob.
-
-    Raises:
-        ValueError: the blob has no such bytes.
     """
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or not (match[1] or match[2]):

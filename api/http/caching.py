@@ -31,7 +31,6 @@ def respond(
     """Return an answer with its validators, or 304 if the client has it already.
 
     Args:
-        response: without `as_of`.
         ended: the end of the round, if the answer follows from it and from blocks before it.
     """
     reading.verify_unmoved()

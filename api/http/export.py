@@ -67,11 +67,7 @@ def exported(reading: RequestView, table: CsvTable[P], page: Callable[[str | Non
 def _rows(
     reading: RequestView, table: CsvTable[P], first: P, page: Callable[[str | None], P]
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each page.
-
-    Raises:
-        NotServedError: the chain was reorganised meanwhile: the file ends in the middle.
-    """
+    """Yield the rows of each page."""
     current = first
     while True:
         yield table.rows(current)

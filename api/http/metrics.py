@@ -101,7 +101,6 @@ class MetricsMiddleware:
 
 
 def _access_log() -> Any:
-    """Return a logger that writes JSON lines on standard error."""
     stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)
     return structlog.wrap_logger(
         structlog.WriteLogger(sys.stderr), processors=[stamped, structlog.processors.JSONRenderer()]

@@ -74,7 +74,6 @@ class HostCheck:
     """Rejects a `Host` header that is invalid (400) or names another host (421).
 
     Args:
-        app: the next one.
         names: allowed besides addresses and localhost; None for all.
     """
 

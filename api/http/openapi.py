@@ -106,7 +106,6 @@ def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
     """Return OpenAPI's declaration of the answers of an endpoint without success.
 
     Args:
-        answers: the problems.
         tagged: whether it has an entity tag, and so may answer with 304.
     """
     declaration: Declared = {}
@@ -196,10 +195,6 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
     Args:
         schema: every field has an example, or refers to a schema whose fields have.
-        schemas: the components that references name.
-
-    Raises:
-        TypeError: a field has no example.
     """
     if "examples" in schema:
         return schema["examples"][0]

@@ -31,11 +31,7 @@ MAX_INDEX = 2**32 - 1
 
 
 def whole_number(value: object) -> object:
-    """Return the number in canonical digits: one number has one URL.
-
-    Raises:
-        ValueError: the digits are not canonical.
-    """
+    """Return the number in canonical digits: one number has one URL."""
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
             raise ValueError("must be a whole number in plain digits, at most 4294967295")
@@ -117,7 +113,6 @@ async def _asked_of(
         ),
     ] = None,
 ) -> tuple[ClientId | None, AskedRole]:
-    """Return the client and the role of a filter (ProblemError: a role without a client)."""
     if role is not None and client is None:
         errors = [FieldError(place="query", name="role", detail="needs `client`")]
         raise ProblemError(REQUEST_INVALID, "query role: needs `client`", errors)
@@ -149,7 +144,6 @@ async def _within(
         BeforeValidator(whole_number),
     ] = None,
 ) -> tuple[Span, Span]:
-    """Return the blocks and the times in which a round must have ended."""
     return Span(since_block, until_block), Span(since, until)
 
 
@@ -186,7 +180,6 @@ async def refuse_unknown(request: Request) -> None:
 
 
 def _parameters(dependant: Dependant) -> set[str]:
-    """Return the query parameters of an endpoint and of its dependencies."""
     own = {field.alias for field in dependant.query_params}
     return own.union(*(_parameters(inner) for inner in dependant.dependencies))
 

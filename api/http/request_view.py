@@ -44,12 +44,7 @@ class RequestView:
 
     @property
     def chain(self) -> PinnedChain:
-        """The chain as of its newest block when it was first needed.
-
-        Raises:
-            ProblemError: the served chain has another name.
-            ChainError: it is missing, damaged, of another id, or unreachable.
-        """
+        """The chain as of its newest block when it was first needed."""
         # A cached_property of Python 3.11 has one lock for all requests: a slow node stops all.
         if self._chain is None:
             chain = self._histories.now()
@@ -71,21 +66,13 @@ class RequestView:
         return self.chain.history(self.deployment(address))
 
     def verify_unmoved(self) -> None:
-        """Verify that the chain still contains the block that was read at.
-
-        Raises:
-            ProblemError: the chain was reorganised meanwhile.
-        """
+        """Verify that the chain still contains the block that was read at."""
         if not self.chain.is_unmoved():
             number = self.chain.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
 
     def deployment(self, address: str) -> ServedDeployment:
-        """Return a deployment by the address of its contract.
-
-        Raises:
-            ProblemError: it is no address, or no deployment is served there.
-        """
+        """Return a deployment by the address of its contract."""
         try:
             name = eip55(address)
         except ChainError as error:

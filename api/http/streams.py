@@ -44,7 +44,6 @@ class Streams:
     """The number of open streams by address; used by the event loop's thread alone.
 
     Args:
-        most: of all addresses together.
         most_of_address: of one address, or of one /64 network.
 
     Attributes:
@@ -59,11 +58,7 @@ class Streams:
 
     @contextmanager
     def reserve(self, request: Request) -> Iterator[None]:
-        """Count a stream until it has ended.
-
-        Raises:
-            ProblemError: too many streams are open.
-        """
+        """Count a stream until it has ended."""
         address = address_of(request.scope)
         # No await between check and count: otherwise any number pass together.
         if self._open[address] >= self._most_of_address:
@@ -90,7 +85,6 @@ class _CountedStream(EventSourceResponse):
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
         with self._place:
             await super().__call__(scope, receive, send)
 

@@ -74,11 +74,7 @@ def blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response
 
 
 def _sent(request: Request, name: str, prefix: str = "") -> Response:
-    """Return the answer that streams a blob's bytes.
-
-    Raises:
-        ProblemError: it is missing, damaged, or too large.
-    """
+    """Return the answer that streams a blob's bytes."""
     if not name.startswith(prefix):
         raise ProblemError(BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
     headers = {

@@ -102,12 +102,7 @@ def bundle(
 
 
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
-    """Return a round's bundle.
-
-    Raises:
-        ProblemError: the round does not exist or is open, a blob is missing, or another bundle is
-            being made.
-    """
+    """Return a round's bundle."""
     served = reading.deployment(address)
     history = reading.chain.history(served)
     require_round(history, number)

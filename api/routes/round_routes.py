@@ -68,7 +68,6 @@ async def _walk(
         BeforeValidator(whole_number),
     ] = 0,
 ) -> RoundQuery:
-    """Return the query for rounds."""
     blocks, times = within
     return RoundQuery("rounds", order, status, *asked, view_min, blocks, times)
 
@@ -87,11 +86,7 @@ class RoundRequest:
 
     @property
     def view(self) -> DocumentedRound:
-        """The round with its documents.
-
-        Raises:
-            ProblemError: there is no such deployment or round.
-        """
+        """The round with its documents."""
         if self._view is None:
             self._view = self._read()
         return self._view
@@ -103,24 +98,20 @@ class RoundRequest:
 
     @property
     def end_with_record(self) -> RecordedEvent | None:
-        """The round's end, if its record is available."""
         return self.view.round.ended if self.view.has_record else None
 
     @property
     def end_with_incidents(self) -> RecordedEvent | None:
-        """The round's end, if its incidents document is available."""
         return self.view.round.ended if self.view.documents.has_incidents else None
 
     @property
     def end_with_both(self) -> RecordedEvent | None:
-        """The round's end, if its record and its incidents document are available."""
         return self.end_with_record if self.view.documents.has_incidents else None
 
 
 async def _round_request(
     request: Request, address: Address, number: RoundIndex, chain: ChainName
 ) -> RoundRequest:
-    """Return the request for the round that a path names."""
     return RoundRequest(RequestView(histories_of(request), chain), address, number)
 
 
@@ -295,11 +286,7 @@ def aggregation(request: Request, asked: OneRound) -> Response:
 
 
 def _votes(view: DocumentedRound) -> RoundVotes:
-    """Return the certificates.
-
-    Raises:
-        ProblemError: the signatures are not in the contract's call data.
-    """
+    """Return the certificates."""
     votes = parts.votes(view)
     if votes["certificates"] is None:
         detail = "the transaction is not to the contract: an account with code of its own called it"

@@ -51,10 +51,7 @@ class WebFile:
     """A file as it is served.
 
     Attributes:
-        body: the bytes.
-        media_type: with the encoding of its text.
         tag: strong entity tag, of the sha256 of the bytes.
-        cache: how long it is known.
     """
 
     body: bytes

@@ -66,10 +66,6 @@ def create_store(
         ledger: the contract whose clients may write.
         epoch: random bytes, others each time.
         clock: seconds that only grow.
-        pinned: returns the blobs that stay for other runs.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
     remove_unfinished(settings.folder)
     permissions = PermissionCache(ledger, clock)

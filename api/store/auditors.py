@@ -18,11 +18,7 @@ Writer = int | Address
 
 @dataclass(frozen=True, slots=True)
 class AttestationUpload(Upload):
-    """An upload of an attestation, charged to the address that signed it.
-
-    Attributes:
-        auditor: who signed it.
-    """
+    """An upload of an attestation, charged to the address that signed it."""
 
     auditor: Address
 

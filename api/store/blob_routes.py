@@ -39,8 +39,6 @@ class BlobRoutes:
     """Routes of a folder's blobs.
 
     Args:
-        receiver: of uploads.
-        blobs: of the folder.
         clock: seconds that only grow.
     """
 
@@ -51,12 +49,7 @@ class BlobRoutes:
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
     async def get(self, request: Request) -> Response:
-        """Return a blob's bytes or a range of them, unverified: the reader has its name.
-
-        Raises:
-            ProblemError: there is no such blob, or HEAD asks for a damaged one.
-            OSError: it cannot be read.
-        """
+        """Return a blob's bytes or a range of them, unverified: the reader has its name."""
         digest = _digest_of(request)
         name = digest.hex()
         headers = {
@@ -88,13 +81,7 @@ class BlobRoutes:
             stack.close()
 
     async def put(self, request: Request) -> Response:
-        """Store a blob: 201 once it is durable, 200 if it was there.
-
-        Raises:
-            ProblemError: the store refuses it.
-            ChainError: the permissions are unknown.
-            OSError: it cannot be written; no part of it stays.
-        """
+        """Store a blob: 201 once it is durable, 200 if it was there."""
         digest = _digest_of(request)
         receiver, settings = self._receiver, self._receiver.settings
         upload, _ = await to_thread.run_sync(

@@ -52,7 +52,6 @@ class _Arrival:
 
     Attributes:
         settled: size and costs of the row if all attempts fail; None for no row.
-        sizes: that the attempts have announced.
     """
 
     settled: tuple[int, int] | None
@@ -60,7 +59,6 @@ class _Arrival:
 
     @property
     def charged(self) -> int:
-        """The largest size that was announced, or has arrived."""
         paid = self.settled[0] if self.settled is not None and self.settled[1] else 0
         return max(paid, *self.sizes, 0)
 
@@ -88,8 +86,6 @@ class Charges:
         """Charge a client for an upload until `settle`; return False if its quota is too small.
 
         Args:
-            upload: client and announced size.
-            kind: of which quota.
             quota: number and bytes of a round's uploads.
         """
         key = _key(upload, kind)
@@ -182,11 +178,7 @@ class Charges:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into the system's, a full disk among them.
-
-        Raises:
-            OSError: the file cannot be used.
-        """
+        """Turn SQLite's errors into the system's, a full disk among them."""
         try:
             yield
         except sqlite3.Error as error:

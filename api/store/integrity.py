@@ -32,7 +32,6 @@ class IntegrityCache:
     """Tells whether blobs are there undamaged; safe to share between threads.
 
     Args:
-        blobs: of a folder.
         clock: seconds that only grow.
     """
 

@@ -58,8 +58,6 @@ class MailRoutes:
     """Routes of one contract's mail.
 
     Args:
-        receiver: of uploads.
-        mailbox: of the store's folder.
         epoch: random bytes that identify this process's numbering.
     """
 
@@ -69,13 +67,7 @@ class MailRoutes:
         self._epoch = epoch
 
     async def get(self, request: Request) -> Response:
-        """Return a page of a board's envelopes, those after the first `after`.
-
-        Raises:
-            ProblemError: there is no such board.
-            ChainError: the open round is unknown.
-            OSError: the folder cannot be read.
-        """
+        """Return a page of a board's envelopes, those after the first `after`."""
         board = self._board(request)
         after = _number("after", request.query_params.get("after", "0"))
         page = await to_thread.run_sync(self._page, board, after)
@@ -86,11 +78,6 @@ class MailRoutes:
 
         Members pass on envelopes that others lack; the client that sends one is charged. An
         attestation is put by its auditor alone.
-
-        Raises:
-            ProblemError: the store refuses it.
-            ChainError: the permissions are unknown.
-            OSError: it cannot be written.
         """
         board, name = self._board(request), str(request.path_params["digest"])
         if not _NAME.fullmatch(name):
@@ -171,11 +158,7 @@ class MailRoutes:
 
 
 def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermissions) -> Envelope:
-    """Return the envelope of a registered client in a body.
-
-    Raises:
-        ProblemError: the body has none of this board, or another name.
-    """
+    """Return the envelope of a registered client in a body."""
     if sha256(data) != digest:
         raise ProblemError(BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
     envelope = decode_mail(data, board)
@@ -191,11 +174,7 @@ def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermiss
 def _require_own(
     envelope: Envelope, upload: AttestationUpload, permissions: WritePermissions
 ) -> None:
-    """Refuse an attestation that its auditor has not signed for this run, or that another sends.
-
-    Raises:
-        ProblemError: it is none that the sender may put.
-    """
+    """Refuse an attestation that its auditor has not signed for this run, or that another sends."""
     body = envelope.body
     assert isinstance(body, Attestation), "it is of this board"
     if body.auditor != upload.auditor:

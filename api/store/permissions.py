@@ -27,10 +27,7 @@ class WritePermissions:
     """The clients that may write, and the round for which they may.
 
     Attributes:
-        round: the open one, or the last.
-        ended: number of rounds that have ended.
         run: sha256 of the run document.
-        registry: all clients with their bans.
     """
 
     round: int
@@ -43,7 +40,6 @@ class WritePermissions:
         return abs(round_number - self.round) <= 1
 
     def has_registered(self, address: Address) -> bool:
-        """Return whether an address is a client's that is not banned."""
         return any(
             client.address == address and not client.is_banned_in(self.round)
             for client in self.registry
@@ -54,7 +50,6 @@ class PermissionCache:
     """The permissions of one contract; safe to share between threads.
 
     Args:
-        ledger: the contract.
         clock: seconds that only grow.
     """
 
@@ -73,9 +68,6 @@ class PermissionCache:
         One thread asks the chain at a time. Once that has failed the others do not wait for it:
         else a silent node would block every thread of the store, and with them readers of blobs,
         who need no chain.
-
-        Raises:
-            ChainError: the chain cannot be read, and the latest permissions are too old.
         """
         latest = self._latest
         if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:

@@ -56,9 +56,7 @@ class Receiver:
     """Receives the bodies that registered clients send.
 
     Attributes:
-        settings: bounds of size and speed.
         permissions: the clients that may write.
-        charges: of what they have written.
     """
 
     settings: StoreSettings
@@ -68,12 +66,7 @@ class Receiver:
     def authorize(
         self, request: Request, digest: Digest, max_bytes: int
     ) -> tuple[Upload, WritePermissions]:
-        """Return the upload that a registered client has signed; the body is not read.
-
-        Raises:
-            ProblemError: it gives no length, one too large, or no client who may write signed it.
-            ChainError: the permissions are unknown.
-        """
+        """Return the upload that a registered client has signed; the body is not read."""
         upload, signature = _signed_upload(request, digest, _length(request, max_bytes))
         self._require_this_store(request, upload)
         permissions = self.permissions.now()
@@ -101,11 +94,6 @@ class Receiver:
 
         Who signs is recovered: an auditor whom the operator names, or a registered client. It signs
         for the round that its attestation is about, which may have ended at any time.
-
-        Raises:
-            ProblemError: it gives no length, one too large, or nobody who may attest signed it; or
-                the round has not ended.
-            ChainError: the permissions are unknown.
         """
         length = _length(request, MAX_ATTESTATION_BYTES)
         upload, signature = _signed_upload(request, digest, length)
@@ -131,12 +119,7 @@ class Receiver:
         return AttestationUpload(*fields, address), permissions
 
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> None:
-        """Charge a client for an upload; see `Charges.charge`.
-
-        Raises:
-            ProblemError: its quota is too small.
-            OSError: the charge cannot be written.
-        """
+        """Charge a client for an upload; see `Charges.charge`."""
         if not self.charges.charge(upload, kind, quota):
             detail = (
                 f"{name_of(upload)} may put {quota[0]} of them and {quota[1]} bytes in round "
@@ -145,12 +128,7 @@ class Receiver:
             raise ProblemError(QUOTA_EXCEEDED, detail)
 
     async def receive_file(self, request: Request, upload: Upload, target: Path) -> None:
-        """Write a body under its name, durably, if it is what was announced.
-
-        Raises:
-            ProblemError: it is something else, does not arrive, or arrives too slowly.
-            OSError: it cannot be written; no part of it stays.
-        """
+        """Write a body under its name, durably, if it is what was announced."""
         file: IncomingFile | None = None
 
         def write(piece: bytes) -> None:
@@ -183,11 +161,7 @@ class Receiver:
     async def _receive(
         self, request: Request, upload: Upload, take: Callable[[bytes], object]
     ) -> None:
-        """Pass a body on in pieces, each on a worker thread.
-
-        Raises:
-            ProblemError: it does not arrive, or arrives too slowly.
-        """
+        """Pass a body on in pieces, each on a worker thread."""
         buffer, received, size = bytearray(), 0, upload.size
         seconds = self.settings.seconds_for(size)
         try:
@@ -213,9 +187,6 @@ class Receiver:
 
         It is compared with the URLs that the store's owner gives, not with the request's `Host`,
         which the sender chooses.
-
-        Raises:
-            ProblemError: it is signed for another store.
         """
         urls, path = self.settings.public_urls, request.scope["path"]
         if upload.url not in {f"{url}{path}" for url in urls}:
@@ -234,7 +205,6 @@ class IncomingFile:
         folder: of the store, in which `INCOMING_FOLDER` is made.
         digest: that the bytes must have.
         size: that they must have.
-        disk: writes.
     """
 
     def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
@@ -249,12 +219,7 @@ class IncomingFile:
         self._path = disk.create(incoming, b"")
 
     def write(self, piece: bytes) -> None:
-        """Append the next bytes.
-
-        Raises:
-            EncodingError: there are more than were announced.
-            OSError: they cannot be written.
-        """
+        """Append the next bytes."""
         self._missing -= len(piece)
         if self._missing < 0:
             raise EncodingError("there are more bytes than were announced")
@@ -262,12 +227,7 @@ class IncomingFile:
         self._disk.append(self._path, piece)
 
     def finish(self, target: Path) -> None:
-        """Give the file its name, durably, if its bytes are those that were announced.
-
-        Raises:
-            EncodingError: they are not.
-            OSError: it cannot be named or made durable, or another process has removed a part.
-        """
+        """Give the file its name, durably, if its bytes are those that were announced."""
         if self._missing:
             raise EncodingError(f"{self._missing} bytes are missing of those that were announced")
         if self._hash.digest() != self._digest:

@@ -36,11 +36,8 @@ class Retention:
     A round has ended when its end is final: a reorganisation may open it again, with its payloads.
 
     Args:
-        ledger: the contract.
-        blobs: of the store's folder, which also has the mail.
         charges: the uploads of each round; the only list for a round without a decision.
         rounds: number of newest rounds whose payloads are retained.
-        pinned: returns the blobs that stay for other runs.
     """
 
     def __init__(
@@ -63,14 +60,7 @@ class Retention:
         self._ended = 0
 
     def remove_old(self) -> None:
-        """Remove what is old by now.
-
-        Raises:
-            IncompleteLogsError: the chain's logs do not lead to the contract's own state.
-            ChainError: the chain cannot be read.
-            BlobError: a blob cannot be removed.
-            OSError: mail or charges cannot be removed.
-        """
+        """Remove what is old by now."""
         chain = self._ledger.chain
         self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
         state = self._run.ledger.state()

@@ -44,15 +44,8 @@ def serve(
         settings: the store's folder and bounds; the folder is made if need be. Without public
             URLs the store is known by the address that it listens on.
         ledger: the contract whose clients may write.
-        host: name or address to listen on.
         port: 0 takes a free one.
-        on_listening: called with the store's URL once connections are accepted.
         pinned: returns the blobs of other runs in the folder; None if they are unknown.
-
-    Raises:
-        ConfigurationError: another process serves the folder, it cannot be written, the address
-            cannot be listened on, a public URL is invalid or missing, or old payloads may be
-            another contract's.
     """
     with listening_socket(host, port) as listener:
         urls = resolve_public_urls(settings.public_urls, host, listener)
@@ -80,11 +73,6 @@ def resolve_public_urls(
 
     Args:
         public_urls: of the owner; behind a proxy, the proxy's.
-        host: that it listens on, as the owner writes it.
-        listener: its socket.
-
-    Raises:
-        ConfigurationError: one is invalid, or it listens on every address and there is none.
     """
     address, port = listener.getsockname()[:2]
     if not public_urls and ipaddress.ip_address(address).is_unspecified:
@@ -112,9 +100,6 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
 
     A client could put the other contract's models once more, and would have them removed with its
     own old round.
-
-    Raises:
-        ConfigurationError: it was one.
     """
     others = other_charges(settings.folder, ledger.domain())
     if settings.keep_rounds is not None and others:
@@ -125,9 +110,5 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
 
 
 def lock_store_folder(folder: Path) -> AbstractContextManager[None]:
-    """Hold a folder, which is made if need be, for one store, since one counts the charges.
-
-    Raises:
-        ConfigurationError: another process serves it, or it cannot be written.
-    """
+    """Hold a folder, which is made if need be, for one store, since one counts the charges."""
     return sole_process(folder, "store.lock")

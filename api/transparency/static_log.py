@@ -30,11 +30,7 @@ _STAYS = {
 
 
 def create_static_log(folder: Path) -> Starlette:
-    """Return a log's files as an ASGI app: its checkpoint and tiles, and nothing else.
-
-    Args:
-        folder: written by `cmfl log publish`.
-    """
+    """Return a log's files as an ASGI app: its checkpoint and tiles, and nothing else."""
 
     async def file(request: Request) -> Response:
         path = request.url.path.removeprefix("/")

@@ -68,10 +68,7 @@ class GpuPlan:
     """Sizes of all steps.
 
     Attributes:
-        tests: arguments of pytest.
         digits: settings of the run of the preset digits, by their last names.
-        replayed: updates of a run that are drawn and repeated.
-        femnist: the run on made images, and its rounds.
         repeats: measured turns, after one that is not measured.
         paper_round: the run of large rounds, with as many clients as fit into memory.
     """

@@ -41,9 +41,6 @@ class Growth:
     """Something that grows.
 
     Attributes:
-        name: in the table.
-        of: the number, of a whole cell.
-        paper: its exponents of n, C and |w| in the paper.
         ours: those that our own way of doing it leads to expect.
     """
 
@@ -78,10 +75,6 @@ GROWTHS = (
 def exponents(results: Results, of: Measure) -> tuple[float | None, float | None, float | None]:
     """Return the measured exponents of n, C and |w|.
 
-    Args:
-        results: the rows.
-        of: what grows.
-
     Returns:
         None for a size that does not vary alone.
     """
@@ -110,11 +103,7 @@ def _slope(points: dict[float, list[float]]) -> float | None:
 
 
 def table(results: Results) -> list[str]:
-    """Return the table of exponents as lines of Markdown; no line without rows.
-
-    Args:
-        results: the rows.
-    """
+    """Return the table of exponents as lines of Markdown; no line without rows."""
     measured_growths = [(growth, exponents(results, growth.of)) for growth in GROWTHS]
     if all(value is None for _, values in measured_growths for value in values):
         return []

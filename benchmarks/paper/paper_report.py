@@ -60,7 +60,6 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
     """Return the report as Markdown.
 
     Args:
-        rows: of each experiment, by its name.
         figures: links to figures, as `clients.experiments.report.report` takes them.
     """
     rows = sorted_rows(rows)
@@ -95,7 +94,6 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
 
 
 def _versions(rows: Mapping[str, ExperimentRows]) -> list[str]:
-    """Return which version of the protocol played which rows."""
     newest = [name for name in VERSION_3 if name in rows]
     third = f" Version 3 played the rows of {_listed(newest)}." if newest else ""
     return [

@@ -38,8 +38,6 @@ class Scenario:
     """A scenario in which methods are compared.
 
     Attributes:
-        experiment: name.
-        condition: name.
         axes: label of each axis, in the experiment's order.
     """
 
@@ -54,11 +52,7 @@ class Scenario:
 
 
 class Results:
-    """The cells of all experiments.
-
-    Args:
-        rows: of each experiment, by its name.
-    """
+    """The cells of all experiments."""
 
     def __init__(self, rows: Mapping[str, ExperimentRows]) -> None:
         self.rows = rows
@@ -69,11 +63,7 @@ class Results:
                 self._cells.setdefault((place, cell.method), {})[cell.seed] = cell
 
     def places(self, number: int) -> list[Scenario]:
-        """Return where the experiments of a number compare, in the order of their rows.
-
-        Args:
-            number: of the experiments.
-        """
+        """Return where the experiments of a number compare, in the order of their rows."""
         scenarios = (
             place
             for (place, _), cells in self._cells.items()
@@ -86,7 +76,6 @@ class Results:
         return self._cells.get((place, method), {})
 
     def methods(self, place: Scenario) -> list[str]:
-        """Return the methods that have cells at a place."""
         return [method for where, method in self._cells if where == place]
 
     def values(self, place: Scenario, method: str, measure: Measure) -> dict[int, float]:
@@ -106,12 +95,7 @@ class Results:
 
 
 def side_of(difference: Estimate, margin: float = 0.0) -> Side:
-    """Return the side of a margin on which a difference is, by a t-test at 5 percent.
-
-    Args:
-        difference: paired, over seeds.
-        margin: that it is compared with.
-    """
+    """Return the side of a margin on which a difference is, by a t-test at 5 percent."""
     if difference.error is None:
         return Side.ALONE
     critical = float(stdtrit(difference.count - 1, 0.975))

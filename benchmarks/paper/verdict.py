@@ -38,7 +38,6 @@ class ClaimFinding:
     Attributes:
         where: the place, or what else was tested.
         holds: None if the test cannot tell.
-        numbers: behind it, in words.
     """
 
     where: str
@@ -48,12 +47,7 @@ class ClaimFinding:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """The answer to a claim, with its findings.
-
-    Attributes:
-        answer: in a word.
-        findings: of every place.
-    """
+    """The answer to a claim, with its findings."""
 
     answer: ClaimAnswer
     findings: tuple[ClaimFinding, ...] = ()
@@ -81,9 +75,6 @@ class Claim:
 
     Attributes:
         source: section of the paper, or who else says it.
-        sentence: what is claimed.
-        test: what is computed, in words.
-        findings: computes it.
     """
 
     source: str
@@ -98,9 +89,6 @@ class Claim:
 
 def verdict_of(findings: Sequence[ClaimFinding]) -> ClaimVerdict:
     """Return what follows from the findings of all places.
-
-    Args:
-        findings: of each.
 
     Returns:
         It holds if it does wherever the test can tell; it does not if it nowhere does; else only
@@ -135,11 +123,7 @@ def beside_others(
     The numbers shown are the method's less another's, whichever of them is claimed to be larger.
 
     Args:
-        results: the rows.
-        place: where.
-        method: of which it is claimed.
         others: with which it is compared, as far as they have rows there.
-        measure: the number.
         above: whether it is claimed to be larger; smaller otherwise.
 
     Returns:

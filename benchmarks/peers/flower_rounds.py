@@ -64,12 +64,7 @@ def train(message: Message, context: Context) -> Message:
 class FlowerServer:
     """The server's side of a run.
 
-    Args:
-        workload: the work.
-        rounds: how many, the warm-up included.
-
     Attributes:
-        clock: times the rounds.
         first: parameters after the first round, shape (d,).
     """
 

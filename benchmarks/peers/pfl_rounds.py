@@ -40,11 +40,7 @@ _NEVER = 1_000_000
 
 
 class TrainedModule(nn.Module):
-    """A workload's module with the two methods that pfl asks for.
-
-    Args:
-        module: the module.
-    """
+    """A workload's module with the two methods that pfl asks for."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -74,11 +70,7 @@ class RememberedModel(PyTorchModel):  # type: ignore[misc]
 
 
 class Laps(TrainingProcessCallback):  # type: ignore[misc]
-    """Times every round.
-
-    Args:
-        clock: that does.
-    """
+    """Times every round."""
 
     def __init__(self, clock: RoundClock) -> None:
         self._clock = clock

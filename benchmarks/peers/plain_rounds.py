@@ -109,14 +109,12 @@ def _work(
 def _train(
     module: nn.Module, workload: PeerWorkload, client: int, start: torch.Tensor, end: torch.Tensor
 ) -> None:
-    """Write where one client's training ends."""
     load_flat(module, start)
     run_sgd(module, workload, client)
     torch.cat([p.detach().view(-1) for p in trained_parameters(module)], out=end)
 
 
 def _nearest_mean(updates: torch.Tensor, members: int) -> torch.Tensor:
-    """Return the mean of the trainers' updates nearest to the committee's."""
     trainers = range(members, len(updates))
     scores = torch.tensor(
         [

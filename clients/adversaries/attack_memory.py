@@ -67,7 +67,6 @@ class AttackMemory:
         """Return what is known when a round opens.
 
         Args:
-            round_number: t.
             model: w_t, shape (d,).
         """
         first = remembered_round(round_number)

@@ -32,7 +32,6 @@ class AttackRound:
         seed: of the round; each attacker's stream follows from it.
         starts: the model that each client has trained from, shape (d,): the same array for all,
             unless models differ by client.
-        members: of the committee.
         parameters: of the protocol; None without a committee.
         travel: recent displacement of the model, as an update points, shape (d,); None if no rule
             needs it.
@@ -56,9 +55,7 @@ class Attackers:
     """Colluding clients: each knows the honest updates of all of them, and no others.
 
     Attributes:
-        clients: for the whole run.
         attack: name of the attack; None for none.
-        parameters: settings of the attack.
     """
 
     clients: frozenset[ClientId] = frozenset()
@@ -76,9 +73,6 @@ class Attackers:
 
         Args:
             counts: number of training samples that each client has.
-
-        Raises:
-            ConfigurationError: an unknown attack, or a factor that it does not take.
         """
         attack = attack_named(self.attack) if self.attack is not None and self.clients else None
         if attack is None or not attack.multiplies_samples:
@@ -102,10 +96,6 @@ class Attackers:
         Returns:
             The update of each client, in the order of `updates`; an honest client's is the very
             array that was passed.
-
-        Raises:
-            ConfigurationError: an unknown attack, a factor that it does not take, or an attack that
-                needs a history where there is none.
         """
         sent = dict(updates)
         active = sorted(self.clients.intersection(updates))
@@ -197,11 +187,7 @@ class Attackers:
 def malicious_clients(
     clients: int, malicious_rate: float, rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Return the malicious clients of the whole run, floor(rate · K + 1/2) of them, ascending.
-
-    Raises:
-        ConfigurationError: a rate outside [0, 1].
-    """
+    """Return the malicious clients of the whole run, floor(rate · K + 1/2) of them, ascending."""
     if not 0 <= malicious_rate <= 1:
         raise ConfigurationError(f"malice.malicious_rate = {malicious_rate}: must be in [0, 1]")
     count = math.floor(malicious_rate * clients + 0.5)

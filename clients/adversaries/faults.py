@@ -80,11 +80,7 @@ def assign_faults(
 
     Args:
         candidates: clients that may get a fault.
-        counts: number of clients with each fault.
         rng: the assignment's own stream.
-
-    Raises:
-        ConfigurationError: a negative number, or more faults than candidates.
     """
     if any(count < 0 for count in counts.values()):
         raise ConfigurationError("a number of faulty clients is negative")

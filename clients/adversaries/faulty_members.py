@@ -45,7 +45,6 @@ class FaultyMember:
     """Does what the honest member does, but for what a subclass changes.
 
     Attributes:
-        client: who it is.
         favoured: whom it favours, if its fault is of that kind.
     """
 
@@ -78,7 +77,6 @@ class FaultyMember:
         return [body]
 
     def signed_vote(self, view: RoundView, vote: Vote) -> SignedVote:
-        """Return a vote with this member's signature."""
         return SignedVote(self.client, vote, sign(self._signer, view.inputs.domain, vote))
 
     def published(self, view: RoundView, vector: ScoreVector, claim: Scores) -> PublishedScores:

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """Pre-aggregators in order, followed by an aggregator.
-
-    Attributes:
-        aggregator: makes one vector of many.
-        pre_aggregators: applied before.
-    """
+    """Pre-aggregators in order, followed by an aggregator."""
 
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
@@ -73,7 +68,6 @@ class Aggregation:
             updates: Δ of each client, by ascending client, each of shape (d,).
             samples: n_k of each.
             last: the previous round's aggregate, zeros in the first, shape (d,).
-            rng: the round's stream.
 
         Returns:
             None if nothing is aggregated.

@@ -150,7 +150,6 @@ class Mixture:
         return tuple(np.flatnonzero((chosen != 0).any(axis=0)).tolist())
 
     def _rows(self) -> Iterator[tuple[slice, Rows]]:
-        """Yield each block's slice and the vectors' numbers in it, updates in their own type."""
         if self.coefficients is not None:
             yield from self.blocks()
         else:

@@ -35,12 +35,7 @@ class OwnAggregator(Aggregator):
     options: Mapping[str, Any]
 
     def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
-        """Return the function's vector, made of all updates.
-
-        Raises:
-            ConfigurationError: it fails, changes its input, or returns something else than one
-                finite vector.
-        """
+        """Return the function's vector, made of all updates."""
         updates = np.empty((len(mixture), mixture.dimension))
         for part, rows in mixture.blocks():
             updates[:, part] = rows
@@ -59,10 +54,6 @@ class OwnAggregator(Aggregator):
 
 
 def own_aggregator(code: UserCode, options: Mapping[str, object]) -> OwnAggregator:
-    """Return the aggregator of a user's function.
-
-    Raises:
-        ConfigurationError: it cannot be loaded.
-    """
+    """Return the aggregator of a user's function."""
     function = code.load_function("aggregator")
     return OwnAggregator(label=code.label, function=function, options=dict(options))

@@ -37,9 +37,7 @@ def rank_summer(
     """Return a function that sums ranks in a block of the updates; None where NumPy must do it.
 
     Args:
-        updates: of one length.
         first: the lowest rank that is needed, from 0.
-        last: after the highest rank.
 
     Returns:
         From a block to the sum of each coordinate's numbers of these ranks, shape (block,).

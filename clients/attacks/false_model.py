@@ -39,20 +39,12 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     Plain SGD as in a client's training, but 40 times as long, on the samples of all attackers.
 
     Args:
-        model: of the run.
         data: of the run; only the attackers' training samples are used.
         malicious: indices of the attackers, at least one.
-        training: settings of a client's training.
         initial: w_1, shape (d,).
-        device: its name in the settings.
-        seed: of the run.
 
     Returns:
         Shape (d,).
-
-    Raises:
-        ConfigurationError: the task has no classes of samples.
-        TrainingError: the training fails or diverges.
     """
     if data.form.task != "classify":
         raise ConfigurationError(

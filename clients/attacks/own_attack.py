@@ -32,9 +32,6 @@ class OwnAttack:
     """The function behind an own attack, checked at each call.
 
     Attributes:
-        setting: `malice.attack = ...`, for messages.
-        function: the user's.
-        takes_factor: whether it has an argument `factor`.
         takes_input: whether its only argument is the `AttackInput`.
     """
 
@@ -44,15 +41,7 @@ class OwnAttack:
     takes_input: bool
 
     def forge(self, attacker: AttackInput) -> Update:
-        """Return the update to send instead of the attacker's own.
-
-        Args:
-            attacker: its arrays are handed over read-only.
-
-        Raises:
-            ConfigurationError: the function fails, changes its input, or returns something else
-                than an update of the same shape.
-        """
+        """Return the update to send instead of the attacker's own."""
         own, colluders = _read_only(attacker.own), _read_only(attacker.colluders)
         arguments: tuple[Any, ...] = (own, colluders, attacker.rng)
         if self.takes_input:
@@ -69,11 +58,7 @@ class OwnAttack:
 
 
 def own_attack(code: UserCode) -> UpdateAttack:
-    """Return the attack of a user's function.
-
-    Raises:
-        ConfigurationError: it cannot be loaded, or takes other arguments.
-    """
+    """Return the attack of a user's function."""
     setting = f"malice.attack = {code.label!r}"
     function = code.load_function("malice.attack")
     parameters = inspect.signature(function).parameters
@@ -92,11 +77,7 @@ def own_attack(code: UserCode) -> UpdateAttack:
 
 
 def try_attack(attack: UpdateAttack, dimension: int) -> None:
-    """Call an own attack on random updates of a run's size, before anything is written.
-
-    Raises:
-        ConfigurationError: it fails, changes its input, or returns something else than an update.
-    """
+    """Call an own attack on random updates of a run's size, before anything is written."""
     rng = np.random.default_rng(0)
     colluders = rng.standard_normal((_TRIAL_COLLUDERS, dimension), dtype=np.float32)
     factor = 1.0 if attack.factor is None else attack.factor.usual

@@ -60,11 +60,7 @@ ATTACKS: dict[str, UpdateAttack] = {
 
 
 def attack_named(name: str) -> UpdateAttack:
-    """Return an attack on updates by name, or of a user's function.
-
-    Raises:
-        ConfigurationError: an unknown name, or a function that cannot be loaded.
-    """
+    """Return an attack on updates by name, or of a user's function."""
     if name in ATTACKS:
         return ATTACKS[name]
     code = named_code("malice.attack", GROUP, name)

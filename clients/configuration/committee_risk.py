@@ -28,7 +28,6 @@ class CommitteeRisk:
     """Chances of a drawn committee, for one share of malicious clients.
 
     Attributes:
-        percent: of the clients that are malicious.
         half: at least half of the members are: they determine the median of the members' scores.
         blocking: enough members are to prevent a quorum, by the rule for it.
     """
@@ -39,17 +38,7 @@ class CommitteeRisk:
 
 
 def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:
-    """Return the chance that a drawn committee has at least so many malicious members.
-
-    Args:
-        needed: malicious members.
-        members: C.
-        malicious: clients of K.
-        clients: K.
-
-    Raises:
-        ValueError: the numbers are not 0 <= malicious <= K and 0 <= C <= K.
-    """
+    """Return the chance that a drawn committee has at least so many malicious members."""
     if not (0 <= malicious <= clients and 0 <= members <= clients):
         raise ValueError(f"{members} members, {malicious} malicious, of {clients} clients")
     ways = sum(
@@ -65,12 +54,7 @@ def blocking_members(members: int, quorum: Quorum) -> int:
 
 
 def committee_risks(clients: int, members: int) -> tuple[CommitteeRisk, ...]:
-    """Return the chances of a drawn committee, for each of `SHARES`.
-
-    Args:
-        clients: K.
-        members: C.
-    """
+    """Return the chances of a drawn committee, for each of `SHARES`."""
     risks = []
     for percent in SHARES:
         malicious = (percent * clients + 50) // 100  # as many as malice.malicious_rate draws

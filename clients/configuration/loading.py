@@ -49,17 +49,7 @@ _GROUPS = {
 def load(
     preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
 ) -> Configuration:
-    """Return the checked configuration of a preset or a file, overridden by settings.
-
-    Args:
-        preset: one of `PRESETS`; the default is "digits" without a file.
-        path: a TOML file.
-        settings: `section.key=value` of each, the value in TOML's notation, or a bare word.
-
-    Raises:
-        ConfigurationError: both preset and file, an unreadable file, or a setting that is unknown,
-            of the wrong type or out of range.
-    """
+    """Return the checked configuration of a preset or a file, overridden by settings."""
     return checked(plain_values(preset, path, settings))
 
 
@@ -73,16 +63,11 @@ def load_recorded(
     """Return the checked configuration that a home has of a run; the home may be somebody else's.
 
     Args:
-        path: of the run's TOML file.
         settings: the caller's, over the file. They must name each piece of code that the file
             names: no code runs because a home names it.
         document: of the run, whose digests the named code must have before it runs; None if there
             is none.
         only_inputs: leave out the attack and the own distance, which the caller does not use.
-
-    Raises:
-        ConfigurationError: code that the settings do not name, or other code than the document's,
-            or what `load` raises.
     """
     values = plain_values(path=path)
     if only_inputs:
@@ -136,11 +121,7 @@ def code_named_in(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def checked(values: dict[str, Any]) -> Configuration:
-    """Return the checked configuration of plain values.
-
-    Raises:
-        ConfigurationError: names the first setting that is wrong, and the rule.
-    """
+    """Return the checked configuration of plain values."""
     configuration = parse(values)
     _require_malice(configuration.malice)
     return configuration

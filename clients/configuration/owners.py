@@ -55,10 +55,6 @@ def shared_configuration(
 
     The arguments are those of `clients.configuration.loading.load`. The beacon is a block's hash,
     unless given.
-
-    Raises:
-        ConfigurationError: `load` refuses it, its seeds can be predicted, or it has an early stop
-            or trackers.
     """
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
@@ -74,14 +70,8 @@ def owner_samples(
     """Return number and digest of an owner's samples, as it registers them.
 
     Args:
-        configuration: of the run.
         samples: their number; None to count those of the file.
         path: the owner's file; None to disclose no digest.
-        signer: of its key, from which the salt follows.
-
-    Raises:
-        ConfigurationError: neither is given, the file has another number or does not fit, or the
-            samples of the run are shared by all.
     """
     if path is None:
         if samples is None:
@@ -99,11 +89,7 @@ def owner_samples(
 
 
 def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> tuple[int, Digest]:
-    """Return number and digest of an owner's samples, for whoever has its salt.
-
-    Raises:
-        ConfigurationError: the file does not fit, or the samples of the run are shared by all.
-    """
+    """Return number and digest of an owner's samples, for whoever has its salt."""
     if configuration.data.name != OWN.name:
         raise ConfigurationError(
             f"{path}: the samples of {configuration.data.name!r} are divided from files for all, "
@@ -121,10 +107,6 @@ def data_of_owners(
     Returns:
         The divided data set; if each owner has private samples, a few drawn ones of their form,
         for the trial of the model.
-
-    Raises:
-        ConfigurationError: another number of clients, clients that misbehave by configuration, or
-            an owner who has registered another number of samples than its part has.
     """
     clients = configuration.protocol.clients
     if clients != len(owners):

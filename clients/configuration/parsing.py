@@ -61,11 +61,6 @@ def plain_values(
     Args:
         preset: one of `PRESETS`, or a path that ends in .toml; the default is "digits" without a
             file.
-        path: a TOML file.
-        settings: `section.key=value` of each.
-
-    Raises:
-        ConfigurationError: both preset and file, an unreadable file, or a malformed setting.
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
@@ -80,21 +75,13 @@ def plain_values(
 
 
 def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Put settings of the command line, `section.key=value`, into plain values.
-
-    Raises:
-        ConfigurationError: a setting is malformed.
-    """
+    """Put settings of the command line, `section.key=value`, into plain values."""
     for setting in settings:
         _apply(values, setting)
 
 
 def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
-    """Return the options of a data set among settings of the command line.
-
-    Raises:
-        ConfigurationError: a setting is malformed, or is none of `data.options`.
-    """
+    """Return the options of a data set among settings of the command line."""
     values: dict[str, Any] = {}
     for setting in settings:
         if not setting.strip().startswith("data.options."):
@@ -105,11 +92,7 @@ def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parse(values: dict[str, Any]) -> Configuration:
-    """Return the configuration of plain values; attacks and faults are not looked up.
-
-    Raises:
-        ConfigurationError: names the first setting that is wrong, and the rule.
-    """
+    """Return the configuration of plain values; attacks and faults are not looked up."""
     try:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:
@@ -151,11 +134,7 @@ def _require_early_stop(section: EarlyStopSection) -> None:
 
 
 def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSection:
-    """Return the trackers of a run's file, with settings of the command line over them.
-
-    Raises:
-        ConfigurationError: names the first setting that is wrong, and the rule.
-    """
+    """Return the trackers of a run's file, with settings of the command line over them."""
     with_settings(values, settings)
     try:
         section = TrackSection.model_validate(values["track"])
@@ -166,11 +145,7 @@ def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSectio
 
 
 def require_tracker(section: TrackSection) -> None:
-    """Refuse settings of trackers without one, and a password, which a run's file would keep.
-
-    Raises:
-        ConfigurationError: names the setting; also a URL where only a folder has an effect.
-    """
+    """Refuse settings of trackers without one, and a password, which a run's file would keep."""
     default = TrackSection()
     if section != default and not section.used:
         fields = TrackSection.model_fields
@@ -190,7 +165,6 @@ def require_tracker(section: TrackSection) -> None:
 
 
 def _has_user(name: str, url: str) -> bool:
-    """Return whether a URL names a user (ConfigurationError: it is malformed)."""
     try:
         return "@" in urlsplit(url).netloc
     except ValueError as error:
@@ -279,11 +253,7 @@ def set_block_beacon(values: dict[str, Any]) -> None:
 
 
 def require_no_live_settings(configuration: Configuration) -> None:
-    """Refuse settings that only a run of all clients in one process has.
-
-    Raises:
-        ConfigurationError: the run is tracked, or may stop early.
-    """
+    """Refuse settings that only a run of all clients in one process has."""
     require_all_rounds(stops_early=configuration.early_stop.rule() is not None)
     if configuration.track.used:
         raise ConfigurationError(
@@ -314,8 +284,6 @@ def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | 
     """Return why somebody can choose the committee that strategy 3 draws by lot; None if not.
 
     Args:
-        strategy: of the run.
-        beacon: of the run.
         mines_at_once: whether the chain makes a block for each transaction.
     """
     if strategy != AcceptanceForm.BELOW_TWO:

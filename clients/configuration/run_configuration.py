@@ -39,14 +39,9 @@ def configuration_from_document(
 
     Args:
         document: of the run, by the digest that the contract names.
-        data_path: location of the data files here, for a shared data set.
         settings: `section.key=value` of this machine: `machine`, `evaluation`,
             `data.options.glove`, `model.name` and paths among `model.options` if the model is a
             user's own class, and `protocol.distance` if it is the owner's own function.
-
-    Raises:
-        ConfigurationError: a setting that is not this machine's, an impossible document, or one
-            whose model or word vectors have to be given here.
     """
     experiment = document.experiment
     data, model = _table(experiment, "data"), _table(experiment, "model")
@@ -82,16 +77,7 @@ def configuration_from_document(
 
 
 def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
-    """Reject code that is not the run document's, without running it.
-
-    Args:
-        document: of the run.
-        key: the setting that names the code.
-        code: on this machine.
-
-    Raises:
-        ConfigurationError: names both digests.
-    """
+    """Reject code that is not the run document's, without running it."""
     section, _, name = key.partition(".")
     here, bound = code.recorded(), _table(document.experiment, section)
     if section == "protocol":
@@ -120,11 +106,7 @@ def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
 
 
 def rule_sources(configuration: Configuration) -> tuple[str, ...]:
-    """Return the file or package of a configuration's own distance, for an audit.
-
-    Raises:
-        ConfigurationError: a file cannot be read.
-    """
+    """Return the file or package of a configuration's own distance, for an audit."""
     distance = configuration.protocol.distance
     if distance == SQUARED.name:
         return ()
@@ -160,11 +142,7 @@ def _require_local(setting: str) -> None:
 
 
 def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """Load the own rules of a run document from the code that settings name; return the others.
-
-    Raises:
-        ConfigurationError: the code of a rule is not named, or is not the document's.
-    """
+    """Load the own rules of a run document from the code that settings name; return the others."""
     given = dict(key_and_value(setting) for setting in settings)
     own = own_rules_of(parameters)
     for kind, name in own.items():
@@ -197,11 +175,7 @@ def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
 
 
 def _require_known_data(name: object, settings: tuple[str, ...]) -> None:
-    """Refuse to run a data set's code because a document names it.
-
-    Raises:
-        ConfigurationError: the data set is neither of this project nor given here.
-    """
+    """Refuse to run a data set's code because a document names it."""
     is_given = any(key_and_value(setting)[0] == "data.name" for setting in settings)
     if not is_given and name not in DATASETS:
         raise ConfigurationError(
@@ -221,7 +195,6 @@ def _require_files_of_options(options: Mapping[str, Any]) -> None:
 
 
 def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a table of a document (ConfigurationError if it is none)."""
     table = document.get(key, {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
         raise ConfigurationError(f"the run document's {key} is no table")

@@ -136,19 +136,10 @@ class ProtocolSection(Section):
 
     @property
     def payload_form(self) -> PayloadForm:
-        """The form of the payloads."""
         return PAYLOAD_FORMS[self.payload]
 
     def parameters(self, dimension: int) -> Parameters:
-        """Return the protocol's parameters.
-
-        Args:
-            dimension: d, from the model.
-
-        Raises:
-            ParametersError: names the setting, its value and the rule.
-            ConfigurationError: an own distance cannot be loaded.
-        """
+        """Return the protocol's parameters."""
         values = self.model_dump()
         values["distance"] = self._distance()
         for parameter, rate in _RATES.items():
@@ -311,7 +302,6 @@ class MachineSection(Section):
 
     @property
     def cluster(self) -> str | None:
-        """The address of the Ray cluster that is asked for, None if none is."""
         return (self.ray_address or LOCAL) if self.engine == "ray" else None
 
     @property

@@ -29,11 +29,7 @@ _SALT = re.compile(r"(?:0x)?([0-9a-fA-F]{64})")
 
 
 def salt_of(text: str, subject: str) -> bytes:
-    """Return a salt of 64 hex digits; `subject` names it in the message.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
+    """Return a salt of 64 hex digits; `subject` names it in the message."""
     match = _SALT.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(f"{subject}: must be 64 hex digits")
@@ -41,12 +37,7 @@ def salt_of(text: str, subject: str) -> bytes:
 
 
 def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
-    """Return the digest of one client's training samples as stored, in order.
-
-    Args:
-        samples: stored inputs and labels.
-        salt: 32 bytes.
-    """
+    """Return the digest of one client's training samples as stored, in order."""
     return samples_digest(salt, _named("x", samples.x), _named("y", samples.y))
 
 
@@ -62,11 +53,7 @@ def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
 
 
 def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
-    """Reject other data files or settings than the run was deployed with.
-
-    Raises:
-        ConfigurationError: names the files' digests, or the setting.
-    """
+    """Reject other data files or settings than the run was deployed with."""
     recorded, here = document.experiment.get("data"), data_digest(choice)
     entries = recorded.items() if isinstance(recorded, dict) else ()
     bound = {name: value for name, value in entries if name != _DIGESTS}
@@ -87,12 +74,6 @@ def require_bound_own(
 
     Args:
         document: of a run with samples of each owner's own.
-        client: the owner's index.
-        samples: to verify.
-        salt: the owner's.
-
-    Raises:
-        ConfigurationError: names both digests, or a contradiction in the document.
     """
     disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
     digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
@@ -110,16 +91,7 @@ def require_bound_own(
 def require_bound_samples(
     document: RunDocument, digests: Sequence[Digest], counts: Sequence[int]
 ) -> None:
-    """Reject other training samples than the run was deployed with.
-
-    Args:
-        document: of the run.
-        digests: of each client's samples.
-        counts: number of each client's samples.
-
-    Raises:
-        ConfigurationError: names both roots.
-    """
+    """Reject other training samples than the run was deployed with."""
     here = data_root(counts, digests)
     if here != document.data_root:
         raise ConfigurationError(

@@ -25,10 +25,8 @@ class FileFormat:
     """A layout that a data set's files may have.
 
     Attributes:
-        kind: of the files.
         fields: required arrays or columns; additional columns are allowed, additional arrays are
             not.
-        read: returns the files' content.
     """
 
     kind: FileKind
@@ -53,7 +51,6 @@ class HubFiles:
     """A data set's files on the Hugging Face hub.
 
     Attributes:
-        repository: owner and name.
         places: revision, and a pattern of whole file names; the first revision with matches is
             used.
     """
@@ -67,8 +64,6 @@ class DataSet:
     """A data set.
 
     Attributes:
-        name: in the registry.
-        options: its settings.
         pool: prepares records for models; its random stream is that of the split.
         formats: layouts of its files; empty if it is bundled.
         bundled: reads a data set that needs no file.
@@ -117,10 +112,6 @@ class DataSet:
         Args:
             path: a file or folder; None for a bundled data set.
             options: its settings; None for the defaults.
-
-        Raises:
-            ConfigurationError: the path is missing or superfluous, its layout is unknown, a file is
-                damaged or breaks a rule, or the samples are private.
         """
         if self.is_declared:
             raise ConfigurationError(

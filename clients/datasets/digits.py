@@ -40,9 +40,6 @@ def _file() -> Path:
 
     `load_digits` reads the same file, but its import takes more than a second, for scipy's
     statistics and pandas.
-
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:

@@ -53,7 +53,6 @@ class DataForm:
         input_dtype: type of a collated input: numbers, or tokens 0 .. vocabulary - 1.
         vocabulary: number of distinct tokens; None if inputs are not tokens.
         embedding: fixed vector of each token, shape (vocabulary, width); None without.
-        task: what is learned.
     """
 
     input_shape: tuple[int, ...]
@@ -74,12 +73,8 @@ class FederatedData:
     """A data set divided among clients.
 
     Attributes:
-        name: of the data set in the registry.
-        form: of the data.
         train: training samples of client i at index i, never empty.
-        test: the global test set for accuracy and loss.
         client_tests: test samples of client i at index i, if the data have natural clients.
-        collate: makes a model's inputs of stored rows.
         registered: number of each client's training samples by the registry, where the samples of
             some clients are not here; None where all are.
         about: sentences about how a user's own data were read.

@@ -63,11 +63,7 @@ def read_written(layout: Layout, rules: Mapping[str, ArrayRule]) -> Records:
 
 
 def _table(layout: Layout) -> Records:
-    """Return the images of the Hugging Face layout, which has no split.
-
-    Raises:
-        ConfigurationError: a table is damaged, or an image, a label or a name breaks its rule.
-    """
+    """Return the images of the Hugging Face layout, which has no split."""
     images: list[NDArray[np.uint8]] = []
     labels: list[NDArray[np.int64]] = []
     writers: list[str] = []
@@ -92,11 +88,7 @@ def _table(layout: Layout) -> Records:
 
 
 def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
-    """Return images from LEAF's numbers in [0, 1], which are bytes divided by 255.
-
-    Raises:
-        ConfigurationError: a value is not a number, or out of bounds.
-    """
+    """Return images from LEAF's numbers in [0, 1], which are bytes divided by 255."""
     try:
         pixels = np.array(x or np.zeros((0, SIDE * SIDE)))
     except (ValueError, OverflowError) as error:

@@ -76,11 +76,7 @@ def require_class_names(names: Sequence[str]) -> None:
 
 
 def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the place of each label, as text, among the names of the classes.
-
-    Raises:
-        ConfigurationError: a label is not one of them.
-    """
+    """Return the place of each label, as text, among the names of the classes."""
     numbers = {plain_name(name): number for number, name in enumerate(names)}
     distinct, places = np.unique(labels.astype(np.str_), return_inverse=True)
     found = [numbers.get(plain_name(label)) for label in distinct.tolist()]
@@ -180,12 +176,7 @@ class OwnOptions(SettingsTable):
         return collates[self.inputs]
 
     def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
-        """Return the rules for inputs and labels of a file.
-
-        Args:
-            names: of the two arrays.
-            rows: plural noun for their rows.
-        """
+        """Return the rules for inputs and labels of a file."""
         low, high, dtype = -math.inf, math.inf, "<f4"
         if self.inputs == "pixels":
             dtype = "|u1"
@@ -207,12 +198,7 @@ class OwnOptions(SettingsTable):
         """Return samples of a file, whose arrays have kept the rules.
 
         Args:
-            where: their source in error messages.
-            x: inputs.
             y: labels; None where they follow from the inputs.
-
-        Raises:
-            ConfigurationError: rows of tokens do not end, or have no target.
         """
         if self.task is not None and self.inputs == "tokens":
             require_ends(where, x)
@@ -237,15 +223,7 @@ class OwnSamples(NamedTuple):
 
 
 def read_own(path: Path, options: OwnOptions) -> OwnSamples:
-    """Return the samples of one owner.
-
-    Args:
-        path: an `.npz` or `.safetensors` file.
-        options: the required form.
-
-    Raises:
-        ConfigurationError: the file is missing, damaged or too large, or has another form.
-    """
+    """Return the samples of one owner."""
     is_tensors = path.suffix == ".safetensors"
     if is_tensors and isinstance(options.classes, list):
         raise ConfigurationError(
@@ -269,9 +247,7 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
     """Return a few random samples of the form, to try a model without real ones.
 
     Args:
-        options: the form.
         clients: number of clients K; each gets the same samples.
-        rng: draws them.
 
     Returns:
         Data for trials only; the test set is empty.

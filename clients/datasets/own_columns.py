@@ -164,18 +164,7 @@ class ColumnRoles:
 def column_roles(
     where: str, names: Sequence[str], options: FileOptions, features: tuple[str, ...] = ()
 ) -> ColumnRoles:
-    """Return which column has which role, by the options or by the usual names.
-
-    Args:
-        where: the table in error messages.
-        names: of its columns, as the table has them.
-        options: with the columns that the user names.
-        features: the columns of the inputs, where the layout states them.
-
-    Raises:
-        ConfigurationError: a column is missing, two have the same role, a feature has no name, or a
-            column that looks like clients or a split has no role.
-    """
+    """Return which column has which role, by the options or by the usual names."""
 
     def found(name: str) -> list[str]:
         wanted = plain_name(name)
@@ -227,14 +216,8 @@ def _refuse_unread_roles(
     """Reject columns without a role that look like clients or a split.
 
     Args:
-        where: the table in the message.
-        others: columns without a role.
-        features: columns of the inputs, where the layout states them.
         client: column of the clients; None if there is none.
         is_test: column of the split; None if there is none.
-
-    Raises:
-        ConfigurationError: names the column, and the settings that decide.
     """
     likes = [] if client else [("client", "clients", _LIKE_CLIENTS)]
     likes += [] if is_test else [("is_test", "the split (1 is for the test)", _LIKE_TESTS)]

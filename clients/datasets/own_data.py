@@ -80,7 +80,6 @@ class Data:
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
-        records: the same, as a run divides it.
     """
 
     def __init__(  # noqa: PLR0913 - the arrays, and what they mean
@@ -96,11 +95,7 @@ class Data:
         task: Task | None = None,
         mask: int | None = None,
     ) -> None:
-        """Check the arrays.
-
-        Raises:
-            ConfigurationError: names the array and the rule that it breaks.
-        """
+        """Check the arrays."""
         given = {
             "inputs": inputs,
             "classes": classes if isinstance(classes, int | None) else [*classes],
@@ -138,12 +133,7 @@ class Data:
             dataset: anything with `column_names` and `with_format("numpy")`, or a mapping of such
                 with `train` and, if there is one, `test`.
             features: columns of the inputs; all that have no other role by default.
-            label: column of the labels.
-            client: column of the clients.
             classes: number of classes, or their names where the labels are text.
-
-        Raises:
-            ConfigurationError: there is no such column, or the samples break a rule.
         """
         splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
         if "train" not in splits:
@@ -180,10 +170,6 @@ class Data:
         """Write the arrays to a file that is named by its digest, and return its path.
 
         The same arrays give the same bytes.
-
-        Raises:
-            ConfigurationError: they are larger than a run can read.
-            OSError: the file cannot be written.
         """
         columns = {"x": self.x, "y": self.y, "client": self.client, "is_test": self.is_test}
         content = io.BytesIO()
@@ -206,7 +192,6 @@ class Data:
 def _split(
     roles: ColumnRoles, held: Mapping[str, NDArray[Any]], name: str, splits: Any
 ) -> dict[str, NDArray[Any]]:
-    """Return the truth of a split of a dictionary of them."""
     if roles.is_test is not None or TEST not in splits:
         return {}
     return {"is_test": np.full(len(held[roles.columns[0]]), name == TEST)}
@@ -219,11 +204,7 @@ def _channels_first(values: Any) -> NDArray[Any]:
 
 
 def _plain(name: str, values: Any) -> NDArray[Any]:
-    """Return an array of numbers or text; tensors of PyTorch and lists are converted.
-
-    Raises:
-        ConfigurationError: it is something else, or rows differ in length.
-    """
+    """Return an array of numbers or text; tensors of PyTorch and lists are converted."""
     try:
         plain = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # of a tensor: it is on a GPU
@@ -244,14 +225,8 @@ def _records(
     """Return validated samples, their inputs in the type that is stored.
 
     Args:
-        where: their source in error messages.
-        held: x, y and, where they are there, client and is_test.
         options: with the content and the shape of the inputs.
-        roles: names of the columns or arrays.
         may_end: whether rows of tokens may be shorter than the longest.
-
-    Raises:
-        ConfigurationError: names the array and the rule that it breaks.
     """
     reference = "x" if options.is_language else "y"
     y = held[reference]
@@ -290,11 +265,7 @@ def _records(
 
 
 def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
-    """Return inputs as float32 numbers, bytes of pixels or int64 tokens.
-
-    Raises:
-        ConfigurationError: they are of another content or shape, or not finite.
-    """
+    """Return inputs as float32 numbers, bytes of pixels or int64 tokens."""
     if x.dtype.kind not in "biuf" or x.ndim < 2:
         raise ConfigurationError(
             f"{where}: x: must hold numbers of shape (samples, ...), not {x.dtype} of shape "
@@ -449,11 +420,7 @@ def own_data_set(code: UserCode) -> DataSet:
 
 @lru_cache(maxsize=1)
 def _called(code: UserCode, options: tuple[tuple[str, Any], ...]) -> Data:
-    """Return what a function gives; several parts of a run's preparation ask for it.
-
-    Raises:
-        ConfigurationError: it fails, or returns something else than `Data`.
-    """
+    """Return what a function gives; several parts of a run's preparation ask for it."""
     function = code.load_function("data.name")
     with as_configuration_error(f"data.name = {code.label!r}: it fails"):
         data = function(**dict(options))

@@ -45,11 +45,7 @@ _TRUTHS = {"0": False, "1": True, "false": False, "true": True}
 
 
 def read_samples(path: Path, options: FileOptions) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
-    """Return x, y and, where they are there, client and is_test of a file or folder, with roles.
-
-    Raises:
-        ConfigurationError: names the file, the array or column, and the rule that it breaks.
-    """
+    """Return x, y and, where they are there, client and is_test of a file or folder, with roles."""
     layout = layout_of(path)
     if holds_sequences(layout, options):
         return read_texts(layout, options)
@@ -210,11 +206,7 @@ def _batches(layout: Layout, file: Path, columns: Sequence[str]) -> Iterator[Any
 
 
 def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays one after the other.
-
-    Raises:
-        ConfigurationError: their rows differ in shape.
-    """
+    """Return arrays one after the other."""
     if len({part.shape[1:] for part in parts}) > 1:
         shapes = ", ".join(str(shape) for shape in sorted({part.shape[1:] for part in parts}))
         raise ConfigurationError(f"{where}: rows of shapes {shapes}; must be of one")

@@ -35,10 +35,6 @@ def reading_of(
     """Return how validated samples were read.
 
     Args:
-        x: inputs as the files have them.
-        records: the samples.
-        options: that they were read with.
-        roles: names of columns or arrays.
         may_end: whether the inputs are texts or rows of tokens.
     """
     roles = ColumnRoles(
@@ -137,7 +133,6 @@ def _column_name(column: int, width: int, features: Sequence[str]) -> str:
 def _single_note(
     x: NDArray[Any], stored: NDArray[Any], options: FileOptions, roles: ColumnRoles
 ) -> Iterator[str]:
-    """Yield a note on one column of whole numbers that is taken for tokens or pixels."""
     if stored.shape[1:] == (1,) and stored.dtype != np.float32 and options.inputs is None:
         yield (
             f"feature {roles.features[0]!r} is one column of whole numbers ({x.dtype}), and is "

@@ -45,9 +45,7 @@ def own_parts(
     """Return the part of a run's data that one worker needs.
 
     Args:
-        configuration: of the run.
         document: of the run, whose registry has each client's number of samples.
-        clients: hosted by this worker.
         data_path: location of the files: of the data set, or, with `own`, the client's file or a
             folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
         salts: of the same clients, to compare `own` samples with their registered digests; None
@@ -56,10 +54,6 @@ def own_parts(
     Returns:
         Training samples of client i at index i; with `own` those of others are empty, and the test
         set is that of the hosted clients' files, possibly empty.
-
-    Raises:
-        ConfigurationError: a file is missing, damaged, not the one that the run was deployed with
-            or of another form, or a client has another number of samples than registered.
     """
     _require_clients(document, clients)
     if configuration.data.name == OWN.name:
@@ -125,11 +119,7 @@ def _own(
 def _file_of(
     document: RunDocument, client: ClientId, clients: Sequence[ClientId], data_path: Path
 ) -> Path:
-    """Return the file with a client's own samples.
-
-    Raises:
-        ConfigurationError: there is none in the folder, or one file is given for several clients.
-    """
+    """Return the file with a client's own samples."""
     if not data_path.is_dir():
         if len(clients) > 1:
             raise ConfigurationError(
@@ -158,11 +148,7 @@ def _joined(parts: list[Samples], nothing: Samples) -> Samples:
 
 
 def _require_clients(document: RunDocument, clients: Sequence[ClientId]) -> None:
-    """Refuse clients that are not registered.
-
-    Raises:
-        ConfigurationError: names the first, or says that there is none.
-    """
+    """Refuse clients that are not registered."""
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")
     for client in clients:

@@ -33,13 +33,7 @@ def targets_of(
     """Return the validated targets of some samples.
 
     Args:
-        where: their source in error messages.
-        x: validated inputs.
         y: labels as the file has them; None where the tokens themselves are the targets.
-        options: with the task.
-
-    Raises:
-        ConfigurationError: they are of another type or shape than the task's, or out of range.
     """
     if y is None:
         return next_tokens(where, x) if options.task == "causal-lm" else x
@@ -64,11 +58,7 @@ def targets_of(
 
 
 def vocabulary_of(options: FileOptions) -> int | None:
-    """Return the number of tokens that the options state; None if they do not.
-
-    Raises:
-        ConfigurationError: the tokenizer cannot be loaded, or another number is stated with it.
-    """
+    """Return the number of tokens that the options state; None if they do not."""
     if options.tokenizer is None:
         return options.vocabulary
     size = int(_tokenizer(options.tokenizer).get_vocab_size())
@@ -80,11 +70,7 @@ def vocabulary_of(options: FileOptions) -> int | None:
 
 
 def mask_of(options: FileOptions, vocabulary: int | None) -> int:
-    """Return the token that hides others.
-
-    Raises:
-        ConfigurationError: neither the options nor the tokenizer have one of the vocabulary.
-    """
+    """Return the token that hides others."""
     mask: int | None = options.mask
     if mask is None and options.tokenizer is not None:
         from clients.datasets.own_texts import mask_token  # noqa: PLC0415 - see `_tokenizer`
@@ -105,8 +91,6 @@ def hidden(
 
     Args:
         x: tokens, shape (n, length).
-        mask: the token that hides others.
-        rng: draws which, and what takes their place.
     """
     is_token = x != NO_TOKEN
     drawn = np.where(is_token, rng.random(x.shape), 2.0)

@@ -52,9 +52,6 @@ def read_texts(layout: Layout, options: FileOptions) -> tuple[dict[str, NDArray[
         `x` are tokens, int64 of shape (n, longest). `y` are whole numbers of shape (n,) or
         (n, longest), float64 of shape (n, outputs), or names of classes. The roles of the columns
         are returned with them.
-
-    Raises:
-        ConfigurationError: names file, row and column, and the rule that is broken.
     """
     where = str(layout.path)
     given = [options.features[0]] if options.features else [*SEQUENCES]
@@ -237,12 +234,7 @@ class _Samples:
 
 
 def tokenizer_at(path: Path) -> Any:
-    """Return the tokenizer of a file, which neither cuts nor pads.
-
-    Raises:
-        ConfigurationError: the file is missing, too large or damaged, or `tokenizers` is not
-            installed.
-    """
+    """Return the tokenizer of a file, which neither cuts nor pads."""
     setting = f"data.options.tokenizer = {path}"
     try:
         require_file(path)

@@ -27,7 +27,6 @@ class Reading:
     Attributes:
         features: names of the columns or the array of the inputs.
         outputs: number of outputs that a model gets; None where tokens are the targets.
-        lines: sentences about features, labels and clients.
         notes: sentences about what may be another thing than the user meant.
     """
 
@@ -63,16 +62,9 @@ class PooledData:
     """All samples of a data set, prepared for models and not yet divided.
 
     Attributes:
-        form: of the data.
-        x: stored inputs, one row each.
         y: labels, shape (n,).
-        train: rows of the training samples.
-        test: rows of the test samples.
         owner: owner of each row, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
-        owned_by: plural noun for the natural clients: "writers".
-        collate: makes a model's inputs of stored rows.
-        source: name of the data in error messages: their path.
     """
 
     form: DataForm
@@ -108,12 +100,7 @@ def pooled(
     """Return records prepared for models.
 
     Args:
-        records: content of the files.
         is_test: whether each is for the test, shape (n,).
-        form: of the inputs.
-        x: the stored inputs.
-        collate: makes a model's inputs of stored rows.
-        owned_by: plural noun for the natural clients.
     """
     return PooledData(
         form=form,
@@ -131,17 +118,7 @@ def pooled(
 def require_trained(
     counts: NDArray[np.int64], owners: tuple[str, ...], owned_by: str, source: str
 ) -> None:
-    """Reject natural clients without training samples.
-
-    Args:
-        counts: number of training samples of each.
-        owners: their names.
-        owned_by: plural noun for them.
-        source: name of the data in the message.
-
-    Raises:
-        ConfigurationError: names the first of them.
-    """
+    """Reject natural clients without training samples."""
     if not counts.all():
         name = owners[int(np.argmin(counts))]
         raise ConfigurationError(f"{source}: {name!r} of the {owned_by} has no training sample")
@@ -153,18 +130,12 @@ def held_out(
     """Return whether each sample is for the test: from the files, else a share per owner.
 
     Args:
-        records: content of the files, with owners.
         share: of each owner's samples, rounded; None for the default. An owner's last sample is
             always for training.
-        rng: draws the test samples.
         usual: the default share.
 
     Returns:
         Shape (n,).
-
-    Raises:
-        ConfigurationError: a share is set, but the files have a split of their own.
-        ValueError: the records have neither owners nor a split.
     """
     if records.is_test is not None:
         if share is not None:

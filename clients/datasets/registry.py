@@ -55,7 +55,6 @@ class DataChoice:
     """The table `data` of TOML: a data set and its division.
 
     Attributes:
-        name: one of `DATASETS`.
         path: the file or folder; None for a bundled data set.
         options: the data set's own settings.
         partition: name and settings of the partitioner; empty for the data set's default.
@@ -75,17 +74,8 @@ def verify_choice(choice: DataChoice) -> None:
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
     """Return a data set divided among clients, deterministic in its arguments and stream.
 
-    Args:
-        choice: the data set.
-        clients: number of clients K.
-        rng: stream of the split and of the division.
-
     Returns:
         Read-only data; each client has at least one training sample.
-
-    Raises:
-        ConfigurationError: a wrong name or setting, a path missing or superfluous, more clients
-            than data, or a file that is damaged or breaks a rule.
     """
     data_set, options, partition = _settings(choice)
     source = str(choice.path or f"data set {choice.name!r}")
@@ -119,11 +109,7 @@ def without_paths(choice: DataChoice) -> DataChoice:
 
 
 def data_set_named(name: str) -> DataSet:
-    """Return a data set by name, or that of a user's function, which is not called yet.
-
-    Raises:
-        ConfigurationError: an unknown name, or a file that cannot be read.
-    """
+    """Return a data set by name, or that of a user's function, which is not called yet."""
     if name in DATASETS:
         return DATASETS[name]
     code = named_code("data.name", GROUP, name)
@@ -139,11 +125,7 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
     """Return the data set whose files are at a path.
 
     Args:
-        path: a file or folder.
         settings: options; names of columns are those of own data.
-
-    Raises:
-        ConfigurationError: no data set has this layout.
     """
     layout = layout_of(path)
     first = first_input(layout) if layout.kind is FileKind.LEAF else None
@@ -170,9 +152,6 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
         `name`; `options` and `partition` with defaults, a path in them replaced by its file's
         sha256; `sha256` of the data file, or a list for a folder's files in reading order; none for
         bundled data.
-
-    Raises:
-        ConfigurationError: a wrong name or setting, or a file that cannot be read.
     """
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
@@ -214,11 +193,7 @@ def _settings(
 
 
 def _require_undivided(choice: DataChoice, partition: Partition) -> None:
-    """Reject a division or a common path of private samples.
-
-    Raises:
-        ConfigurationError: names the setting.
-    """
+    """Reject a division or a common path of private samples."""
     if not isinstance(partition, NaturalPartition):
         raise ConfigurationError(
             f"data.partition.name = {choice.partition['name']}: the samples of {choice.name!r} are "
@@ -244,7 +219,6 @@ def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tupl
 
 
 def _recorded_option(value: object) -> object:
-    """Return an argument of a user's function, with a file's digest in place of its path."""
     is_path = isinstance(value, str) and len(value) < 4096 and Path(value).is_file()
     return f"sha256:{_sha256(Path(str(value)))}" if is_path else value
 

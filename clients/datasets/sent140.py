@@ -68,11 +68,7 @@ class Sent140Options(SettingsTable):
 
 
 def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
-    """Return the tweets of a table, our own with its split or the Hugging Face layout without.
-
-    Raises:
-        ConfigurationError: a table is damaged, or a text, a label or a name breaks its rule.
-    """
+    """Return the tweets of a table, our own with its split or the Hugging Face layout without."""
     found: dict[str, list[Any]] = {name: [] for name in columns}
     for path in layout.files:
         for rows in read_rows(path, columns):

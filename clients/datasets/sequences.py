@@ -25,11 +25,7 @@ def require_ends(where: str, x: NDArray[Any]) -> None:
 
 
 def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the next token of each, shape (n, length).
-
-    Raises:
-        ConfigurationError: a row has one token alone.
-    """
+    """Return the next token of each, shape (n, length)."""
     y = np.full(x.shape, NO_TARGET, dtype=np.int64)
     y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
     alone = (y == NO_TARGET).all(axis=1)

@@ -27,16 +27,7 @@ T = TypeVar("T", bound=SettingsTable)
 
 
 def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Return validated settings.
-
-    Args:
-        table: the class of the settings.
-        values: keys and values.
-        where: the table's path in the TOML file.
-
-    Raises:
-        ConfigurationError: names the first wrong setting, and the rule.
-    """
+    """Return validated settings."""
     try:
         return table.model_validate(dict(values))
     except ValidationError as error:

@@ -52,11 +52,7 @@ class ShakespeareOptions(SettingsTable):
 
 
 def _arrays(layout: Layout) -> Records:
-    """Return the windows of our own file, which has each text once.
-
-    Raises:
-        ConfigurationError: the file is damaged, or its arrays do not match.
-    """
+    """Return the windows of our own file, which has each text once."""
     path, arrays = layout.path, read_arrays(layout.path, RULES)
     if "".join(arrays["alphabet"]) != ALPHABET:
         raise ConfigurationError(f"{path}: alphabet: must be LEAF's {len(ALPHABET)} characters")
@@ -86,11 +82,7 @@ def _arrays(layout: Layout) -> Records:
 
 
 def _lines(layout: Layout) -> Records:
-    """Return the windows of the Hugging Face layout, which has no split.
-
-    Raises:
-        ConfigurationError: the file is damaged or empty, or a sample breaks its rule.
-    """
+    """Return the windows of the Hugging Face layout, which has no split."""
     path = layout.files[0]
     roles: list[str] = []
     content = bytearray()
@@ -161,11 +153,7 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
 
 
 def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
-    """Return the alphabet index of each character, one row per sample.
-
-    Raises:
-        ConfigurationError: names the first unknown character.
-    """
+    """Return the alphabet index of each character, one row per sample."""
     index_of = np.full(256, _NO_CHARACTER, dtype=np.uint8)
     index_of[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
     characters = np.frombuffer(content, dtype=np.uint8)
@@ -208,11 +196,7 @@ def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
 
 
 def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-    """Reject windows that are not consecutive, as their last fifth would mean nothing.
-
-    Raises:
-        ConfigurationError: names the role and the first such window.
-    """
+    """Reject windows that are not consecutive, as their last fifth would mean nothing."""
     follows = (x[1:, :-1] == x[:-1, 1:]).all(axis=1) & (x[1:, -1] == y[:-1])
     if not follows.all():
         raise ConfigurationError(

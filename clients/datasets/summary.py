@@ -27,10 +27,7 @@ class DataContents:
     """Contents of valid files.
 
     Attributes:
-        dataset: name in the registry.
-        samples: number of them.
         train: training samples by the files' own split; None without one.
-        test: test samples likewise.
         clients: number of natural clients; None without any.
         shape: of one sample in the files; empty for a text.
         per_class: number of samples by label, labels ascending; those that do not occur are left
@@ -65,11 +62,7 @@ def verify_files(
     Args:
         path: a file or folder; with `own`, the file of one owner.
         name: of the data set; None to recognise it from the files.
-        glove: word vectors to verify with them.
         settings: the data set's own; None for the defaults.
-
-    Raises:
-        ConfigurationError: names the first fault.
     """
     data_set = data_set_named(name) if name else recognise(path, settings)
     if data_set is OWN:

@@ -28,14 +28,8 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
     """Return a file of an experiment, loose or packed.
 
     Args:
-        out: folder of the rows.
         name: path of the file from there; it begins with the experiment's name.
         max_bytes: one more is read at most, by which a caller knows what is too large.
-
-    Raises:
-        FileNotFoundError: it is neither on disk nor in the archive.
-        ConfigurationError: the archive is damaged.
-        OSError: it cannot be read.
     """
     archive = archive_path(out, PurePosixPath(name).parts[0].removesuffix(".jsonl"))
     try:
@@ -62,16 +56,6 @@ def pack(out: Path, experiment: str) -> Path:
 
     Of a run only the files of its folder are stored, its configuration and report: a home below it
     is of a cell that was cut off, which is played anew.
-
-    Args:
-        out: folder of the rows.
-        experiment: name of the experiment.
-
-    Returns:
-        The path of the archive.
-
-    Raises:
-        OSError: it cannot be written.
     """
     rows, folder, archive = (
         out / f"{experiment}.jsonl",
@@ -93,12 +77,7 @@ def pack(out: Path, experiment: str) -> Path:
 
 
 def unpack(out: Path, experiment: str) -> None:
-    """Put packed rows and run folders back on disk, where there are no loose rows.
-
-    Raises:
-        ConfigurationError: the archive is damaged, or has what is no file of the experiment.
-        OSError: a file cannot be written.
-    """
+    """Put packed rows and run folders back on disk, where there are no loose rows."""
     archive, rows = archive_path(out, experiment), f"{experiment}.jsonl"
     if (out / rows).exists() or not archive.is_file():
         return

@@ -77,11 +77,6 @@ class FederatedSettings:
     """A run with one server.
 
     Attributes:
-        rounds: T.
-        participants: clients sampled and trained in each round.
-        server_rate: eta, the step along the aggregated update.
-        attackers: clients that attack whenever they are sampled.
-        aggregation: all that the server does with the updates of a round.
         memory: of the attackers; None unless their attack needs the history of the run.
     """
 
@@ -157,7 +152,6 @@ class FederatedServer:
     """The aggregating server of a run.
 
     Attributes:
-        settings: how.
         samples: n_k of each client.
         model: w_t, shape (d,).
         last: what was aggregated in the round before, zeros in the first, shape (d,).
@@ -227,11 +221,7 @@ class DecentralisedSettings:
       al. (TPDS 2023: sparsified, one peer) is another algorithm.
 
     Attributes:
-        rounds: T.
         participants: A, drawn once: with thousands of clients, one merge a round moves nothing.
-        mixing: the rule.
-        segments: S of gossip.
-        replicas: R of gossip.
         attackers: participants that send something else than their model.
     """
 
@@ -501,7 +491,6 @@ def _seed(seed: int, *names: object) -> Digest:
 
 
 def _moved(start: ParameterVector, update: Update) -> ParameterVector:
-    """Return the model at the end of an update: w_start - update."""
     with np.errstate(over="ignore", invalid="ignore"):  # what diverged stays so
         moved: ParameterVector = start - update
     return moved

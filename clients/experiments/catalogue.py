@@ -134,15 +134,7 @@ def _only_condition(definition: Definition) -> str:
 
 
 def require_consistent(definition: Definition, name: str) -> None:
-    """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports.
-
-    Args:
-        definition: of an experiment.
-        name: of it.
-
-    Raises:
-        ConfigurationError: names the first of them.
-    """
+    """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports."""
     methods = [method.name for method in definition.methods]
     conditions = [condition.name for condition in definition.conditions]
     axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}

@@ -42,12 +42,8 @@ class CellFactory:
     """Makes cells and trials, each of them checked.
 
     Attributes:
-        name: of the experiment.
-        definition: its TOML.
         quick: what is done instead; nothing else unless it is run quickly.
-        is_quick: whether it is run quickly.
         data: folder of the data; None where no file is needed.
-        data_digests: what is recorded of data that have been looked at.
     """
 
     name: str
@@ -98,18 +94,7 @@ class CellFactory:
         seed: int,
         more: Sequence[str] = (),
     ) -> Cell:
-        """Return a cell, its configuration checked.
-
-        Args:
-            method: what is run.
-            condition: name.
-            points: one of each axis.
-            seed: of the run.
-            more: settings over all others but those of a quick run.
-
-        Raises:
-            ConfigurationError: it cannot exist.
-        """
+        """Return a cell, its configuration checked."""
         labels = {
             axis.name: point.label for axis, point in zip(self.definition.axes, points, strict=True)
         }
@@ -231,9 +216,6 @@ def load_that_fits(preset: str, settings: tuple[str, ...]) -> Configuration:
     The sizes of a round follow from rates: C = floor(ω a + 1/2) of a active clients, and the other
     n have to fill the next committee. At ω = .5 that needs an even a: 59 of 297 clients give C = 30
     and n = 29, and 60 would do.
-
-    Raises:
-        ConfigurationError: it does not fit; names the share of active clients at which it would.
     """
     try:
         return load(preset, settings=settings)

@@ -24,16 +24,10 @@ class Cell:
     """One run of an experiment.
 
     Attributes:
-        experiment: its name.
         number: the experiment's; None for one that has none.
-        method: what is run.
-        condition: name.
-        axes: the label of each axis's value, by axis.
-        seed: of the run.
         configuration: of the run, before a learning rate is chosen; on the memory ledger.
         is_recorded: whether the run goes over a chain and is audited.
         is_tuned: whether its learning rate is that which was chosen for its method.
-        counts_bytes: whether what is sent is counted.
         content: digest of all that its result follows from, but the seed.
     """
 
@@ -75,11 +69,7 @@ class Cell:
         return digest_of([self.content, seed])
 
     def at_rate(self, factor: float) -> Cell:
-        """Return the cell with another learning rate.
-
-        Args:
-            factor: times the configured one.
-        """
+        """Return the cell with another learning rate."""
         training = self.configuration.training
         rate = training.learning_rate * factor
         changed = training.model_copy(update={"learning_rate": rate})
@@ -94,7 +84,6 @@ class Trial:
 
     Attributes:
         cell: what is run; never one that is reported.
-        factor: times the configured rate.
     """
 
     cell: Cell

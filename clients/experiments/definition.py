@@ -205,16 +205,7 @@ GROWTH_AXIS, GROWTH_START = "size", "base"
 
 
 def require_axes(where: str, kind: FigureKind, axes: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a kind of figure that needs other axes.
-
-    Args:
-        where: of the figure, in errors.
-        kind: of the figure.
-        axes: the labels of each axis that there is.
-
-    Raises:
-        ConfigurationError: names the kind, and what it needs.
-    """
+    """Refuse a kind of figure that needs other axes."""
     needed = AXES_NEEDED.get(kind, 0)
     if len(axes) < needed:
         listed = ", ".join(axes) or "none"

@@ -176,7 +176,6 @@ _View: TypeAlias = tuple[str, PlotPanel, Callable[[CellRow], Sequence[float | No
 
 
 def _qualities(panel: PlotPanel) -> list[_View]:
-    """Return the views of one panel: its measured qualities, and accuracy enlarged."""
     views = [
         (title, panel, of, SETTLED)
         for title, of in QUALITIES.items()
@@ -354,7 +353,6 @@ def _difference_text(difference: Estimate | None) -> str:
 def _difference(
     cells: Sequence[CellRow], place: tuple[str, str], reference: tuple[str, str]
 ) -> Estimate | None:
-    """Return the mean difference of two (method, condition) over the seeds that both have."""
     own, theirs = (
         {
             cell.seed: cell.final

@@ -56,12 +56,9 @@ class MethodRun:
         rounds: in order; empty for a kind that has none.
         floor: accuracy of always answering the most frequent class; None without classes.
         samples: n_k of each client.
-        malicious: clients that attack.
         times_aggregated: rounds in which each client's update entered the model; None where the
             rounds have it.
         head: of the ledger after the last round, 0x-hex; None without a ledger.
-        bytes: what was sent, where it was counted.
-        extra: what only this kind has.
     """
 
     rounds: tuple[MethodRound, ...]
@@ -91,7 +88,6 @@ class MethodKind:
 
     Attributes:
         require: refuses what cannot be played, before any data are loaded.
-        play: plays a run to its end.
     """
 
     require: Callable[[Configuration, Method], None]
@@ -114,7 +110,6 @@ def kind_named(name: MethodKindName) -> MethodKind:
 
 
 def _play_committee(task: MethodTask) -> MethodRun:
-    """Play a run of CMFL on the memory ledger."""
     watched = task.stopwatch.watched
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -267,7 +262,6 @@ def _without_ledger(
 
 
 def _parameters(configuration: Configuration) -> Parameters:
-    """Return the sizes of a round of CMFL, from which those of the others follow."""
     return configuration.parameters(dimension=1)
 
 

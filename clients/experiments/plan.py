@@ -31,8 +31,6 @@ class ExperimentPlan:
     """All that an experiment runs.
 
     Attributes:
-        experiment: its name.
-        definition: its TOML.
         is_quick: whether it is run as `--quick` has it.
         cells: in the order in which they are run.
         trials: what has to be run before; empty where no learning rate is chosen.
@@ -104,18 +102,10 @@ def plan_experiment(
     """Return what an experiment runs.
 
     Args:
-        name: of the experiment.
-        definition: its TOML.
         seeds: how many of its seeds; more than it names go on after its last. None for all.
-        is_quick: run it as its quick table has it.
-        data: folder of the data.
 
     Returns:
         Cells whose configurations hold; whether their data can be had is not looked at.
-
-    Raises:
-        ConfigurationError: a cell that cannot exist, named with the reason and, where another
-            active_rate would do, that rate; or files are needed and no folder is given.
     """
     missing = missing_files(definition, data)
     if missing:
@@ -146,7 +136,6 @@ def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:
 
 
 def _place_of(method: str, condition: str, axes: Mapping[str, str]) -> _Place:
-    """Return the position of a cell in its experiment, independent of the order of its axes."""
     return method, condition, tuple(sorted(axes.items()))
 
 

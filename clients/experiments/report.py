@@ -88,12 +88,7 @@ def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
 def learning_rates(
     rows: Mapping[str, ExperimentRows], papers_rate: Callable[[str], str] | None = None
 ) -> list[str]:
-    """Return the table of the chosen learning rates.
-
-    Args:
-        rows: of each experiment.
-        papers_rate: returns the paper's rate for an experiment, as a further column.
-    """
+    """Return the table of the chosen learning rates."""
     table = []
     for name, experiment in rows.items():
         for choice in experiment.choices:

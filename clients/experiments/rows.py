@@ -131,11 +131,9 @@ class CellSeconds:
 
     Attributes:
         wall: from before its data were loaded to after its last round; other cells run meanwhile.
-        cpu: of its process, all threads.
         training: of the wall time, all clients of all rounds one after the other.
         scoring: in computing the distances of updates to members'; without a committee the rest of
             the rounds: attacks, and making models of updates.
-        evaluation: in measuring models.
         ledger: the rest of the rounds of CMFL: signing, voting, transactions, the next model.
     """
 
@@ -154,12 +152,9 @@ class ChainEvidence:
     """The contract, head and audit verdict of a cell's run on a chain.
 
     Attributes:
-        chain_id: of the embedded chain.
-        address: of the contract.
         head: of the ledger after the last round, 0x-hex.
         verdict: of the audit: passed, failed or incomplete.
         report: path of the audit's JSON report, from the folder of the rows.
-        configuration: path of the run's configuration, from there too.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -177,21 +172,9 @@ class CellRow:
     """The result of one cell: a method under a condition, at one point of the axes, with one seed.
 
     Attributes:
-        row: "cell".
-        cell: name of the cell, unique in its experiment.
-        experiment: its name.
         number: the experiment's place in the paper's order; None for one that has none.
-        method: name.
-        kind: how the method is played.
-        condition: name.
-        axes: the label of each axis's value, by axis.
-        seed: of the run.
         digest: of all that the result follows from, 0x-hex; see `Cell.digest`.
-        learning_rate: with which clients trained.
-        rounds: T.
         accuracy: after each round, on the test set.
-        loss: mean cross-entropy there.
-        training_loss: on all clients' training samples.
         backdoor_success: share of triggered samples that are taken for the attacker's class.
         floor: accuracy of always answering the commonest class; None where nothing is classified.
         final: mean accuracy of the last five measured rounds; None without any.
@@ -200,14 +183,10 @@ class CellRow:
         malicious_members: attackers on the committee of each round (N2); None without committees.
         malicious_aggregated: attackers among the aggregated clients of each round (N3).
         accepted_honest: share of the honest trainers, over all rounds, that were accepted.
-        times_aggregated: rounds in which each client's update entered the model.
         samples: n_k, training samples of each client.
-        malicious: clients that attack.
         attack: of the malicious clients, by name; None where nobody attacks, and in rows of earlier
             versions.
         client_accuracy: of the last model on each client's own test samples; None if not measured.
-        seconds: what it took.
-        bytes: what was sent, by kind, where it was counted.
         ledger: where the run was on a chain; None on the memory ledger and for baselines.
         extra: `committee` (C) and `trainers` (n), and what only some kinds have: `participants` of
             a server, Theorem 1's terms.
@@ -254,18 +233,7 @@ class TrialRow:
     """The result of one learning rate for a method, with a seed that is never reported.
 
     Attributes:
-        row: "tuning".
-        cell: name of the trial, unique in its experiment.
-        experiment: its name.
-        method: name.
-        condition: name.
-        axes: the label of each axis's value, by axis.
-        seed: of the run.
         digest: of all that the result follows from, 0x-hex.
-        factor: times the rate that is configured.
-        learning_rate: the product.
-        final: mean accuracy of the last five measured rounds.
-        seconds: what it took.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -289,12 +257,7 @@ class ChoiceRow:
     """The learning rate that all cells of a method are run with.
 
     Attributes:
-        row: "choice".
-        experiment: its name.
-        method: name.
-        factor: times the rate that is configured.
         finals: mean final accuracy of each factor that was tried, by the factor as text.
-        seeds: on which they were tried.
         digest: of the trials that it was chosen by, 0x-hex.
     """
 
@@ -316,14 +279,7 @@ _ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRows:
-    """All rows of one file, by what they are of, each in the order in which they came.
-
-    Attributes:
-        cells: of cells.
-        trials: of learning rates that were tried.
-        choices: of learning rates that were chosen.
-        definition: of their experiment, where it is known.
-    """
+    """All rows of one file, by what they are of, each in the order in which they came."""
 
     cells: tuple[CellRow, ...] = ()
     trials: tuple[TrialRow, ...] = ()

@@ -47,7 +47,6 @@ class PlotPanel:
 
     @property
     def cells(self) -> list[CellRow]:
-        """All cells of the panel."""
         return [cell for own in self.lines.values() for cell in own]
 
 

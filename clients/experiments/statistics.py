@@ -21,10 +21,8 @@ class Estimate:
     """A mean over repetitions.
 
     Attributes:
-        mean: of the values.
         error: standard error of the mean, s / sqrt(n) with s² = Σ (x − mean)² / (n − 1); None for
             a single value, which says nothing of its spread.
-        count: n.
     """
 
     mean: float
@@ -37,9 +35,6 @@ def mean_and_error(values: Sequence[float]) -> Estimate:
 
     Args:
         values: one of each repetition, finite.
-
-    Raises:
-        ValueError: there are none, or one is not finite.
     """
     _require_finite(values)
     count = len(values)

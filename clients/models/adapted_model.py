@@ -34,7 +34,6 @@ class Base:
 
     Attributes:
         module: of transformers, in evaluation mode, without gradients.
-        heads: layers that are trained wholly.
         drawn: those of them that the folder has no weights of.
     """
 
@@ -48,8 +47,6 @@ class Adapters:
     """Settings of adapters.
 
     Attributes:
-        rank: of each.
-        alpha: their scale is alpha / rank.
         targets: names of the layers that get one, separated by commas; empty for peft's usual ones.
     """
 
@@ -64,12 +61,7 @@ class Adapters:
 
 
 class AdaptedModel(nn.Module):
-    """A base with adapters, as a model of one input.
-
-    Args:
-        model: of peft.
-        drawn: names of heads that start with random weights.
-    """
+    """A base with adapters, as a model of one input."""
 
     def __init__(self, model: Any, drawn: tuple[str, ...]) -> None:
         super().__init__()
@@ -118,16 +110,7 @@ class AdaptedModel(nn.Module):
 
 
 def adapted(base: Base, adapters: Adapters, task: Task) -> AdaptedModel:
-    """Return a model with new adapters on a copy of a base that shares its memory.
-
-    Args:
-        base: of the process.
-        adapters: their settings.
-        task: what is learned.
-
-    Raises:
-        ConfigurationError: the base has no such layer, or one that cannot be adapted.
-    """
+    """Return a model with new adapters on a copy of a base that shares its memory."""
     peft = imported("peft", "transformers", "models of a base")
     names = [name for name, _ in base.module.named_modules()]
     targets = adapters.target_names()

@@ -36,13 +36,7 @@ _HIDDEN = 4096
 
 
 class AlexNet(nn.Module):
-    """Five convolutions with ReLU, three of them max-pooled, then three linear layers.
-
-    Args:
-        channels: of the images.
-        classes: number of classes.
-        hidden: units of the first two linear layers.
-    """
+    """Five convolutions with ReLU, three of them max-pooled, then three linear layers."""
 
     def __init__(self, channels: int, classes: int, hidden: int) -> None:
         super().__init__()

@@ -27,15 +27,7 @@ _REFUSED = ("transformers_weights", "quantization_config")
 
 
 def require_plain_base(subject: str, folder: Path) -> None:
-    """Reject a folder that names code, pickles, or files elsewhere.
-
-    Args:
-        subject: first words of the message.
-        folder: of the base.
-
-    Raises:
-        ConfigurationError: names the file and the rule.
-    """
+    """Reject a folder that names code, pickles, or files elsewhere."""
     if (folder / _ADAPTERS).exists():
         raise ConfigurationError(f"{subject}: holds adapters, and no base")
     for name in _READ:

@@ -43,7 +43,6 @@ class ConvolutionalNetwork(nn.Module):
 
     Args:
         input_shape: shape of one image, (channels, height, width).
-        classes: number of classes.
     """
 
     def __init__(self, input_shape: tuple[int, ...], classes: int) -> None:

@@ -21,9 +21,6 @@ def folder_digest(name: str, folder: Path) -> str:
     """Return the recorded digest of the folder that an option names.
 
     It is read again only if the name, size or time of a file has changed.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has too many files.
     """
     try:
         states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
@@ -41,11 +38,7 @@ def _folder_as_seen(name: str, folder: Path, _: object) -> str:
 
 
 def digest_at(name: str, path: Path) -> str:
-    """Return the hex digits of the digest of the file or folder that an option names.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has too many files.
-    """
+    """Return the hex digits of the digest of the file or folder that an option names."""
     try:
         if path.is_file():
             return _file_digest(path).hex()
@@ -58,11 +51,7 @@ def digest_at(name: str, path: Path) -> str:
 
 
 def files_in(name: str, folder: Path) -> list[str]:
-    """Return the paths of the files of a folder that its digest covers, ascending.
-
-    Raises:
-        ConfigurationError: there are too many.
-    """
+    """Return the paths of the files of a folder that its digest covers, ascending."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     files = [path for path in paths if (folder / path).is_file()]
     if len(files) > MAX_FOLDER_FILES:

@@ -93,12 +93,7 @@ class HfFactory:
         return {"path": _checked_digest(settings)}
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
-        """Return a new module, whose base is that of every other in this process.
-
-        Raises:
-            ConfigurationError: the folder holds no such base, has another digest, or does not fit
-                the data, or there is no layer to adapt.
-        """
+        """Return a new module, whose base is that of every other in this process."""
         settings = parse_settings(HfOptions, options, "model.options")
         require_tokens(self.name, form)
         outputs = form.classes if form.task in {"classify", "regress", "token-classify"} else 0
@@ -121,11 +116,7 @@ hf = HfFactory()
 
 
 def _checked_digest(settings: HfOptions) -> str:
-    """Return the recorded digest of the base.
-
-    Raises:
-        ConfigurationError: there is no such folder, or it has another digest than the settings say.
-    """
+    """Return the recorded digest of the base."""
     folder = Path(settings.path)
     if not (folder / "config.json").is_file():
         raise ConfigurationError(
@@ -146,14 +137,7 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
     """Load a base, once in a process.
 
     Args:
-        path: its folder.
-        digest: of the folder, so that another content is another base.
-        task: what it is to learn.
         outputs: classes or numbers of its head; 0 of a language model.
-        dtype: of its weights.
-
-    Raises:
-        ConfigurationError: it cannot be loaded, lacks weights, or has changed meanwhile.
     """
     subject = f"model.options.path = {path!r}"
     require_plain_base(subject, Path(path))
@@ -190,7 +174,6 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
 
 
 def _heads(module: nn.Module, missing: set[str]) -> tuple[str, ...]:
-    """Return the outermost of the layers that are trained wholly."""
     heads = missing | {name for name in _HEADS if hasattr(module, name)}
     return tuple(
         sorted(name for name in heads if not any(name.startswith(f"{outer}.") for outer in heads))
@@ -198,11 +181,7 @@ def _heads(module: nn.Module, missing: set[str]) -> tuple[str, ...]:
 
 
 def _require_fit(module: Any, form: DataForm) -> None:
-    """Reject sequences or tokens that a base has no place for.
-
-    Raises:
-        ConfigurationError: names both numbers.
-    """
+    """Reject sequences or tokens that a base has no place for."""
     positions, length = getattr(module.config, "max_position_embeddings", None), form.input_shape[0]
     for name, part in module.named_modules():
         # RoBERTa's kind begins to count after the token of padding.

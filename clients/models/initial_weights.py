@@ -27,7 +27,6 @@ def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) 
     """Set every trainable tensor in the order of the vector: random weights, zero biases.
 
     Args:
-        module: its one-dimensional parameters are biases.
         rng: the initial model's own stream.
         weights: draws a tensor of a name and shape.
     """
@@ -44,7 +43,6 @@ def he_normal(rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> NDArr
     """Return normal weights of variance 2 / inputs, which keep the scale of ReLU layers.
 
     Args:
-        rng: the initial model's own stream.
         shape: (outputs, inputs), or (outputs, channels, height, width) of a convolution.
     """
     return rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))

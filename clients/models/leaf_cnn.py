@@ -29,7 +29,6 @@ class LeafCnn(nn.Module):
 
     Args:
         input_shape: shape of one image, (channels, height, width).
-        classes: number of classes.
         hidden: units of the first linear layer: 2,048 in LEAF, 512 in many later papers.
     """
 

@@ -23,13 +23,7 @@ _HIDDEN = 32
 
 
 class Perceptron(nn.Module):
-    """A linear layer with ReLU, then another linear layer.
-
-    Args:
-        inputs: size of one flattened input.
-        classes: number of classes.
-        hidden: units of the first layer.
-    """
+    """A linear layer with ReLU, then another linear layer."""
 
     def __init__(self, inputs: int, classes: int, hidden: int) -> None:
         super().__init__()

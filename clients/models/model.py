@@ -78,10 +78,7 @@ class Model:
 
     Attributes:
         factory: makes its module: a function of this project, or a `UserModule`.
-        form: of the data.
-        options: its settings.
         layout: name and shape of each trainable tensor, in the order of the vector.
-        option_files: digests of the files that options name.
         frozen: digest of frozen parameters and buffers; None if not known yet.
     """
 
@@ -123,9 +120,6 @@ class Model:
         """Return a new module with arbitrary trainable parameters.
 
         Everything outside the vector is the same in every process, even if it is random.
-
-        Raises:
-            ConfigurationError: a file that an option names, or frozen state, has changed.
         """
         files = self._files() if self.option_files else {}
         for name, digest in self.option_files.items():
@@ -192,11 +186,7 @@ def vector_of(module: nn.Module) -> ParameterVector:
 
 
 def load_vector(module: nn.Module, vector: torch.Tensor) -> None:
-    """Copy a flat vector of shape (d,), on any device, into a module's trainable parameters.
-
-    Raises:
-        ValueError: it has another length.
-    """
+    """Copy a flat vector of shape (d,), on any device, into a module's trainable parameters."""
     tensors = [p for _, p in trainable(module)]
     sizes = [p.numel() for p in tensors]
     if vector.shape != (sum(sizes),):

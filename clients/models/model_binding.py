@@ -43,9 +43,6 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
     """Return the `sha256:` digest of each file or folder that the options of a user's model name.
 
     An option's text names a file if there is one at that path, and a folder if it has a slash.
-
-    Raises:
-        ConfigurationError: one of them cannot be read.
     """
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
     there = {name: path for name, path in named.items() if _exists(path)}

@@ -31,13 +31,6 @@ def check_model(model: Model, data: FederatedData) -> None:
     An update has to follow from the global model, the client's data and its batch order alone, so
     that its owner can repeat it and every worker computes the same. Randomness in the forward pass
     (dropout) is therefore rejected, and so is state outside the vector (batch normalisation).
-
-    Args:
-        model: the model.
-        data: their first inputs are tried.
-
-    Raises:
-        ConfigurationError: names the violation, and the rule.
     """
     cpu = torch.device("cpu")
     # Without the digest of its first module: random state is reported more precisely below.
@@ -151,7 +144,6 @@ def _equal(first: Tensor, second: Tensor) -> bool:
 
 
 def _draws(part: nn.Module) -> bool:
-    """Return whether a layer of torch is random in training."""
     is_dropout = isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
     return is_dropout or (isinstance(part, nn.RNNBase) and part.dropout > 0 and part.num_layers > 1)
 

@@ -75,7 +75,6 @@ class StoredModel:
     Attributes:
         vector: parameters, shape (d,).
         layout: name and shape of each tensor, in the order of the vector.
-        facts: unverified metadata, such as "model" and "round".
     """
 
     vector: NDArray[np.float32]
@@ -91,11 +90,6 @@ def encode_model(
     Args:
         vector: parameters, shape (d,).
         layout: name and shape of each tensor, in the order of the vector.
-        facts: metadata.
-
-    Raises:
-        ValueError: the vector has another length than the tensors together.
-        EncodingError: names or metadata that readers would reject.
     """
     if _METADATA in dict(layout):
         raise EncodingError(f"no tensor of a model file can be named {_METADATA!r}")
@@ -118,9 +112,6 @@ def encode_run_model(
 
     Args:
         vector: parameters, shape (d,).
-        document: of the run.
-        round_number: after which the ledger names the model.
-        head: of the ledger then.
     """
     return encode_model(vector, document.layout, run_facts(document, round_number, head))
 
@@ -148,11 +139,7 @@ def run_facts(document: RunDocument, round_number: int, head: Digest) -> dict[st
 
 
 def decode_model(data: bytes) -> StoredModel:
-    """Return the content of a model file.
-
-    Raises:
-        EncodingError: the bytes are not a model file, damaged, or of an older version.
-    """
+    """Return the content of a model file."""
     header = _header(data)
     metadata = header.pop(_METADATA, {})
     if set(header) == _OLD and _KEY not in metadata:
@@ -170,12 +157,7 @@ def decode_model(data: bytes) -> StoredModel:
 
 
 def read_model_file(path: Path) -> StoredModel:
-    """Return the content of a model file; its size is bounded before it is read.
-
-    Raises:
-        EncodingError: it is too large, damaged, or not a model file.
-        OSError: it cannot be read.
-    """
+    """Return the content of a model file; its size is bounded before it is read."""
     data = read_file(path, MAX_MODEL_BYTES)
     if len(data) > MAX_MODEL_BYTES:
         raise EncodingError(f"{path}: it is over {MAX_MODEL_BYTES} bytes")
@@ -186,11 +168,7 @@ def read_model_file(path: Path) -> StoredModel:
 
 
 def _header(data: bytes) -> dict[str, Any]:
-    """Return the safetensors header, with a tighter bound than the library's 100 MB.
-
-    Raises:
-        EncodingError: it is not a header of float32 tensors, or too long.
-    """
+    """Return the safetensors header, with a tighter bound than the library's 100 MB."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if length > MAX_HEADER_BYTES or len(data) < _LENGTH_BYTES + length:
         raise EncodingError("not a safetensors file, or its header is over 1 MiB")
@@ -207,11 +185,7 @@ def _header(data: bytes) -> dict[str, Any]:
 
 
 def _order_and_facts(metadata: Any, names: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the tensors in the order of the vector, and the other metadata.
-
-    Raises:
-        EncodingError: the order is missing.
-    """
+    """Return the names of the tensors in the order of the vector, and the other metadata."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         content = parse_json(metadata[_KEY])
         order = list(content[_ORDER])

@@ -25,11 +25,7 @@ def require_known(model: str, options: Mapping[str, Option], known: tuple[str, .
 
 
 def width(model: str, options: Mapping[str, Option], name: str, default: int) -> int:
-    """Return the width of a layer, 1 .. `LARGEST_WIDTH`, from a model's option or its default.
-
-    Raises:
-        ConfigurationError: it is not such a number.
-    """
+    """Return the width of a layer, 1 .. `LARGEST_WIDTH`, from a model's option or its default."""
     value = options.get(name, default)
     if type(value) is not int or not 1 <= value <= LARGEST_WIDTH:
         raise ConfigurationError(
@@ -53,13 +49,7 @@ def require_images(
     """Reject inputs that are not images, or images of another size.
 
     Args:
-        model: its name.
-        form: of the data.
         sides: required height and width; None for any.
-        least: shortest allowed side.
-
-    Raises:
-        ConfigurationError: names the shape and the rule.
     """
     require_numbers(model, form)
     shape = form.input_shape
@@ -75,11 +65,7 @@ def require_images(
 
 
 def require_tokens(model: str, form: DataForm) -> int:
-    """Return the number of distinct tokens; reject inputs that are not rows of tokens.
-
-    Raises:
-        ConfigurationError: the inputs are something else.
-    """
+    """Return the number of distinct tokens; reject inputs that are not rows of tokens."""
     if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
         raise ConfigurationError(
             f"model.name = {model!r}: needs rows of tokens, not {form.input_dtype} of shape "

@@ -23,13 +23,6 @@ def require_tensors(model: str, module: nn.Module) -> None:
 
     One parameter under two names is one tensor of the vector. Two parameters that share memory are
     rejected: loading or training one of them would change the other.
-
-    Args:
-        model: its name.
-        module: the module.
-
-    Raises:
-        ConfigurationError: names the parameter and the rule.
     """
     tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not tensors:
@@ -46,7 +39,6 @@ def require_tensors(model: str, module: nn.Module) -> None:
 
 
 def _is_text(name: str) -> bool:
-    """Say whether a name can be recorded: Python takes half of a surrogate pair for a character."""
     return all(not "\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -83,7 +75,6 @@ def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
 
 
 def _extent(tensor: nn.Parameter) -> tuple[int, int]:
-    """Return the addresses of a tensor's start and end."""
     start = tensor.data_ptr()
     last = sum(
         (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)

@@ -38,12 +38,7 @@ def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None 
 
     Args:
         name: one of `MODELS`, or a user's `file.py:Class` or `package:Class`.
-        form: of the data.
         options: its settings; keyword arguments of a user's class.
-
-    Raises:
-        ConfigurationError: an unknown name or option, inputs that do not fit, or a class that
-            cannot be loaded or makes no model.
     """
     verify_name(name)
     factory = MODELS[name] if name in MODELS else user_module(name)
@@ -54,9 +49,6 @@ def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the record of a model whose name or options are paths, with digests instead.
 
     A built-in model without files has an empty record.
-
-    Raises:
-        ConfigurationError: a file cannot be read.
     """
     factory = MODELS[name] if name in MODELS else user_module(name)
     if not isinstance(factory, ForeignFactory):

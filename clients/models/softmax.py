@@ -24,12 +24,7 @@ _INITIAL_SCALE = 0.01
 
 
 class SoftmaxRegression(nn.Module):
-    """Class scores W x + b.
-
-    Args:
-        inputs: size of one flattened input.
-        classes: number of classes.
-    """
+    """Class scores W x + b."""
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()

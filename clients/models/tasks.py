@@ -40,8 +40,6 @@ class Score(NamedTuple):
 
     Attributes:
         correct: how many samples or tokens are classified right; None where nothing is.
-        loss: sum of their losses.
-        counted: number of samples or tokens.
     """
 
     correct: int | None
@@ -50,11 +48,7 @@ class Score(NamedTuple):
 
 
 def require_class_labels(task: Task) -> None:
-    """Refuse `training.calibrated` for a task without class labels.
-
-    Raises:
-        ConfigurationError: the targets are numbers, or tokens of a language.
-    """
+    """Refuse `training.calibrated` for a task without class labels."""
     if task == "regress" or task in LANGUAGE:
         raise ConfigurationError(
             f"training.calibrated = true: the task is {task}, and only classify and "
@@ -67,7 +61,6 @@ def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
 
     Args:
         labels: of all training samples of one client, as it trains on them.
-        classes: number of classes.
     """
     counts = np.bincount(labels[labels != NO_TARGET], minlength=classes)
     shift: NDArray[np.float32] = np.log(counts + _PSEUDO_COUNT).astype(np.float32)
@@ -80,9 +73,6 @@ def training_loss(
     """Return the mean loss of a batch, over its samples or counted tokens.
 
     Args:
-        task: what is learned.
-        scores: of the batch.
-        targets: of the batch.
         shift: added to the logits of every sample, shape (classes,); None for none.
     """
     if shift is not None:

@@ -51,8 +51,6 @@ def draw_text_model(module: nn.Module, lstm: nn.LSTM, rng: np.random.Generator) 
     """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do.
 
     Args:
-        module: its parameters are overwritten.
-        lstm: its `stacked_lstm`, under the name `lstm`.
         rng: the initial model's own stream.
     """
 
@@ -70,8 +68,6 @@ class ShakespeareLstm(nn.Module):
     """A trained vector of 8 numbers per character, two LSTM layers, one linear layer.
 
     Args:
-        vocabulary: number of distinct characters.
-        classes: number of possible next characters.
         hidden: units of each LSTM layer: 256 in the authors' code, 100 in the paper.
     """
 
@@ -139,12 +135,7 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
     """Return the model for rows of words with vectors.
 
     Args:
-        form: of the data.
         options: `hidden`, units of each LSTM layer; `width`, required width of the word vectors.
-
-    Raises:
-        ConfigurationError: the inputs are not tokens with vectors of the width, there are more than
-            two classes, or an option is wrong.
     """
     model = "sent140_lstm"
     require_known(model, options, ("hidden", "width"))

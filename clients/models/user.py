@@ -31,7 +31,6 @@ class UserModule:
 
     Attributes:
         place: absolute path of a file, or the name of a package.
-        class_name: of the class.
         sha256: of the file, in hex; None for a package.
     """
 
@@ -61,11 +60,6 @@ class UserModule:
 
         Args:
             form: of the data; only `check_model` compares it.
-            options: keyword arguments of the class.
-
-        Raises:
-            ConfigurationError: the code cannot be loaded or has changed, the class is not a module
-                or cannot be instantiated, or its parameters do not form a vector.
         """
         del form
         class_ = self._class()
@@ -89,10 +83,6 @@ class UserModule:
 
 
 def user_module(name: str) -> UserModule:
-    """Return the factory for `file.py:Class` or `package:Class`, with the file's current digest.
-
-    Raises:
-        ConfigurationError: the name has another form, or the file cannot be read.
-    """
+    """Return the factory for `file.py:Class` or `package:Class`, with the file's current digest."""
     code = user_code("model.name", name, "Class")
     return UserModule(code.place, code.name, code.sha256)

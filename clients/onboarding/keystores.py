@@ -32,12 +32,7 @@ class ScryptCost(IntEnum):
 def write_keystore(
     path: Path, private_key: bytes, password: str, work: ScryptCost = ScryptCost.USUAL
 ) -> None:
-    """Write a key's keystore, readable for its owner alone; no file is ever replaced.
-
-    Raises:
-        ConfigurationError: the path exists.
-        OSError: it cannot be written; nothing is left.
-    """
+    """Write a key's keystore, readable for its owner alone; no file is ever replaced."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -61,10 +56,6 @@ def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
 
     Returns:
         The keystores, `client-000.json` and so on, in the order of the keys.
-
-    Raises:
-        ConfigurationError: the folder is not empty.
-        OSError: it cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = next(folder.iterdir(), None)

@@ -77,8 +77,6 @@ class PreflightResult:
     """Result of one check.
 
     Attributes:
-        check: its name.
-        state: its outcome.
         found: a sentence; if something is missing, it says what to do.
     """
 
@@ -112,13 +110,8 @@ class PreflightChecks:
         """Prepare the checks.
 
         Args:
-            asked: location of the run.
-            folder: of the worker.
-            open_node: connects to the node.
-            open_keys: decrypts the clients' keys.
             wall: this machine's time, Unix seconds.
             probe: bytes that are put into the blob store, read back and removed.
-            allow_predictable_seeds: take part in a run whose seeds can be predicted.
         """
         self._asked, self._folder = asked, folder
         self._allow_predictable = allow_predictable_seeds
@@ -343,7 +336,6 @@ def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState,
         balance: in wei.
         price: of a unit of gas, in wei.
         most: offered for a unit, in wei; nodes require funds for that.
-        rounds: that are left.
     """
     has = f"the account has {balance / WEI:.6g} ETH"
     if most == 0:

@@ -28,12 +28,7 @@ SPARE_BYTES = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class FinalityLag:
-    """Lag of the newest final block behind the newest block.
-
-    Attributes:
-        final: the newest final block.
-        newest: the newest block.
-    """
+    """Lag of the newest final block behind the newest block."""
 
     final: Block
     newest: Block
@@ -81,11 +76,7 @@ def finality_lag(chain: ChainReader, confirmations: int | None) -> FinalityLag:
     """Return the lag on a node's chain.
 
     Args:
-        chain: the node's.
         confirmations: blocks on top of a final block; None for the chain's own finality.
-
-    Raises:
-        ChainError: the chain is unreachable, or does not name a final block.
     """
     newest = chain.head()
     return FinalityLag(chain.block(final_number(chain, newest, confirmations)), newest)
@@ -96,9 +87,6 @@ def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, pr
 
     A server gets the run document, signed as every upload: it has that already, so nothing is
     added. Anywhere else the probe is put and removed.
-
-    Raises:
-        BlobError: the location does not accept it, or does not return it.
     """
     store = store_at(place.text, uploads)
     if place.kind is LocationKind.SERVER:
@@ -117,10 +105,6 @@ def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, pro
     """Read the mail of a round, test whether a folder is writable, and return a sentence.
 
     Nothing is put into a mailbox: mail consists of signed envelopes.
-
-    Raises:
-        BlobError: there is no such location.
-        OSError: it cannot be read or written.
     """
     mailbox = mailbox_at(place.text, uploads)
     mail = sum(len(mailbox.listed(uploads.domain, round_number, kind)) for kind in EnvelopeKind)
@@ -132,12 +116,7 @@ def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, pro
 
 
 def check_worker_folder(folder: Path, payload_bytes: int) -> str:
-    """Create a worker's folder, and return a sentence about its free space.
-
-    Raises:
-        ConfigurationError: it is a file, a worker runs on it, or there is no space.
-        OSError: it cannot be created or written.
-    """
+    """Create a worker's folder, and return a sentence about its free space."""
     worker = WorkerFolder(folder)
     worker.make()
     if worker.is_held():
@@ -153,7 +132,6 @@ def check_worker_folder(folder: Path, payload_bytes: int) -> str:
 
 
 def _try_folder(folder: Path, probe: bytes) -> None:
-    """Write a file into a folder, and remove it."""
     if not folder.exists():
         DISK.make_folder(folder)
     DISK.remove(DISK.create(folder, probe))

@@ -63,7 +63,6 @@ class Registry:
     """The owners of a run.
 
     Attributes:
-        run: its name.
         configuration: digest of the proposal that they accept.
         entries: of each client, addresses ascending: client i at index i.
     """
@@ -116,14 +115,7 @@ def signed_entry(
     """Return an owner's signed entry.
 
     Args:
-        signer: of its key.
-        run: name of the run.
-        configuration: digest of the proposal.
-        samples: number of its training samples.
         data: their digest with the owner's salt; zeros to disclose none.
-
-    Raises:
-        ConfigurationError: an impossible name or number.
     """
     registration = Registration(run, configuration, signer.address, samples, data)
     _require_possible(registration, "the entry")
@@ -131,12 +123,7 @@ def signed_entry(
 
 
 def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
-    """Return the registry of several entries, each with its name for error messages.
-
-    Raises:
-        ConfigurationError: there is none, two are of one address, of other runs or settings, or
-            they claim too many samples.
-    """
+    """Return the registry of several entries, each with its name for error messages."""
     by_address: dict[Address, tuple[str, RegistryEntry]] = {}
     for where, entry in entries:
         client = entry.registration.client
@@ -188,22 +175,14 @@ def encode_registry(registry: Registry) -> bytes:
 
 
 def read_entry(path: Path) -> RegistryEntry:
-    """Return an owner's entry with a verified signature.
-
-    Raises:
-        ConfigurationError: it cannot be read, is invalid, or is not signed by its client.
-    """
+    """Return an owner's entry with a verified signature."""
     value = _read(path, MAX_ENTRY_BYTES, _ENTRY, "entry")
     configuration = _digest(value["configuration"], f"{path}: configuration")
     return _entry(value, value["run"], configuration, str(path))
 
 
 def read_registry(path: Path) -> Registry:
-    """Return a registry with verified signatures, order and digest.
-
-    Raises:
-        ConfigurationError: it cannot be read or is invalid.
-    """
+    """Return a registry with verified signatures, order and digest."""
     value = _read(path, MAX_REGISTRY_BYTES, _REGISTRY, "registry")
     configuration = _digest(value["configuration"], f"{path}: configuration")
     listed = value["clients"]
@@ -246,11 +225,7 @@ def _require_keys(value: object, keys: set[str], where: str) -> None:
 
 
 def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str) -> RegistryEntry:
-    """Return one entry of a file.
-
-    Raises:
-        ConfigurationError: it is malformed, or not signed by its client.
-    """
+    """Return one entry of a file."""
     try:
         client = Address(to_canonical(str(value["client"])))
     except ChainError as error:

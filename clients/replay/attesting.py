@@ -29,9 +29,7 @@ def own_attestations(result: TrainingReplay, run: Digest, signer: Signer) -> lis
     """Return signed attestations of all updates of a replay that are the same or other.
 
     Args:
-        result: of the replay.
         run: sha256 of the run document.
-        signer: of the auditor.
     """
     envelopes = []
     for update in result.updates:
@@ -61,13 +59,7 @@ def compared_attestations(
     are not those of the recorded training in it.
 
     Args:
-        result: of the replay.
         run: sha256 of the run document.
-        mailbox: with the attestations.
-
-    Raises:
-        OSError: the mailbox cannot be read.
-        BlobError: it cannot be read.
     """
     updates = {(update.round, update.client): update for update in result.updates}
     compared = []

@@ -47,11 +47,6 @@ def of_mailbox(
     """Return the environments that the clients of a federation stated, signed, in each round.
 
     A mailbox that cannot be read is not asked again, and no more is known.
-
-    Args:
-        mailbox: of the federation.
-        domain: of its contract.
-        registry: its clients.
     """
     is_readable = True
 

@@ -24,7 +24,6 @@ class RecordedUpdate:
     """An update as the chain has it.
 
     Attributes:
-        client: whose it is.
         commitment: of its payload's digest, on the chain.
         payload: its digest by the round's record; None where no record names it.
     """
@@ -39,8 +38,6 @@ class RecordedRound:
     """An ended round with the updates of it that are to be repeated.
 
     Attributes:
-        round: t.
-        seed: seed_t.
         model: digest of w_t.
         updates: ascending by client.
         accepted: digests of the payloads that entered the model; none of an abandoned round.
@@ -58,8 +55,6 @@ class RecordedRun:
     """A run with the updates of it that are to be repeated.
 
     Attributes:
-        domain: of its contract.
-        document: whose digest the contract names.
         rounds: with at least one update each, ascending.
     """
 
@@ -86,7 +81,6 @@ class UpdateChoice:
         rounds: first and last round; None for all that have ended.
         clients: indices; empty for all.
         sample: number of updates that are drawn among these; None for all of them.
-        seed: of the draw.
     """
 
     rounds: tuple[int, int] | None = None
@@ -104,12 +98,7 @@ def recorded_rounds(
     repeated update can be compared with it where the payload is not to be had.
 
     Args:
-        history: of the run.
         initial_model: digest of w_1.
-        choice: the updates.
-
-    Raises:
-        ConfigurationError: a round that has not ended, an unknown client, or no update at all.
     """
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
@@ -134,11 +123,7 @@ def recorded_rounds(
 
 
 def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
-    """Return the first and the last chosen round.
-
-    Raises:
-        ConfigurationError: names the bound and the rule.
-    """
+    """Return the first and the last chosen round."""
     if not ended:
         raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
     first, last = choice.rounds or (1, ended)

@@ -66,11 +66,8 @@ class ReplayInputs:
     """Model and samples from which updates are repeated.
 
     Attributes:
-        model: the run's.
         data: samples of client i at index i; none of clients without samples here.
-        unbound: why nothing ties a client's samples to the run document.
         missing: why the updates of a client cannot be repeated.
-        described: the samples, for people.
     """
 
     model: Model
@@ -85,12 +82,7 @@ class InputsMissingError(ConfigurationError):
 
 
 def replay_configuration(document: RunDocument, source: ReplaySource) -> Configuration:
-    """Return the configuration of a run's training; rules that only the committee needs are none.
-
-    Raises:
-        ConfigurationError: a setting that is not this machine's, code that is not named here, a
-            missing path, or samples to be poisoned in a run without such an attack.
-    """
+    """Return the configuration of a run's training, without rules that only the committee needs."""
     if source.path is not None and not source.path.exists():
         raise ConfigurationError(f"--data {source.path}: there is no such file or folder")
     own, parameters = own_rules_of(document.parameters), document.parameters
@@ -115,14 +107,7 @@ def replay_inputs(
     """Return the inputs of some clients' training, compared with the run document.
 
     Args:
-        document: of the run.
-        configuration: of its training.
         clients: whose updates are repeated, ascending.
-        source: of the samples.
-
-    Raises:
-        InputsMissingError: nothing can be repeated, and why.
-        ConfigurationError: one file of samples is given for several clients.
     """
     if configuration.data.name == OWN.name:
         data, unbound, missing, described = _owned(document, configuration, clients, source)
@@ -144,9 +129,6 @@ def _shared(
 
     Also returns who claims another number of samples than it has: that takes no other client's
     updates with it.
-
-    Raises:
-        InputsMissingError: the files or the samples are not those of the run.
     """
     choice = configuration.data.choice()
     data_set = data_set_named(choice.name)
@@ -184,12 +166,7 @@ def _owned(
     clients: Sequence[ClientId],
     source: ReplaySource,
 ) -> tuple[FederatedData, dict[ClientId, str], dict[ClientId, str], str]:
-    """Return the samples of owners, as far as they are given and are those of the run.
-
-    Raises:
-        InputsMissingError: none of them are.
-        ConfigurationError: one file is given for several clients.
-    """
+    """Return the samples of owners, as far as they are given and are those of the run."""
     if source.path is None:
         raise InputsMissingError(
             "data not given: name the owner's file, or a folder of several, with --data"
@@ -226,11 +203,7 @@ def _owned(
 
 
 def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes | None:
-    """Return the salt in a folder of several owners' files; None if there is none.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is none.
-    """
+    """Return the salt in a folder of several owners' files; None if there is none."""
     path = folder / f"0x{document.registry[client].address.hex()}.salt"
     if not path.is_file():
         return None

@@ -54,13 +54,7 @@ class UpdateDifference:
         recorded: NDArray[np.float32],
         honest: Sequence[NDArray[np.float32]],
     ) -> UpdateDifference:
-        """Return the distance of two finite updates, each of shape (d,).
-
-        Args:
-            repeated: the one.
-            recorded: the other.
-            honest: updates of a round that differ as honest ones do.
-        """
+        """Return the distance of two finite updates, each of shape (d,)."""
         distance = _norm(repeated, recorded)
         length = _norm(recorded, np.zeros(1, np.float32))
         spread = _spread(honest)
@@ -83,11 +77,7 @@ class ReplayedUpdate:
     """Result of repeating one update.
 
     Attributes:
-        round: t.
-        client: whose update it is.
-        verdict: same, other, or not checkable.
         reason: sentence without a full stop; empty for "same".
-        environment: of this machine.
         recorded: environment that the update's trainer recorded; None if it did not.
         losses: float32, little-endian, of every local step that was repeated; None where nothing
             was trained. They are a secret of who repeats: the witness of an attestation.
@@ -132,10 +122,6 @@ class ComparedAttestation:
     """Another's attestation, compared with the own repetition of the update.
 
     Attributes:
-        round: t.
-        client: whose update it is about.
-        auditor: who attests.
-        finding: "confirmed", "false" or "not comparable".
         reason: sentence without a full stop; empty for a confirmed one.
     """
 
@@ -171,11 +157,7 @@ class TrainingReplay:
     """Results of all updates that were chosen.
 
     Attributes:
-        domain: of the run's contract.
-        environment: of this machine.
-        data: which samples the updates were repeated with, for people.
         updates: ascending by round and client.
-        attestations: others', compared with this repetition.
         published: number of own attestations that are in the mailbox.
         unpublished: reason why not all own attestations are there; empty if they are, and where
             nobody signs.

@@ -31,11 +31,7 @@ class ResultFile:
     """Results by the digest of what they follow from, appended one by one."""
 
     def __init__(self, path: Path) -> None:
-        """Read a file, or begin one.
-
-        Raises:
-            ConfigurationError: it cannot be read, or is no file of results.
-        """
+        """Read a file, or begin one."""
         self._path = path
         self._results: dict[str, dict[str, Any]] = {}
         try:
@@ -54,11 +50,7 @@ class ResultFile:
         return None if values is None else _update(values, environment)
 
     def add(self, origin: Digest, update: ReplayedUpdate) -> None:
-        """Append a result.
-
-        Raises:
-            ConfigurationError: it cannot be written.
-        """
+        """Append a result."""
         plain = replace(update, losses=None)
         values = asdict(plain) | {
             "origin": origin.hex(),

@@ -56,7 +56,6 @@ class ReplayOptions:
 
     Attributes:
         recorded: environment that the trainer of a round's update recorded, if it did.
-        workers: processes that train.
         log: results so far, which are not computed again; None for none.
         trained_here: whether an update whose environment nobody recorded is taken to be trained in
             this machine's.
@@ -72,15 +71,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """A repetition of some updates.
-
-    Attributes:
-        configuration: of the run's training.
-        inputs: of the updates, compared with the run document.
-        blobs: published models and payloads.
-        environment: of this machine.
-        options: how.
-    """
+    """A repetition of some updates."""
 
     configuration: Configuration
     inputs: ReplayInputs
@@ -109,18 +100,7 @@ class ReplayTask:
 def replay_run(
     run: RecordedRun, blobs: BlobReader, source: ReplaySource, options: ReplayOptions
 ) -> TrainingReplay:
-    """Repeat the chosen updates of a run.
-
-    Args:
-        run: with the updates.
-        blobs: published models and payloads.
-        source: of the samples.
-        options: how.
-
-    Raises:
-        ConfigurationError: a setting is not this machine's, code or a path is missing, a cap does
-            not hold here, or nothing says which instruction set is in force.
-    """
+    """Repeat the chosen updates of a run."""
     configuration = replay_configuration(run.document, source)
     configuration = _under_recorded_cap(configuration, run, options.recorded)
     machine = configuration.machine
@@ -148,15 +128,7 @@ def replay_run(
 
 
 def replay(task: ReplayTask, rounds: Sequence[RecordedRound]) -> Iterator[ReplayedUpdate]:
-    """Repeat updates, and yield each with its verdict, ascending by round and client.
-
-    Args:
-        task: what they are repeated from.
-        rounds: the updates.
-
-    Yields:
-        The updates of a round once all of them are compared.
-    """
+    """Repeat updates, and yield each with its verdict, ascending by round and client."""
     with ExitStack() as stack:
         trainer = _Trainer(task, max(len(round_.updates) for round_ in rounds))
         stack.callback(trainer.close)
@@ -221,7 +193,6 @@ def _of_round(
 
 
 def _earlier(task: ReplayTask, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
-    """Return the results of a round that an earlier replay has left."""
     if task.options.log is None:
         return {}
     results = {
@@ -287,7 +258,6 @@ def _difference(
     update: RecordedUpdate,
     trained: Mapping[ClientId, TrainedUpdate],
 ) -> UpdateDifference | None:
-    """Return the distance of a repeated update from the recorded one, if that is to be had."""
     repeated = trained[update.client].vector
     recorded = _vector(task, update.payload, task.configuration.protocol.payload_form)
     if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
@@ -324,11 +294,7 @@ def _vector(
 
 
 class _Trainer:
-    """An engine that goes on after the failure of a user's model.
-
-    Attributes:
-        updates: of the last call, by client.
-    """
+    """An engine that goes on after the failure of a user's model."""
 
     def __init__(self, task: ReplayTask, rows: int) -> None:
         self.updates: dict[ClientId, TrainedUpdate] = {}
@@ -356,7 +322,6 @@ class _Trainer:
         return {}
 
     def close(self) -> None:
-        """End the engine's workers."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -34,18 +34,12 @@ def measured_sets(
     """Return the sets of samples to evaluate on, by name; none of them is empty.
 
     Args:
-        data: the divided data, unpoisoned.
-        section: settings of the evaluation.
         seed: of the run, from which the subset of the test set follows.
         attack: on training samples, if there is one.
 
     Returns:
         `TEST`, `TRAINING` if it is asked for, `BACKDOOR` if the attack has one, and a set of each
         client with test samples if these are asked for.
-
-    Raises:
-        ConfigurationError: more test samples are asked for than there are, or the accuracy of
-            clients without test samples, or a backdoor's success that no test sample could show.
     """
     sets = {TEST: _subset(data.test, section.samples, seed)}
     if section.training_loss:

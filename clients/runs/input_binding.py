@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 def require_bound_inputs(
     document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
 ) -> None:
-    """Refuse other code, files, frozen state or samples than those of the run document.
-
-    Args:
-        document: of the run.
-        configuration: on this machine.
-        model: of that configuration.
-        data: of that configuration, unpoisoned.
-    """
+    """Refuse other code, files, frozen state or samples than those of the run document."""
     require_bound_model(document, model)
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
@@ -41,11 +34,7 @@ def require_bound_inputs(
 
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
-    """Refuse another file of an own rule or attack than that of the run document.
-
-    Raises:
-        ConfigurationError: names both digests.
-    """
+    """Refuse another file of an own rule or attack than that of the run document."""
     was_rules, rules = own_rules_of(document.parameters), own_rules_of(local.parameters)
     for kind in was_rules.keys() & rules:
         if was_rules[kind] != rules[kind]:

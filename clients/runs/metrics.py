@@ -39,7 +39,6 @@ class Quality:
             tokens with a target; None also where numbers are regressed.
         loss: mean cross-entropy or squared error there; None also if it is not finite. Of a
             language task its exponential is the perplexity.
-        training_loss: mean cross-entropy on all clients' training samples (the authors' "loss").
         client_accuracy: of each client's own test samples; None for one that has none.
         backdoor_success: share of the test samples of other classes that are taken for a backdoor's
             target once they have its trigger; None also without a backdoor.
@@ -57,16 +56,13 @@ class RoundMetrics:
     """One round, measured after it.
 
     Attributes:
-        round: t.
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
         accuracy: of the model after the round on the test set, in [0, 1]; this and the next four
             are None where the round was not measured, and are those of `Quality`.
         loss: mean cross-entropy there; None also where the model has no finite one.
-        training_loss: mean cross-entropy on all clients' training samples.
         client_accuracy: of each client's own test samples.
         backdoor_success: of an attack with a backdoor, None without one.
-        floor: accuracy of always answering the commonest class.
         trained: S_b, ascending.
         served: S_c, by places.
         accepted: S_a, in ranking order; empty if abandoned.
@@ -99,11 +95,7 @@ class ModelGauge:
     """Evaluates models with an engine that holds the samples.
 
     Attributes:
-        engine: evaluates.
-        section: settings of the evaluation.
         sizes: number of samples in each of the engine's sets.
-        rounds: T, the last of which is always evaluated.
-        clients: K.
     """
 
     engine: Engine
@@ -140,14 +132,7 @@ class ModelGauge:
 
 @dataclass(slots=True)
 class Measure:
-    """Everything that a row needs apart from the chain.
-
-    Attributes:
-        gauge: evaluates models.
-        floor: majority rate of the test set.
-        malicious: clients that attack.
-        parameters: of the deployment.
-    """
+    """Everything that a row needs apart from the chain."""
 
     gauge: ModelGauge
     floor: float
@@ -166,12 +151,7 @@ class Measure:
         """Return the row of an ended round.
 
         Args:
-            ledger: the record of rounds.
-            round_number: t.
             vector: the model after it; None only if it is not evaluated.
-
-        Raises:
-            ValueError: the round has not ended.
         """
         round_ = read_round(ledger, self.parameters, round_number)
         if round_ is None or round_.end is None:

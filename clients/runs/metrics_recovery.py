@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Lines of a metrics file, by comparison with the chain.
-
-    Attributes:
-        borne_out: by round, lines whose head the chain has.
-        strange: rounds and heads that the chain lacks.
-    """
+    """Lines of a metrics file, by comparison with the chain."""
 
     borne_out: dict[int, bytes]
     strange: list[tuple[int, str]]
@@ -55,19 +50,7 @@ def restore_metrics(
     """Make the rows agree with the chain: a run may have been killed before it wrote one.
 
     Args:
-        folder: of the run.
-        measure: computes a round's row.
-        ledger: the contract.
-        blobs: with the models.
         accept_rollback: continue if the chain lacks rounds of the rows; these are set aside.
-
-    Returns:
-        The rounds without a row, since their model is missing.
-
-    Raises:
-        ChainRolledBackError: the rows have a round that the chain lacks, or has with another head.
-        IncompleteLogsError: the chain's log lacks a round that the contract has ended.
-        OSError: the metrics cannot be read or written.
     """
     ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()

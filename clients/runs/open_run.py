@@ -62,13 +62,7 @@ class OpenedRun:
     """A deployed run.
 
     Attributes:
-        configuration: with a chosen training path.
-        folder: its files.
         manifest: of the deployment; None on the memory ledger.
-        ledger: the contract, or the memory ledger.
-        population: the clients.
-        measure: computes a round's row.
-        simulation: all its actors.
         without_row: ended rounds that cannot be evaluated any more, since their model is missing.
         on_row: called with each new row after it is written; None for no call.
     """
@@ -87,9 +81,6 @@ class OpenedRun:
         """Play all remaining rounds, or those until an early stop.
 
         Each row is written before `on_round` gets it.
-
-        Raises:
-            ChainRolledBackError: the chain has lost rounds that were played here.
         """
         rows: list[RoundMetrics] = []
         watch = self.stop_watch()
@@ -111,7 +102,6 @@ class OpenedRun:
         return rows
 
     def _require_rows(self) -> None:
-        """Reject a chain that has lost rounds of this run, which explains any other failure."""
         if self.manifest is not None:
             with suppress(NotServedError):
                 require_rows(self.folder, self.ledger)
@@ -147,13 +137,8 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     """Deploy a run, or resume it.
 
     Args:
-        home: of the runs.
-        name: of the run.
         configuration: of the run, as recorded if it is resumed.
-        chain: of its contract.
-        blobs: where everybody publishes.
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
-        disk: for the run's files.
         watched: wraps its engine without another result, to time it, say.
         nodes: of Flower, where they train; None for a simulation that starts with the run.
 
@@ -214,20 +199,10 @@ def open_memory_run(
     """Start a run on the memory ledger: it can be neither audited nor resumed.
 
     Args:
-        home: of the runs.
-        name: of the run.
-        configuration: of the run.
-        disk: for the run's files.
-        chain_id: of the embedded chain that the memory ledger replaces.
         watched: wraps its engine without another result, to time it, say.
 
     Yields:
         The run; its worker processes end with the context.
-
-    Raises:
-        ConfigurationError: the model does not fit, there is a run of that name, or the beacon needs
-            blocks.
-        OSError: the run's folder cannot be written.
     """
     _require_machine(configuration, None)
     population = populate(configuration)
@@ -266,7 +241,6 @@ def open_memory_run(
 def _measured(
     configuration: Configuration, population: Population, watched: Watched, nodes: Nodes | None
 ) -> AbstractContextManager[Measure]:
-    """Return the measure, with an engine for all active clients of a round."""
     active = configuration.parameters(population.model.dimension).active
     return open_measure(configuration, population, active, watched, nodes)
 
@@ -302,11 +276,7 @@ def _cast(
 def _named_by_others(
     home: Path, name: str, chain: ChainWriter, blobs: BlobStore
 ) -> frozenset[Digest]:
-    """Return the blobs that the other runs of a home name.
-
-    Raises:
-        ConfigurationError: one of them is on another chain, so that this is unknown.
-    """
+    """Return the blobs that the other runs of a home name."""
     named: set[Digest] = set()
     for paths in Home(home).deployed():
         if paths.name == name:

@@ -53,18 +53,10 @@ class Population:
     Attributes:
         signers: the key of each client, by ascending address; none of owners from outside.
         registry: address of each client, and the samples that it declares, index by index.
-        data: samples for training, poisoned ones included.
-        clean: unpoisoned samples, which models are evaluated on.
-        model: the model of all.
-        data_digests: of each client's clean training samples, zeros where it discloses nothing.
         initial: w_1, shape (d,).
         malicious: clients that attack: their updates, or their training samples.
         attack: name of their attack on updates, or None.
         data_attack: their attack on samples, already applied to `data`, or None.
-        attack_parameters: settings of the attack.
-        member_faults: clients that misbehave whenever they are members.
-        trainer_faults: clients that fail to deliver a usable update.
-        device: of training and scoring.
     """
 
     signers: tuple[KeySigner, ...]
@@ -88,15 +80,7 @@ class Population:
         return Attackers(self.malicious, self.attack, self.attack_parameters)
 
     def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
-        """Return what the attackers know before a run begins; None unless their attack needs it.
-
-        Args:
-            configuration: of the run.
-
-        Raises:
-            ConfigurationError: the attack does not fit the task.
-            TrainingError: the attackers' own training fails.
-        """
+        """Return what the attackers know before a run begins; None unless their attack needs it."""
         if not self.attackers.need_history:
             return None
         with naming_setting("malice.attack"):
@@ -122,15 +106,10 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     """Return the clients of a run; the same for the same arguments.
 
     Args:
-        configuration: of the run.
         owners: clients with keys of their own; None for simulated clients.
 
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
-
-    Raises:
-        ConfigurationError: unavailable data or model, a model that does not fit the data, or owners
-            who do not fit the configuration.
     """
     seed, malice = configuration.seed, configuration.malice
     clients = configuration.protocol.clients
@@ -192,11 +171,7 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
 
 
 def with_training_path(configuration: Configuration, population: Population) -> Configuration:
-    """Return a configuration whose training path "auto" is replaced by the chosen one.
-
-    Raises:
-        ConfigurationError: "lockstep" is asked for a model that it does not support.
-    """
+    """Return a configuration whose training path "auto" is replaced by the chosen one."""
     if configuration.training.path == "plain":
         return configuration
     machine = configuration.machine

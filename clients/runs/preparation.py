@@ -59,8 +59,6 @@ def open_measure(
     """Open an engine, and what evaluates models with it.
 
     Args:
-        configuration: of a run, with a chosen training path.
-        population: its clients.
         rows: most clients that train in a round.
         watched: wraps the engine without another result, to time it, say.
         nodes: of Flower, where they train; None for a simulation that starts with the engine.
@@ -114,24 +112,10 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     """Publish a run's document and first model, deploy its contract, and hold the run's lock.
 
     Args:
-        home: of the runs.
-        name: of the run.
-        configuration: of the run.
-        chain: for the contract.
-        blobs: for document and model.
-        disk: for the run's files.
         owners: clients with keys of their own; None for simulated clients.
 
     Yields:
         The configuration with a chosen training path, the clients, and the manifest.
-
-    Raises:
-        ConfigurationError: the model does not fit, or cannot take the path that is asked for,
-            owners do not fit the configuration, or another process plays or deploys the run.
-        ChainError: the run is deployed with another configuration or elsewhere, or it has lost its
-            manifest, or the chain refuses.
-        BlobError: a blob cannot be stored.
-        OSError: the run's folder cannot be written.
     """
     folder = run_folder(home, name, disk)
     population = populate(configuration, owners)
@@ -162,12 +146,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
 def _require_bound(
     manifest: Manifest, blobs: BlobReader, configuration: Configuration, population: Population
 ) -> None:
-    """Refuse other code, files or samples than those of the deployed run, and name them.
-
-    Raises:
-        ConfigurationError: names the difference, with both digests.
-        EncodingError: the run document is of another version.
-    """
+    """Refuse other code, files or samples than those of the deployed run, and name them."""
     try:
         data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
     except (BlobError, ValueError):
@@ -187,12 +166,6 @@ def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
 
 
 def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:
-    """Return the sets of samples that are measured, none of them poisoned.
-
-    Raises:
-        ConfigurationError: they cannot be measured, or an early stop waits for an accuracy that
-            the task has not.
-    """
     rule, task = configuration.early_stop.rule(), population.clean.form.task
     if rule is not None and rule.metric == "accuracy" and task == "regress":
         raise ConfigurationError('early_stop.metric = "accuracy": a regression has a loss alone')

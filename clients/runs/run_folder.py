@@ -46,11 +46,7 @@ _MIXED = "unknown: the round began in another environment"
 
 
 class RunFolder:
-    """A run's own files.
-
-    Attributes:
-        paths: their locations.
-    """
+    """A run's own files."""
 
     def __init__(self, paths: RunPaths, disk: Disk = DISK) -> None:
         """Use these paths on a disk."""
@@ -58,7 +54,6 @@ class RunFolder:
         self._disk = disk
 
     def write_configuration(self, text: str) -> None:
-        """Write the configuration."""
         self._disk.write_whole(self.paths.configuration, text.encode())
 
     def write_metrics(self, lines: list[bytes]) -> None:
@@ -86,13 +81,8 @@ class RunFolder:
         """Add the environment that trains from a round on, unless it is the last one's.
 
         Args:
-            round_number: the open round.
-            environment: of this process.
             is_begun: whether the chain has commitments in the round, which were then made in
                 another environment: that of the round is recorded as unknown.
-
-        Raises:
-            ConfigurationError: the file is damaged.
         """
         recorded = self.environments()
         if not recorded or recorded[-1][1] != environment:
@@ -106,11 +96,7 @@ class RunFolder:
             )
 
     def environments(self) -> list[tuple[int, TrainingEnvironment]]:
-        """Return the environments in which the run was trained, each with its first round.
-
-        Raises:
-            ConfigurationError: the file is damaged.
-        """
+        """Return the environments in which the run was trained, each with its first round."""
         path = self.paths.environments
         try:
             lines = read_file(path, MAX_ENVIRONMENTS_BYTES).splitlines()
@@ -133,11 +119,7 @@ class RunFolder:
 
 
 def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:
-    """Return the folder of a run, which need not exist.
-
-    Raises:
-        ConfigurationError: the name is no plain file name.
-    """
+    """Return the folder of a run, which need not exist."""
     return RunFolder(Home(home).run(name), disk)
 
 
@@ -163,14 +145,8 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     """Return the configuration of an existing run, to resume it.
 
     Args:
-        home: of the runs.
-        name: of the run.
         settings: `machine.key=value` or `track.key=value` of each, and the place of each piece of
             code that the run has besides this program's; all others are fixed.
-
-    Raises:
-        ConfigurationError: there is no such run, its configuration is missing, a setting would
-            change its result, or the settings do not name the run's code.
     """
     folder = run_folder(home, name)
     path = folder.paths.configuration
@@ -194,12 +170,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
 
 
 def document_of(home: Path, name: str) -> RunDocument | None:
-    """Return the run document in a home; None for a run without a contract, or without that blob.
-
-    Raises:
-        ChainError: the manifest is damaged, or is of another run or of other settings.
-        EncodingError: the run document is damaged.
-    """
+    """Return the run document in a home; None for a run without a contract or that blob."""
     folder = Home(home)
     if not folder.run(name).manifest.exists():
         return None

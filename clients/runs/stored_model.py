@@ -45,7 +45,6 @@ class StoredQuality:
         accuracy: share of the whole test set classified right, in [0, 1]; None where numbers are
             regressed.
         loss: mean cross-entropy or squared error there; None if it is not finite.
-        floor: accuracy of always answering the commonest class.
         samples: size of the test set: samples, or tokens with a target.
         training_loss: mean loss on all clients' training samples; None if it was not asked for, or
             is not finite.
@@ -70,14 +69,9 @@ def quality_of(
     """Return the quality of a stored model on a configuration's data.
 
     Args:
-        stored: the model's tensors.
         configuration: of data and model; a file names neither.
         document: of the run that they must be the inputs of; None for no run.
         training_loss: whether to evaluate the training samples, too.
-
-    Raises:
-        ConfigurationError: the tensors are not those of the configuration's model, data or model
-            are unavailable or do not fit, or they are not the inputs of the run or the file.
     """
     _require_code_of(configuration.model.name, stored)
     data, model = _inputs_of(configuration)
@@ -123,12 +117,7 @@ def write_adapter(
 
     Args:
         vector: parameters, shape (d,).
-        configuration: of the run, with the base's folder here.
-        document: of the run.
         folder: to write; an existing adapter in it is replaced.
-
-    Raises:
-        ConfigurationError: the model has no adapters, or another base or other data than the run's.
     """
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)

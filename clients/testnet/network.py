@@ -67,13 +67,11 @@ class ChainPace:
     """Pace of a chain, and times that follow from it.
 
     Attributes:
-        block_seconds: between blocks without transactions.
         blocks_of_a_client: length of the window for each active client, all of which may train on
             one machine.
         view_seconds: of view 0, in the chain's seconds.
         deadline_blocks: between the window's end and the deadline.
         confirmations: of a block before workers act on it.
-        poll_seconds: between a worker's polls.
     """
 
     block_seconds: float
@@ -98,14 +96,8 @@ class NetworkSettings:
     """Settings of a test network.
 
     Attributes:
-        home: folder of chain, blobs, mailbox, keys, workers and logs.
-        configuration: of the run.
         workers: number of processes that host its clients.
-        chain: kind of the node.
-        store: kind of the store.
         pace: of the chain; None for the node's usual one.
-        anvil: path of the program, for such a chain.
-        serves: whether the audit service runs, too.
         allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
     """
 
@@ -121,7 +113,6 @@ class NetworkSettings:
 
     @property
     def clocks(self) -> ChainPace:
-        """Pace of the chain."""
         return PACES[self.chain] if self.pace is None else self.pace
 
 
@@ -130,10 +121,6 @@ def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
 
     Args:
         values: sections and their keys, as `plain_values` reads them; changed.
-        pace: of the chain.
-
-    Raises:
-        ConfigurationError: names the first setting that is wrong, and the rule.
     """
     set_block_beacon(values)
     protocol = values.get("protocol")
@@ -155,12 +142,8 @@ class NetworkTarget:
     """Location of a network's run, the same for all workers.
 
     Attributes:
-        chain_id: of the chain.
-        contract: its address.
         keys: folder of the clients' keystores, `client-000.json` and so on.
-        password_file: of all of them.
         confirmations: of a block before workers act on it.
-        poll_seconds: between a worker's polls.
         data: location of the data; None for data without files.
         allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
         settings: `section.key=value` of the machine: where the run's own code is.
@@ -179,13 +162,7 @@ class NetworkTarget:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPaths:
-    """A worker's paths to the other processes.
-
-    Attributes:
-        chain: URL of the node.
-        blobs: location of the blobs.
-        mailbox: location of the mail.
-    """
+    """A worker's paths to the other processes."""
 
     chain: str
     blobs: str
@@ -197,9 +174,6 @@ class WorkerSlot:
 
     Attributes:
         number: from 0.
-        clients: that it hosts.
-        folder: of its journal, updates and status.
-        paths: to the other processes.
         process: the newest one; None before the first start.
     """
 
@@ -229,7 +203,6 @@ class WorkerSlot:
         return f"worker-{self.number:02d}"
 
     def environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002 - for tests
-        """Return the environment of a worker with a folder."""
         return {}
 
     def start(self) -> CommandProcess:
@@ -290,13 +263,7 @@ class LocalNetwork:
     """A test network that runs until its context ends.
 
     Attributes:
-        settings: of the network.
-        node: its chain.
-        seats: slots of its workers.
-        processes: starts all processes.
         store: server of blobs and mail; None for folders.
-        entry: of every process but anvil.
-        slot: class of the slots.
     """
 
     entry = ENTRY
@@ -345,11 +312,7 @@ class LocalNetwork:
         self._open.close()
 
     def start_workers(self) -> None:
-        """Start the worker of each slot, and then the blocks.
-
-        Raises:
-            CommandError: one of them does not start.
-        """
+        """Start the worker of each slot, and then the blocks."""
         self.node.hold()
         for seat in self.seats:
             seat.start()
@@ -371,11 +334,7 @@ class LocalNetwork:
         return connect(reader, self.manifest)
 
     def restart_store(self) -> None:
-        """Start the server of blobs and mail, unless it is running.
-
-        Raises:
-            CommandError: it does not start.
-        """
+        """Start the server of blobs and mail, unless it is running."""
         if self.store is not None and self.store.code() is None:
             return
         arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
@@ -477,7 +436,6 @@ class LocalNetwork:
         return {KEY_VARIABLE: self.node.key.hex()}
 
     def _addresses(self) -> list[str]:
-        """Return the account of each client."""
         signers = simulated_signers(self.settings.configuration.seed, self.clients)
         return [checksum(signer.address) for signer in signers]
 
@@ -495,11 +453,7 @@ def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
 
 
 def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SECONDS) -> None:
-    """Return once a process listens on a port of this machine.
-
-    Raises:
-        CommandError: it has ended, or takes longer.
-    """
+    """Return once a process listens on a port of this machine."""
 
     def is_listening() -> bool | None:
         # First: another process may listen, which is why this one has ended.

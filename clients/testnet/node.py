@@ -32,9 +32,6 @@ class ChainNode:
     """A node that can be stopped and restarted on the same port.
 
     Attributes:
-        kind: of the node.
-        port: that it listens on.
-        url: for requests without a relay.
         key: of an account that can pay for everything; public, for tests.
     """
 
@@ -66,10 +63,6 @@ class ChainNode:
 
         Until `go`, blocks come with transactions only, one with each, and none at all on anvil
         after `hold`: no window passes while workers start.
-
-        Raises:
-            CommandError: it ends, or does not answer.
-            ConfigurationError: there is no such program.
         """
         if self.kind is ChainKind.ANVIL:
             self._process = self._processes.start("chain", self._anvil(), is_program=True)
@@ -90,12 +83,7 @@ class ChainNode:
             self.ask("evm_setAutomine", False)
 
     def go(self) -> None:
-        """Make blocks at the configured pace from now on.
-
-        Raises:
-            CommandError: the node does not restart.
-            ChainError: it does not accept the interval.
-        """
+        """Make blocks at the configured pace from now on."""
         self._goes = True
         if self.kind is ChainKind.ANVIL:
             # As `--block-time` does: all that is sent meanwhile is in one block.

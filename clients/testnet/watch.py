@@ -44,19 +44,11 @@ class WatchedRound:
     """An ended round, by chain and record.
 
     Attributes:
-        number: t.
-        seconds: since the end of the previous round, by the watcher's clock.
         views: in which the two phases were decided; None if it was abandoned.
-        accepted: clients whose updates are in the model.
         late: active clients without a commitment by the closing block.
         unusable: active clients with a commitment, whose payload is not in the record.
-        refused: members whose score vectors the record refuses.
-        banned: clients banned during the round.
         model: digest of w_{t+1}; None if it was abandoned.
-        head: commits to the history up to this round.
-        commitments: number of transactions with commitments.
         malformed: unusable clients whose payload is not d finite numbers.
-        accused: members that the incidents document names for conflicting signatures.
     """
 
     number: int
@@ -189,9 +181,6 @@ class NetworkSummary:
     """Totals of a test network.
 
     Attributes:
-        rounds: that ended.
-        decided: rounds that a committee decided.
-        seconds: of all rounds.
         restarts: workers restarted after they ended by themselves.
     """
 
@@ -226,12 +215,6 @@ class NetworkSupervisor:
 
         Args:
             rounds: at most.
-            on_round: called with each ended round.
-            patience_seconds: limit of one round.
-            on_look: called at every poll.
-
-        Raises:
-            CommandError: a round does not end, or a process ends again and again.
         """
         begun = time.monotonic()
         ended: list[WatchedRound] = []
@@ -259,11 +242,7 @@ class NetworkSupervisor:
         )
 
     def _mind(self) -> None:
-        """Restart what has ended.
-
-        Raises:
-            CommandError: a process has ended too often, or cannot be restarted.
-        """
+        """Restart what has ended."""
         now = time.monotonic()
         for seat in self.federation.seats:
             if seat.process is not None and seat.process.code() not in {None, 0}:

@@ -49,12 +49,8 @@ def engine_distances(
     """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
 
     Args:
-        device: its name in the settings.
         threads: number of cores; ignored on a GPU.
         resident: updates that are on the GPU already; None for none.
-
-    Raises:
-        ConfigurationError: unknown device, or CUDA is not available.
     """
     torch_device = device_named(device)
     if torch_device.type == "cpu":
@@ -116,7 +112,6 @@ class TorchSquares:
             return total.numpy(force=True)
 
     def norms(self) -> NDArray[np.float64]:
-        """Return the Euclidean length of each update, shape (clients,)."""
         with reproducible(self._device), torch.no_grad():
             total = torch.zeros(len(self._updates), dtype=torch.float64, device=self._device)
             for deltas in self._slices(0, self._dimension):
@@ -135,7 +130,6 @@ class UpdateBlocks:
     """Columns of updates on a device: of some that are there, and of others that are sent.
 
     Args:
-        device: of the columns.
         resident: updates that are on the device; None for none.
         updates: all updates, each of shape (d,).
     """

@@ -39,18 +39,9 @@ MAX_WORKERS = 256
 class LocalEngine(Engine):
     """Trains and evaluates in this process, at once.
 
-    Attributes:
-        distances: counterpart of `plain_distances`.
-
     Args:
-        workload: model, data and settings.
         rows: expected number of jobs per call; more cost another allocation.
-        distances: computes all distances of a round.
         resident: updates that stay on a GPU for the distances; None for none.
-
-    Raises:
-        ConfigurationError: the device is not available.
-        TrainingError: the model failed, or the device has too little memory.
     """
 
     def __init__(
@@ -107,13 +98,8 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
     """Reject settings with which no engine can be opened, without opening one.
 
     Args:
-        device: its name in the settings.
         cluster: address of a Ray cluster; None for this machine without Ray.
         isa: cap of the instruction set; None for none.
-
-    Raises:
-        ConfigurationError: the device, the cluster or the cap is not available, or a cap is asked
-            for where it would not hold.
     """
     if cluster is None:
         kind = device_named(device).type
@@ -127,11 +113,7 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
 
 
 def _require_cappable(isa: InstructionSet, device: str, cluster: str | None) -> None:
-    """Refuse a cap that would not hold.
-
-    Raises:
-        ConfigurationError: names the reason.
-    """
+    """Refuse a cap that would not hold."""
     if cluster is not None:
         raise ConfigurationError(
             f"machine.isa = {isa} with machine.engine = ray: actors start with the environment of "
@@ -163,25 +145,13 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
     """Return an engine; the updates are the same for any number of workers.
 
     Args:
-        model: the model.
-        data: the divided data.
-        training: settings of the local training.
-        device: its name in the settings.
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.
-        path: "plain" or "lockstep".
-        sets: sample sets for evaluation, by name.
-        rows: expected number of jobs per call.
         cluster: address of a Ray cluster; None for this machine without Ray.
         isa: cap of the instruction set; None for none. One worker, too, is a spawned process,
             unless this one has started under the same cap.
         records_losses: whether updates come with the loss of every local step; not on a cluster.
-        form: of the updates' payloads.
-
-    Raises:
-        ConfigurationError: unknown or missing device, too many workers, a cluster that is not at
-            the address or has no such device, or a cap that does not hold.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")

@@ -24,10 +24,6 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
     """Return the class of updates that an engine of this process trains for a run.
 
     Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
-
-    Raises:
-        ConfigurationError: the training path is left open, the device is not available, or it is a
-            cluster's card.
     """
     machine = configuration.machine
     if trains_on_cluster_cards(configuration):
@@ -40,11 +36,7 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
 
 
 def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class that a simulation records; of a cluster's cards it is unknown, too.
-
-    Raises:
-        ConfigurationError: the training path is left open, or the device is not available.
-    """
+    """Return the class that a simulation records; of a cluster's cards it is unknown, too."""
     if not trains_on_cluster_cards(configuration):
         return environment_of(configuration)
     here = environment_here(settled_path(configuration), "cpu")
@@ -63,12 +55,7 @@ def environment_here(
     """Return the class of updates that an engine of this process trains.
 
     Args:
-        path: of the training.
-        device: its name in the settings.
         cap: that the engine is opened with, which refuses processes that do not compute under it.
-
-    Raises:
-        ConfigurationError: unknown device, or CUDA is not available.
     """
     return TrainingEnvironment(
         torch=str(torch.__version__),
@@ -86,11 +73,7 @@ def isa_in_force() -> str:
 
 
 def require_known(environment: TrainingEnvironment) -> None:
-    """Refuse to compare updates with those of an environment of which nobody knows the class.
-
-    Raises:
-        ConfigurationError: variables were set after the process started.
-    """
+    """Refuse to compare updates with those of an environment of which nobody knows the class."""
     if environment.isa.endswith(SET_LATE):
         raise ConfigurationError(
             "variables that choose torch's kernels were set after this process had started, so "
@@ -99,11 +82,7 @@ def require_known(environment: TrainingEnvironment) -> None:
 
 
 def settled_path(configuration: Configuration) -> TrainingPath:
-    """Return the training path of a run document.
-
-    Raises:
-        ConfigurationError: it is left open.
-    """
+    """Return the training path of a run document."""
     path = configuration.training.path
     if path == "auto":
         raise ConfigurationError("the run document leaves training.path open: nothing says how")

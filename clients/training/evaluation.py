@@ -47,14 +47,8 @@ def evaluate(
     """Evaluate a parameter vector on some samples.
 
     Args:
-        model: the model.
         vector: its parameters, shape (d,).
         samples: stored inputs and labels, at least one.
-        collate: makes the model's inputs of stored rows.
-        device: its name in the settings.
-
-    Raises:
-        ValueError: no samples, or parameters of another length than the model's.
     """
     if len(samples.y) == 0:
         raise ValueError("nothing to evaluate on")
@@ -117,14 +111,6 @@ def majority_rate(y: Labels) -> float:
 def _block(
     module: nn.Module, form: DataForm, rows: slice, batch: Callable[[slice], Batch]
 ) -> Evaluation:
-    """Return the evaluation of one block by a module in evaluation mode.
-
-    Args:
-        module: with loaded parameters.
-        form: of the data.
-        rows: of the block.
-        batch: from rows to their collated inputs and targets.
-    """
     passes = []
     with torch.no_grad():
         for part in _passes(form, rows):
@@ -143,12 +129,7 @@ def _passes(form: DataForm, rows: slice) -> Iterator[slice]:
 
 
 class EvaluationBlock(NamedTuple):
-    """A piece of a sample set that is evaluated at once.
-
-    Attributes:
-        place: index of the set among the requested ones.
-        rows: of its samples.
-    """
+    """A piece of a sample set that is evaluated at once."""
 
     place: int
     rows: slice
@@ -175,12 +156,6 @@ class Evaluator:
     """Evaluates in this process, with a separate module.
 
     On a GPU a set's collated samples stay there from its first evaluation on.
-
-    Args:
-        workload: with model and sample sets.
-
-    Raises:
-        ConfigurationError: the device is not available.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -197,7 +172,6 @@ class Evaluator:
 
         Args:
             vector: parameters, shape (d,).
-            sets: names of the sample sets.
             chosen: slice of their blocks, in the order of `blocks_of`.
         """
         samples = [self._workload.sets[name] for name in sets]

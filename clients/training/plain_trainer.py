@@ -115,16 +115,7 @@ class PlainTrainer:
         chunk: preferred number of clients per call; more gain nothing.
 
     Args:
-        model: the model.
-        train: training samples of client i at index i.
-        collate: makes a model's inputs of stored rows.
-        settings: of the local training.
-        device: its name in the settings.
         resident: keeps the updates on a GPU as well; None to keep none there.
-
-    Raises:
-        ConfigurationError: the device is not available, or the training is calibrated and the
-            task has no class labels.
     """
 
     chunk = 1

@@ -39,7 +39,6 @@ class TrainingJob:
     """One client's training in one round.
 
     Attributes:
-        client: index of the client.
         seed: of the batch order, 32 bytes.
     """
 
@@ -52,7 +51,6 @@ class TrainedUpdate:
     """An update in the engine's memory, which the next training overwrites.
 
     Attributes:
-        client: index of its client.
         payload: its bytes in the run's form, and their digest.
         losses: float32, little-endian, of every local step, in order; None if nobody asked.
         numbers: what the payload says, or what was trained if its form cannot hold that, shape
@@ -110,11 +108,7 @@ class Evaluation:
 
 
 class UpdateTrainer(Protocol):
-    """Trains clients in one process; engines are built on it.
-
-    Attributes:
-        chunk: preferred number of clients per call.
-    """
+    """Trains clients in one process; engines are built on it."""
 
     chunk: int
 
@@ -130,7 +124,6 @@ class UpdateTrainer(Protocol):
 
         Args:
             start: the global model w_t, shape (d,).
-            jobs: the jobs.
             rows: destination of each update, each of shape (d,).
             losses: destination of the training loss of every local step of each job, each of shape
                 (steps,); None to compute none. The updates are the same either way.
@@ -165,7 +158,6 @@ class Engine(Protocol):
 
         Args:
             start: the global model w_t, shape (d,).
-            jobs: clients to train, each once.
 
         Raises:
             ValueError: a start of another length, an unknown or repeated client, or a seed that is
@@ -178,7 +170,6 @@ class Engine(Protocol):
 
         Args:
             vector: shape (d,).
-            sets: names of sample sets of the workload.
 
         Raises:
             ValueError: a vector of another length, or an unknown set.

@@ -25,10 +25,6 @@ def require_reachable(address: str) -> None:
 
     Args:
         address: HOST:PORT of a running cluster, "auto" for this machine's own, or "local".
-
-    Raises:
-        ConfigurationError: Ray is not installed, the address is malformed, or nothing listens
-            there.
     """
     require_extra("ray", "machine.engine = ray needs")
     if address in _RESOLVED_BY_RAY:

@@ -47,13 +47,8 @@ class RayEngine(Engine):
         workload: model, data and settings; every node needs the same code and, for a user's model,
             the same file.
         workers: number of actors, one core each, and on CUDA a card each or an equal share of one.
-        distances: computes all distances of a round.
         address: of a running cluster, as `ray start` prints it; "local" for one that starts and
             ends with this engine.
-
-    Raises:
-        ConfigurationError: Ray is not installed, there is no cluster at the address, or the
-            workload's device is CUDA and the cluster has no card, or one certain card.
     """
 
     def __init__(
@@ -127,11 +122,7 @@ class RayEngine(Engine):
             self._ray.shutdown()
 
     def _run(self, tasks: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        """Return the result of each task; other actors repeat the tasks of lost ones.
-
-        Raises:
-            TrainingError: no actor is left and none can be started, or the model failed.
-        """
+        """Return the result of each task; other actors repeat the tasks of lost ones."""
         queue = deque(range(len(tasks)))
         results: dict[int, Any] = {}
         running: dict[Any, tuple[int, Any]] = {}
@@ -170,11 +161,7 @@ class RayEngine(Engine):
             self._starting[actor.ready.remote()] = actor
 
     def _next_answer(self, running: Mapping[Any, tuple[int, Any]]) -> Any:
-        """Return the first answer of a working or a starting actor.
-
-        Raises:
-            TrainingError: no actor works, and none starts.
-        """
+        """Return the first answer of a working or a starting actor."""
         timeout = None if running else _START_SECONDS
         ready, _ = self._ray.wait([*running, *self._starting], num_returns=1, timeout=timeout)
         if not ready:
@@ -184,11 +171,7 @@ class RayEngine(Engine):
         return ready[0]
 
     def _joined(self, answer: Any) -> list[Any]:
-        """Return the started actor; nothing if it was lost before.
-
-        Raises:
-            TrainingError: it cannot use the workload on its node.
-        """
+        """Return the started actor; nothing if it was lost before."""
         actor = self._starting.pop(answer)
         try:
             self._ray.get(answer)
@@ -206,14 +189,6 @@ def actor_device(name: str, actors: int, cards: float) -> tuple[str, float]:
     """Return the device of all actors of a cluster, and the share of a card that each asks for.
 
     All compute on the same kind of device: the bytes of an update follow from it.
-
-    Args:
-        name: of the device in the settings.
-        actors: their number.
-        cards: that the cluster has.
-
-    Raises:
-        ConfigurationError: CUDA on a cluster without a card, or one certain card.
     """
     if name == "cpu" or (name == "auto" and cards < 1):
         return "cpu", 0.0
@@ -244,7 +219,6 @@ class _Actor:
         self._workload = workload
 
     def ready(self) -> None:
-        """Prepare for work: every actor's first call, whose failure comes back with its cause."""
         with as_training_error():
             self._trainer = self._workload.trainer()
             self._evaluator = Evaluator(self._workload)
@@ -259,17 +233,12 @@ class _Actor:
     def evaluate(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
-        """Return the evaluation of some blocks of some sets."""
         with as_training_error():
             return self._evaluator.parts(vector, sets, chosen)
 
 
 def _fail(error: Any) -> NoReturn:
-    """Raise an actor's failure, with its message if it is an error of this project.
-
-    Raises:
-        TrainingError: always.
-    """
+    """Raise an actor's failure, with its message if it is an error of this project."""
     cause = error.cause
     message = (
         str(cause) if isinstance(cause, CmflError) else f"{type(cause).__name__}: {cause!s:.300}"

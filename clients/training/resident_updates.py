@@ -25,8 +25,6 @@ class ResidentUpdates:
     the device. Engines hand out read-only views.
 
     Args:
-        device: of the training.
-        dimension: d.
         most_bytes: that they may take; None for half of the card's memory.
     """
 
@@ -40,9 +38,6 @@ class ResidentUpdates:
 
     def reserve(self, count: int) -> torch.Tensor | None:
         """Forget all updates; return room for others, shape (count, d), or None.
-
-        Args:
-            count: of the updates to come.
 
         Returns:
             None if they would take too much of the card's memory, or more than is free.

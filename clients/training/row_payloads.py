@@ -36,8 +36,6 @@ class RowPayloads:
     """Payloads of some rows of a matrix, each begun when its row is complete. A context manager.
 
     Args:
-        matrix: the updates of a round.
-        count: number of its rows.
         places: the rows of this call, in order.
         threads: number of threads that encode and hash.
     """

@@ -35,8 +35,6 @@ def update_writer(
     """Return the writer of a device.
 
     Args:
-        device: of the training.
-        dimension: d.
         resident: keeps the updates on the device as well; None to keep none.
     """
     if device.type == "cpu":
@@ -70,8 +68,6 @@ class DownloadWriter:
     The processor as device is for tests.
 
     Args:
-        device: of the training.
-        dimension: d.
         resident: keeps the updates on the device as well; None to keep none.
     """
 

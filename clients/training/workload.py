@@ -45,17 +45,10 @@ class Workload:
     """Everything that a process needs for training and evaluation.
 
     Attributes:
-        model: the model.
-        train: training samples of client i at index i.
-        sets: sample sets for evaluation, by name.
-        collate: makes the model's inputs of stored rows.
-        training: settings of the local training.
         device: its name in the settings, of what computes in the process that opens a trainer.
-        path: the kind of trainer.
         sizes: number of training samples of each client of the run, also of those whose samples
             are not here; None where all are.
         records_losses: whether updates come with the loss of every local step.
-        form: of the updates' payloads.
     """
 
     model: Model
@@ -100,11 +93,7 @@ class Workload:
         require_jobs(start, jobs, self.model.dimension, len(self.train))
 
     def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
-        """Validate the arguments of an evaluation.
-
-        Raises:
-            ValueError: a vector of another length, or an unknown set.
-        """
+        """Validate the arguments of an evaluation."""
         require_vector("vector", vector, self.model.dimension)
         for name in sets:
             if name not in self.sets:
@@ -137,8 +126,6 @@ class JobQueue:
     The order affects the duration of a round, never an update.
 
     Args:
-        costs: of each job, in any unit.
-        workers: number of workers.
         chunk: number of jobs that a worker prefers to take at once.
     """
 
@@ -178,13 +165,7 @@ def losses_of(
 
 @contextmanager
 def as_training_error() -> Iterator[None]:
-    """Turn any exception of a model or a card into a TrainingError.
-
-    Raises:
-        CmflError: an error of this project passes unchanged.
-        KeyboardInterrupt: passes unchanged.
-        TrainingError: names what was raised inside the `with` block.
-    """
+    """Turn any exception of a model or a card into a TrainingError."""
     try:
         yield
     except (CmflError, KeyboardInterrupt):

@@ -119,8 +119,6 @@ class TransactionSender:
         """Send a batch, unless another one is being sent or has just failed.
 
         Args:
-            moment: now.
-            what: the batch is, for the log.
             task: sends it; returns whether that had an effect.
             about: hash of the chain's newest block, and the batch: the same is sent once at a
                 block, unless it fails. None to send always.
@@ -158,7 +156,6 @@ class MeasuredModel:
     """Quality of the model at a round's start.
 
     Attributes:
-        round: t.
         accuracy: share of the samples classified right, in [0, 1]; None where numbers are
             regressed.
         loss: mean cross-entropy or squared error; None if it is not finite.
@@ -173,9 +170,6 @@ class BackgroundEvaluator:
     """Evaluates each round's model once, in the training thread after training.
 
     The samples are local, and the result is for the owner's information only.
-
-    Attributes:
-        newest: the newest result.
     """
 
     def __init__(self, engine: Engine, sets: Sequence[str], executor: Executor) -> None:
@@ -188,11 +182,7 @@ class BackgroundEvaluator:
         self.newest: MeasuredModel | None = None
 
     def look(self, round_number: int, model: NDArray[np.float32]) -> bool:
-        """Start or collect the evaluation of a round's model w_t; return whether none is running.
-
-        Raises:
-            TrainingError: the model failed on the samples.
-        """
+        """Start or collect the evaluation of a round's model w_t; True if none is running."""
         if self._running is not None and self._running[1].done():
             (number, running), self._running = self._running, None
             self.newest = _measured(number, running.result())

@@ -51,13 +51,7 @@ BACKOFF = {
 
 @dataclass(frozen=True, slots=True)
 class OngoingFailure:
-    """A failure without a success since.
-
-    Attributes:
-        sentence: of the newest error.
-        times: failures in a row.
-        until: time of the next attempt, by the steady clock.
-    """
+    """A failure without a success since."""
 
     sentence: str
     times: int
@@ -69,9 +63,6 @@ class FailureTracker:
     """Failures by part of the work, and when each part is due again.
 
     Attributes:
-        rng: spreads the pauses.
-        ongoing: failures without a success since.
-        counts: failures so far.
         last: the newest sentence; None if nothing has ever failed.
     """
 

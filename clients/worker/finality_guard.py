@@ -25,11 +25,6 @@ class ChainFinalityGuard:
         """Accept a chain that still has every block that was acted on.
 
         Blocks on top of an accepted head need no further comparison.
-
-        Raises:
-            ReorganisedError: it has another block where one was final.
-            ChainBehindError: it ends before the newest of them.
-            ChainError: it is unreachable or damaged.
         """
         accepted, self._accepted = self._accepted, None
         if accepted is None or not lineage.connects(accepted, newest):
@@ -41,13 +36,7 @@ class ChainFinalityGuard:
             del self._heads[next(iter(self._heads))]
 
     def act_on(self, block_number: int) -> None:
-        """Record a final block before it is acted on.
-
-        Raises:
-            ReorganisedError: another block was acted on in its place.
-            ChainError: the chain is unreachable or damaged.
-            OSError: it cannot be recorded.
-        """
+        """Record a final block before it is acted on."""
         newest = self._acted_on.newest
         if newest is not None and block_number <= newest:
             return

@@ -30,7 +30,6 @@ class WorkerBehaviour:
     """Behaviour of a worker's clients, which follow the protocol; tests derive others."""
 
     def in_round(self, number: int) -> WorkerBehaviour:  # noqa: ARG002 - the same in each
-        """Return the behaviour in one round."""
         return self
 
     def trainers(
@@ -38,7 +37,6 @@ class WorkerBehaviour:
         hosted: Sequence[ClientId],  # noqa: ARG002 - none acts uninvited
         active: Sequence[ClientId],
     ) -> Sequence[ClientId]:
-        """Return the clients that act as trainers, given those hosted and those active."""
         return active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
@@ -62,12 +60,6 @@ class HostedClients:
     """The clients of a worker, and what they act with.
 
     Attributes:
-        signers: the key of each client.
-        engine: trains them, and computes their distances.
-        own: store of their trained updates.
-        training: the one thread that trains and evaluates.
-        sending: the one thread that sends transactions.
-        behaviour: honest, except in tests.
         environment: in which the engine trains, which the clients state beside their updates.
         sets: names of local test sets; without any, no model is evaluated.
         finality: guards against a chain that takes back final blocks; None for one that cannot.

@@ -33,7 +33,6 @@ class RoundParticipants:
 
     Attributes:
         active: those that train or serve, ascending.
-        serving: those on the committee, by seat.
         members: each serving client as honest member and as the actor that is stepped.
         view: the round as it is seen; None until the chain has closed its inputs.
         abstaining: members that stay silent, since their journal may lack what they signed.
@@ -82,17 +81,7 @@ class RoundParticipants:
     def start_voting(
         self, view: RoundView, judge: JudgementCache, journal: VoteJournal, observer: Observer
     ) -> None:
-        """Create the members once the inputs are closed, each with the votes it signed before.
-
-        Args:
-            view: the round, just opened.
-            judge: of its records.
-            journal: of the worker's keys.
-            observer: reads mail, in case a journal lacks what was signed.
-
-        Raises:
-            OSError: the mailbox cannot be read, so that no member may vote yet.
-        """
+        """Create the members once the inputs are closed, each with the votes it signed before."""
         members = []
         behaviour, hosted = self._behaviour_now(), frozenset(self._hosting.signers)
         seated = [client for client in self.serving if client not in self.abstaining]
@@ -170,5 +159,4 @@ class RoundParticipants:
 
 
 def _key(chain: ChainView) -> tuple[object, ...]:
-    """Return what distinguishes a round from any other, on any chain."""
     return (chain.domain, chain.round, chain.seed, chain.committee, chain.opened_block)

@@ -55,9 +55,7 @@ class LocalUpdates:
         """Use a folder of this worker alone; it is created with the first update.
 
         Args:
-            folder: which need not exist.
             environment: digest of that in which this process trains.
-            disk: writes.
         """
         self._folder = folder
         self._environment = environment
@@ -66,11 +64,7 @@ class LocalUpdates:
     def find(
         self, round_number: int, client: ClientId, origin: Digest, limit: int
     ) -> Payload | None:
-        """Return a stored update of at most `limit` bytes; None if there is no intact one.
-
-        Raises:
-            OSError: it is there and cannot be read.
-        """
+        """Return a stored update of at most `limit` bytes; None if there is no intact one."""
         prefix = f"{round_number}-{client}-{origin.hex()}-"
         for path, match in self._kept():
             if not path.name.startswith(prefix) or path.stat().st_size > limit:
@@ -86,11 +80,7 @@ class LocalUpdates:
         return any(match.group(1, 2, 5) == named for _, match in self._kept())
 
     def keep(self, round_number: int, origin: Digest, updates: Mapping[ClientId, Payload]) -> None:
-        """Store updates by client, durably.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Store updates by client, durably."""
         paths = []
         for client, update in updates.items():
             name = f"{round_number}-{client}-{origin.hex()}-{update.digest.hex()}"
@@ -100,11 +90,7 @@ class LocalUpdates:
             self._disk.sync(paths)
 
     def forget(self, before_round: int) -> None:
-        """Remove the updates of earlier rounds.
-
-        Raises:
-            OSError: one cannot be removed.
-        """
+        """Remove the updates of earlier rounds."""
         for path, match in self._kept():
             if int(match[1]) < before_round:
                 self._disk.remove(path)
@@ -122,12 +108,8 @@ class TrainingAssignment:
     """The training of a worker's clients in one round.
 
     Attributes:
-        domain: the contract on its chain.
-        round: t.
-        seed: seed_t.
         model: w_t, shape (d,).
         clients: the active clients of the worker, ascending.
-        payload_bytes: of an update in the run's form.
     """
 
     domain: Domain
@@ -169,15 +151,7 @@ class RoundTraining:
         return self._updates
 
     def updates(self, assigned: TrainingAssignment) -> Mapping[ClientId, Payload] | None:
-        """Return the durable update of every assigned client; None while they are being trained.
-
-        Args:
-            assigned: the same object as long as it is the same assignment.
-
-        Raises:
-            TrainingError: the model failed, for some clients or for all; `held` has the others.
-            OSError: they cannot be stored, so that they must not be used yet.
-        """
+        """Return the durable update of every assigned client; None while they are being trained."""
         if assigned is not self._about:
             self._begin(assigned)
         missing = [client for client in assigned.clients if client not in self._updates]

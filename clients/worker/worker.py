@@ -55,7 +55,6 @@ class VotingResult:
     """Result of letting every client act on the current view.
 
     Attributes:
-        has_effect: whether any action was new.
         next_time: when a client may act though nothing new arrives, in the chain's seconds; None
             for never.
     """
@@ -68,14 +67,9 @@ class Worker:
     """Steps its hosted clients.
 
     Attributes:
-        hosting: its clients.
-        failures: tracks failures and retries.
         chain: the open round by the final blocks; None before the first poll, and after the last
             round.
-        seats: its clients in that round.
         now: time of the last step, in the chain's seconds.
-        is_finished: whether no further round will open.
-        measuring: evaluates models on local samples.
     """
 
     def __init__(
@@ -88,9 +82,6 @@ class Worker:
         """Resume from chain, mailbox, journal and disk.
 
         Args:
-            context: chain, blobs, mailbox and journal.
-            hosting: its clients.
-            failures: tracks failures and retries.
             on_round: called with a round's number before anything is signed in it.
         """
         self._context = context
@@ -206,9 +197,6 @@ class Worker:
         A journal that was lost, emptied or exchanged lacks what the keys signed in the current
         round; in later rounds they have signed nothing. The round is recorded at the first poll, so
         that a worker killed and restarted in it knows as much.
-
-        Raises:
-            JournalError: it cannot be recorded, so that no client may vote yet.
         """
         assert self._in_course is not None, "the chain was looked at"
         journal, first_rounds = self._context.journal, {}
@@ -284,7 +272,6 @@ class Worker:
         return voted
 
     def _looked(self, view: RoundView, seats: RoundParticipants) -> RoundView:
-        """Return the view with the mail that its actors need."""
         if seats.members:
             return self._observer.look(view)
         return view if seats.are_announced(view) else self._observer.look(view, fetches=False)

@@ -31,13 +31,7 @@ def download_proof(
     """Return the proof of a client's part in a round, as bytes and parsed.
 
     Args:
-        target: the service and the deployment.
-        round_number: t.
-        client: its index.
         whole: whether a head alone must suffice to check it.
-
-    Raises:
-        ServiceError: there is none, or it is no proof, or of another contract.
     """
     from ledger.audit.proofs.proof_document import read_proof
 
@@ -56,16 +50,7 @@ def download_bundle(
     """Download a round's bundle into a temporary file, which the caller may move away.
 
     Args:
-        target: the service and the deployment.
-        round_number: t.
         whole: whether a head alone must suffice to check it.
-
-    Yields:
-        The file, its manifest, and its blobs.
-
-    Raises:
-        ServiceError: there is none, or it is no bundle, or of another contract or round.
-        OSError: it cannot be written.
     """
     from ledger.audit.bundles.bundle import read_manifest
     from ledger.audit.bundles.container import open_bundle
@@ -89,11 +74,6 @@ def download_bundle(
 
 @contextmanager
 def _as_sent(what: str) -> Iterator[None]:
-    """Report an invalid download as the service's error.
-
-    Raises:
-        ServiceError: the download is invalid.
-    """
     try:
         yield
     except EncodingError as error:
@@ -101,11 +81,7 @@ def _as_sent(what: str) -> Iterator[None]:
 
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
-    """Reject a download of another contract or chain than the command names.
-
-    Raises:
-        ServiceError: it is of another one.
-    """
+    """Reject a download of another contract or chain than the command names."""
     from ledger.chain.addresses import checksum
 
     if target.address not in {None, checksum(basis.contract)}:

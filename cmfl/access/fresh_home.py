@@ -20,9 +20,6 @@ def made_if_needed(home: Home) -> Iterator[None]:
     """Make a home's folder, and remove it if the context fails before anything was stored.
 
     A blob, a run, a chain with a block, or another writer keep it.
-
-    Raises:
-        ConfigurationError: the folder cannot be made.
     """
     try:
         made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
-    """Open the history of the deployment that a command's options name.
-
-    Raises:
-        ConfigurationError: the deployment is ambiguous, or both a node and a service are named.
-    """
+    """Open the history of the deployment that a command's options name."""
     if target.remote is not None:
         with open_deployment(target) as deployment:
             yield deployment
@@ -55,10 +51,6 @@ def served_deployment(target: Target) -> Iterator[RemoteDeployment]:
 
 
 def require_no_node(target: Target) -> None:
-    """Reject a node in addition to a service; one that only a variable names is ignored.
-
-    Raises:
-        ConfigurationError: a node is named, too.
-    """
+    """Reject a node in addition to a service; one that only a variable names is ignored."""
     if target.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
         raise ConfigurationError("--rpc-url and --api: give one of them")

@@ -34,11 +34,7 @@ class RemoteService:
     def of(
         url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
     ) -> RemoteService | None:
-        """Return the service of --api, --api-token-file and --api-timeout; None without --api.
-
-        Raises:
-            ConfigurationError: the token's file cannot be read.
-        """
+        """Return the service of --api, --api-token-file and --api-timeout; None without --api."""
         return None if url is None else RemoteService(url, _token(token_file), timeout_seconds)
 
     def service(self) -> Service:
@@ -59,13 +55,7 @@ class RemoteService:
 def deployment_at(
     service: Service, chain_id: int | None, address: str | None, run: str | None
 ) -> RemoteDeployment:
-    """Return the deployment that options name, or the only one.
-
-    Raises:
-        ConfigurationError: none or several match; the message lists the deployments.
-        ServiceError: the service does not answer.
-        ChainError: the address is invalid.
-    """
+    """Return the deployment that options name, or the only one."""
     chain = chain_at(service, chain_id)
     if address is not None:
         return service.deployment(chain, address)
@@ -76,23 +66,14 @@ def deployment_at(
 
 
 def chain_at(service: Service, chain_id: int | None) -> str:
-    """Return the name of the chain that options name, or of the only one.
-
-    Raises:
-        ConfigurationError: none or several match; the message lists the chains.
-        ServiceError: the service does not answer.
-    """
+    """Return the name of the chain that options name, or of the only one."""
     chains = service.chains()["chains"]
     meant = [chain["name"] for chain in chains if chain_id in {None, int(chain["chain_id"])}]
     return _only(meant, [chain["name"] for chain in chains], "chain by --chain-id")
 
 
 def _only(meant: list[str], served: list[str], what: str) -> str:
-    """Return the only match.
-
-    Raises:
-        ConfigurationError: there is none, or more than one.
-    """
+    """Return the only match."""
     if len(meant) == 1:
         return meant[0]
     named = ", ".join(served[:_MOST_NAMED]) or "nothing"
@@ -100,11 +81,7 @@ def _only(meant: list[str], served: list[str], what: str) -> str:
 
 
 def _token(file: Path | None) -> str | None:
-    """Return the token in a file, or else in the environment.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or holds no token.
-    """
+    """Return the token in a file, or else in the environment."""
     from ledger.io.home import read_file
 
     if file is None:

@@ -36,9 +36,6 @@ class Target:
     """Options that name a chain, its blobs and a contract.
 
     Attributes:
-        home: folder of chain, blobs and runs.
-        run: name of the run.
-        address: of the contract.
         rpc_url: of a node, or None for the home's own chain.
         chain_id: that node or home must have.
         blobs_at: URL or folder of the blobs, or None for the home's own.
@@ -54,11 +51,7 @@ class Target:
     remote: RemoteService | None = None
 
     def __post_init__(self) -> None:
-        """Reject a home of another protocol version.
-
-        Raises:
-            ChainError: names a manifest of the home and its version.
-        """
+        """Reject a home of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
             from ledger.chain.contract.manifest import require_current_home
 
@@ -128,7 +121,6 @@ class Target:
         A home that is made for this is removed again after a failure.
 
         Args:
-            sender: signs, on a node.
             create: whether to make home and chain if they are missing.
             new_chain_id: id of a chain that is made; None for a random one.
             accept_rollback: whether to accept a chain without blocks that its home acknowledged.
@@ -169,12 +161,7 @@ class Target:
             yield
 
     def _explain_no_chain(self) -> None:
-        """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger.
-
-        Raises:
-            ChainRolledBackError: the home has acknowledged a block.
-            ConfigurationError: names the runs.
-        """
+        """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
         from ledger.chain.contract.manifest import was_in_memory
         from ledger.chain.embedded.file.head_note import verify_nothing_acknowledged
 
@@ -198,12 +185,7 @@ class Target:
             )
 
     def require_contract(self) -> None:
-        """Reject a home whose own chain lacks the named run's contract, before anything is written.
-
-        Raises:
-            ChainRolledBackError: the chain ends before the contract was created.
-            ChainError: the address holds another contract.
-        """
+        """Reject a home whose chain lacks the named run's contract, before any write."""
         from ledger.chain.contract.manifest import read_run_manifest
         from ledger.chain.ports import ChainRolledBackError
 
@@ -221,11 +203,7 @@ class Target:
             self.ledger(chain)
 
     def history(self, chain: ChainReader) -> FoldedHistory:
-        """Return the history of the contract.
-
-        Raises:
-            ConfigurationError: the contract is ambiguous.
-        """
+        """Return the history of the contract."""
         from ledger.history.history import FoldedHistory
 
         # A home's own file has no node between it and its reader.
@@ -233,12 +211,7 @@ class Target:
         return FoldedHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
-        """Return the contract as of the chain's newest block, with all of its events up to there.
-
-        Raises:
-            IncompleteLogsError: the chain's logs do not lead to the contract's own state.
-            ConfigurationError: the contract is ambiguous.
-        """
+        """Return the contract as of the chain's newest block, with all events up to there."""
         from ledger.chain.contract.complete_log import EventTable, complete_ledger
 
         table = None if chain.node is None else EventTable(Home(self.home).event_log)
@@ -248,14 +221,8 @@ class Target:
         """Return the contract: the address's, the named run's, or the only one of the home.
 
         Args:
-            chain: the chain that holds it.
             is_audited: whether to return a contract with foreign code or unknown creation too, for
                 an audit to report.
-
-        Raises:
-            ConfigurationError: the contract is ambiguous.
-            ForeignCodeError: code or creation are not those of this program's contract.
-            UncheckableCreationError: the creation code is not checkable.
         """
         from ledger.chain.contract.committee_ledger import CommitteeLedger
         from ledger.chain.contract.deployment import connect, require_code
@@ -287,11 +254,7 @@ class Target:
             yield connect(chain, manifest) if chain.chain_id == manifest.chain_id else None
 
     def run_paths(self) -> RunPaths:
-        """Return the folder of the named run, or of the only one of the home.
-
-        Raises:
-            ConfigurationError: the run is ambiguous.
-        """
+        """Return the folder of the named run, or of the only one of the home."""
         deployed = Home(self.home).deployed()
         if self.run is not None:
             named = [run for run in deployed if run.path.name == self.run]
@@ -309,11 +272,7 @@ class Target:
         return deployed[0]
 
     def require_chain_of_its_own(self) -> None:
-        """Reject a service without a node: it gives blobs and proofs, but no chain.
-
-        Raises:
-            ConfigurationError: names the missing options.
-        """
+        """Reject a service without a node: it gives blobs and proofs, but no chain."""
         if self.remote is None:
             return
         if self.rpc_url is None or self.address is None:
@@ -323,11 +282,7 @@ class Target:
             )
 
     def node_chain_id(self) -> int:
-        """Return the id that the node must have.
-
-        Raises:
-            ConfigurationError: --chain-id is missing.
-        """
+        """Return the id that the node must have."""
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
         return self.chain_id

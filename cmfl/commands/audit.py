@@ -129,7 +129,6 @@ def _repeated(where: Target, sample: int) -> dict[str, Any]:
 
 
 def _training_line(repeated: dict[str, Any]) -> str:
-    """Return a line on repeated training, which is apart from the ten steps."""
     if repeated["counts"] is None:
         return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
     counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())

@@ -104,12 +104,7 @@ class StoreOptions:
     log_requests: LogRequests = False
 
     def settings(self, folder: Path) -> StoreSettings:
-        """Return the settings of the store over a folder.
-
-        Raises:
-            ConfigurationError: there are too many auditors.
-            ChainError: an auditor's address is invalid.
-        """
+        """Return the settings of the store over a folder."""
         from api.store.auditors import MAX_AUDITORS
         from api.store.store_settings import StoreSettings
         from ledger.chain.addresses import to_canonical
@@ -322,11 +317,7 @@ def _store(target: Target) -> BlobStore:
 def _blobs_of_other_runs(
     target: Target, chain: ChainReader, address: str, blobs: BlobStore
 ) -> set[Digest]:
-    """Return the blobs that the other runs of a home name.
-
-    Raises:
-        ConfigurationError: one of them is on another chain, and its blobs are unknown.
-    """
+    """Return the blobs that the other runs of a home name."""
     from ledger.actors.retention import blobs_named_by_run
     from ledger.chain.contract.complete_log import complete_ledger
     from ledger.chain.contract.deployment import connect

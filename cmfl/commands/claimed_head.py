@@ -32,7 +32,6 @@ class HeadComparison:
     """A claimed head and the chain's.
 
     Attributes:
-        outcome: of the comparison.
         round: after which both apply; None if nothing is claimed.
         claimed: by the run's files, 0x-hex; None if nothing is.
         head: of the chain, 0x-hex; None if it has none, or was not asked.

@@ -34,9 +34,6 @@ class ConfigurationOptions:
 
         Args:
             deploys: take a block's hash as the beacon, unless a setting names one.
-
-        Raises:
-            ConfigurationError: it is invalid.
         """
         from clients.configuration.loading import checked
         from clients.configuration.parsing import plain_values, set_block_beacon
@@ -51,10 +48,6 @@ class ConfigurationOptions:
 
         Args:
             allow_predictable: whether to accept seeds that can be chosen.
-            more: settings over the given ones.
-
-        Raises:
-            ConfigurationError: it is invalid, or its seeds can be chosen.
         """
         from clients.configuration.owners import shared_configuration
 
@@ -71,11 +64,7 @@ class AgreedConfigurationOptions(ConfigurationOptions):
     allow_predictable_seeds: AllowPredictableSeeds = False
 
     def load_agreed(self, *more: str) -> Configuration:
-        """Return the configuration, with more settings over it.
-
-        Raises:
-            ConfigurationError: it is invalid, or its seeds can be chosen.
-        """
+        """Return the configuration, with more settings over it."""
         return self.load_shared(allow_predictable=self.allow_predictable_seeds, more=more)
 
     def words(self, *more: str) -> list[object]:

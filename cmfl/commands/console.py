@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
-    """Reject --csv together with --json.
-
-    Raises:
-        ConfigurationError: both are given.
-    """
     if value and context.params.get("json"):
         raise ConfigurationError("--csv and --json: give one of them")
     return value
@@ -262,7 +257,6 @@ def _console() -> Console:
 
 
 def _shown(text: str, stream: TextIO | None = None) -> str:
-    """Return text as a stream can show it, by default standard output."""
     encoding = getattr(stream or results(), "encoding", None) or "utf-8"
     harmless = plain(text)
     return harmless if encoding.lower().startswith("utf") else harmless.translate(_ASCII)

@@ -103,7 +103,6 @@ def _print(which: str, expected: Artifact, violation: str | None, unchecked: str
 
 
 def _compile_command() -> str:
-    """Return the shell command that compiles the installed sources and hashes the output."""
     return f"vyper -f bytecode,bytecode_runtime {shlex.quote(str(_folder() / SOURCE))} | sha256sum"
 
 

@@ -199,12 +199,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
 
 
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
-    """Return the deployment with what a node says of its gas, and what it costs there.
-
-    Raises:
-        ConfigurationError: the fee is over its cap.
-        ChainError: the chain does not suit.
-    """
+    """Return the deployment with what a node says of its gas, and what it costs there."""
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees

@@ -277,11 +277,7 @@ def _experiments() -> Iterator[dict[str, Any]]:
 
 
 def _runnable(data: Path | None) -> list[str]:
-    """Return the experiments whose files are there, and say of the others that they are left out.
-
-    Raises:
-        ConfigurationError: none is left.
-    """
+    """Return the experiments whose files are there, and print the others as left out."""
     from clients.experiments.catalogue import definition_named, names
     from clients.experiments.plan import missing_files
 
@@ -342,7 +338,6 @@ def _run(
 
 
 def _code(results: Iterable[dict[str, Any]]) -> int:
-    """Return the worst: a failed audit, a cell that failed, an incomplete audit."""
     codes = {code_of(verdict) for result in results for verdict in result["verdicts"]}
     codes |= {WRONG for result in results if result["failures"]}
     return next((code for code in (FAILED, WRONG, INCOMPLETE) if code in codes), 0)

@@ -191,11 +191,7 @@ def evaluate(
 
 
 def _require_form(form: str, address: str | None) -> None:
-    """Refuse a format that does not exist, or whose base nothing names.
-
-    Raises:
-        ConfigurationError: names the formats, or the option.
-    """
+    """Refuse a format that does not exist, or whose base nothing names."""
     if form not in FORMATS:
         raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
     if form == PEFT and address is not None:
@@ -206,11 +202,7 @@ def _require_form(form: str, address: str | None) -> None:
 
 
 def _require_signable(out: Path, key: Path, average: int) -> None:
-    """Refuse a mean, a key that cannot sign, and a folder that has other files.
-
-    Raises:
-        ConfigurationError: names the option or the folder.
-    """
+    """Refuse a mean, a key that cannot sign, and a folder that has other files."""
     from cmfl.commands.new_folder import require_new
     from cmfl.provenance.signing import require_private_key
 
@@ -226,11 +218,7 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
 def _write_signed(
     out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
 ) -> None:
-    """Write a signed folder with a model, and with the base of one that is adapters.
-
-    Raises:
-        ConfigurationError: the base is not here, or another one than the run's.
-    """
+    """Write a signed folder with a model, and with the base of one that is adapters."""
     from cmfl.commands.new_folder import whole_folder
     from cmfl.provenance.signed_model import bound_base, copy_base
     from cmfl.provenance.signing import sign_folder
@@ -250,11 +238,7 @@ def _write_signed(
 
 
 def _require_folder(out: Path, *, is_made: bool) -> None:
-    """Ask whether a missing folder is to be made; it is made with the file.
-
-    Raises:
-        ConfigurationError: it is not, or nobody can be asked.
-    """
+    """Ask whether a missing folder is to be made; it is made with the file."""
     refuse_home_file(out)
     folder = out.parent
     if is_made or folder.is_dir():
@@ -275,11 +259,7 @@ def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
-    """Return the round of the requested model, the model's digest, and the ledger's head then.
-
-    Raises:
-        ConfigurationError: the round was not decided.
-    """
+    """Return the round of the requested model, the model's digest, and the ledger's head then."""
     from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
     if round_number is None:
@@ -298,11 +278,7 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
 
 
 def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Digest]:
-    """Return the last models that rounds decided up to a round, the oldest first.
-
-    Raises:
-        ConfigurationError: there are fewer.
-    """
+    """Return the last models that rounds decided up to a round, the oldest first."""
     from ledger.protocol.ledger_state import RoundDecided
 
     events = [recorded.event for recorded in ledger.outcomes(number, descending=False)]

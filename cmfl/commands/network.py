@@ -89,12 +89,7 @@ def network(
 
 
 def _require_playable(home: Path, workers: int, configuration: Configuration) -> None:
-    """Refuse what a federation cannot play, and warn of a lot that somebody may choose.
-
-    Raises:
-        ConfigurationError: the folder is not empty, there are fewer clients than workers, there are
-            attackers, or the run has an early stop or trackers.
-    """
+    """Refuse what a federation cannot play, and warn of a lot that somebody may choose."""
     from clients.configuration.parsing import lot_warning, require_no_live_settings
     from clients.instruction_sets import require_cap
 

@@ -85,7 +85,6 @@ def runs_of_home(context: typer.Context) -> list[str]:
 
 
 def _presets() -> list[str]:
-    """Return completions for the name of a preset."""
     from importlib.resources import files
 
     folder = files("clients") / "presets"

@@ -112,11 +112,7 @@ class ParticipantOptions:
     ] = False
 
     def shared(self) -> SharedPlaces:
-        """Return what all participants share.
-
-        Raises:
-            ConfigurationError: one of the options is not given.
-        """
+        """Return what all participants share."""
         url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs
         if url is None or chain_id is None or contract is None or blobs is None:
             needed = {

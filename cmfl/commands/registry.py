@@ -166,11 +166,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
-    """Reject owners who have signed for other settings.
-
-    Raises:
-        ConfigurationError: names both digests.
-    """
+    """Reject owners who have signed for other settings."""
     from clients.onboarding.registration import proposal_digest
 
     proposed = proposal_digest(configuration)
@@ -196,11 +192,7 @@ def _view(registry: Registry) -> dict[str, Any]:
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    """Return the files, those of a folder in the order of their names.
-
-    Raises:
-        ConfigurationError: there are too many.
-    """
+    """Return the files, those of a folder in the order of their names."""
     files: list[Path] = []
     for path in paths:
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]

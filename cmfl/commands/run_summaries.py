@@ -118,7 +118,6 @@ class HomeRuns:
         return ""
 
     def audit_of(self, name: str) -> str:
-        """Return the command that audits a run."""
         return command_line("audit", "--home", self._target.home, "--run", name)
 
     def _paths(self, name: str) -> RunPaths:
@@ -139,7 +138,6 @@ class ServiceRuns:
         self.place = service.connection.shown_url
 
     def names(self) -> list[str]:
-        """Return the names of all runs, sorted."""
         return sorted(deployment["run"] for deployment in self._all)
 
     def row(self, name: str) -> RunSummary:

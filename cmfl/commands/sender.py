@@ -56,12 +56,7 @@ class Sender:
 
     @contextmanager
     def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
-        """Open a node for writing.
-
-        Raises:
-            ConfigurationError: there is no key, or it cannot be read.
-            TransactionRefusedError: the node does not accept a transaction; names the key's source.
-        """
+        """Open a node for writing."""
         from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.rpc_chain import RpcChain
 
@@ -76,11 +71,7 @@ class Sender:
                 ) from error
 
     def settings(self) -> RpcSettings:
-        """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap.
-
-        Raises:
-            ConfigurationError: a cap is not an amount, or the tip's exceeds the fee's.
-        """
+        """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap."""
         from ledger.chain.rpc.rpc_reader import RpcSettings
 
         settings = RpcSettings(confirmations=self.confirmations or 0)
@@ -228,11 +219,6 @@ def in_ether(wei: int) -> str:
 
 
 def _asked_password(question: str = "Password of the keystore") -> str:
-    """Ask for the keystore's password.
-
-    Raises:
-        ConfigurationError: there is no terminal that hides what is typed.
-    """
     fault = "the keystore's password is asked for at a terminal; give --password-file"
     if not _has_terminal():
         raise ConfigurationError(fault)

@@ -142,14 +142,7 @@ class ServiceOptions:
     ] = None
 
     def settings(self, **of_home: Any) -> Settings:
-        """Return the settings of the service.
-
-        Args:
-            of_home: the other settings, about home and node.
-
-        Raises:
-            ConfigurationError: an option is refused, or has no effect.
-        """
+        """Return the settings of the service."""
         from pydantic import ValidationError
 
         from api.settings import Settings
@@ -198,11 +191,7 @@ _OPTIONS = {
 
 
 def _read_tokens(path: Path | None) -> tuple[str, ...]:
-    """Return the tokens in a file; no error shows one of them.
-
-    Raises:
-        ConfigurationError: it cannot be read, has none, or one that no request can show.
-    """
+    """Return the tokens in a file; no error shows one of them."""
     from ledger.io.home import read_text
 
     if path is None:

@@ -51,11 +51,7 @@ def settings(
 
 
 def _of_section(section: str | None) -> list[Any]:
-    """Return the settings of a section; all for None.
-
-    Raises:
-        ConfigurationError: there is no such section or list.
-    """
+    """Return the settings of a section; all for None."""
     from clients.configuration import settings_reference as reference
 
     every = reference.settings()

@@ -116,12 +116,7 @@ class AttestedOptions(EvidenceOptions):
     rules: Rules = None
 
     def target(self) -> Target:
-        """Return where to read, a service of blobs included.
-
-        Raises:
-            ConfigurationError: a service has no chain beside it, or would have to be trusted for
-                the verdicts of auditors.
-        """
+        """Return where to read, a service of blobs included."""
         target = EvidenceOptions.target(self)
         target.require_chain_of_its_own()
         if target.remote is not None and self.mailbox is None:

@@ -84,11 +84,7 @@ def _paths(where: Target) -> RunPaths:
 
 
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
-    """Return the trackers of a run's file, with settings over them.
-
-    Raises:
-        ConfigurationError: a setting is of another section or wrong, or no tracker is named.
-    """
+    """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
     from ledger.io.home import read_text
     from ledger.io.toml import MAX_TOML_BYTES, parse_toml

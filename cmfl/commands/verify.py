@@ -239,7 +239,6 @@ def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
 def _end(
     result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
 ) -> NoReturn:
-    """Print the result as JSON if that is asked for, and end with its exit code."""
     if json:
         print_json(result.as_dict())
     raise typer.Exit(code_of(result.outcome))
@@ -275,11 +274,7 @@ def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trus
 
 
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
-    """Return what the options say to trust; None if they name neither a head nor a chain.
-
-    Raises:
-        ConfigurationError: a node is named without the contract.
-    """
+    """Return what the options say to trust; None if they name neither a head nor a chain."""
     from cmfl.verifying import trusted_head
 
     if head is not None:

@@ -207,11 +207,7 @@ def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int]
 
 
 def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
-    """Return the salt of the one client's samples.
-
-    Raises:
-        ConfigurationError: several clients, or no 32 bytes.
-    """
+    """Return the salt of the one client's samples."""
     from clients.datasets.data_binding import salt_of
 
     if salt is None:

@@ -74,11 +74,7 @@ def watch(
 
 
 def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
-    """Return an answer; a service that is away for a moment is asked again.
-
-    Raises:
-        ServiceError: it stays away, or refuses.
-    """
+    """Return an answer; a service that is away for a moment is asked again."""
     from api.client.connection import ServiceProblemError
 
     since: float | None = None
@@ -106,12 +102,7 @@ class _Stillness:
         self._is_reported = False
 
     def is_news(self, newest: str, now: float) -> bool:
-        """Return whether the chain has stalled since the last call.
-
-        Args:
-            newest: hash of the newest block.
-            now: of a monotonic clock.
-        """
+        """Return whether the chain has stalled since the last call."""
         if newest != self._newest:
             self._newest, self._since, self._is_reported = newest, now, False
         is_still = now - self._since >= STILL_SECONDS

@@ -40,11 +40,7 @@ class WitnessOptions:
     ] = None
 
     def witnesses(self) -> Witnesses | None:
-        """Return whom to ask; None for nobody.
-
-        Raises:
-            ConfigurationError: the policy cannot be read, asks for no witness, or is missing.
-        """
+        """Return whom to ask; None for nobody."""
         from cmfl.witnessing import witnesses_of
 
         places = tuple(self.checkpoint or ())

@@ -209,12 +209,7 @@ def _logged(style: str) -> Iterator[None]:
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
-    """Print the status that a worker wrote last, and whether it runs.
-
-    Raises:
-        ConfigurationError: there is none and no worker runs, or the file is damaged.
-        Exit: the worker was killed.
-    """
+    """Print the status that a worker wrote last, and whether it runs."""
     from clients.worker.process.worker_status import WorkerState
 
     status, is_running = status_of(own)

@@ -24,11 +24,7 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
     """Return the axes of a new figure of pyplot, which notebooks show.
 
     Args:
-        count: how many panels.
         columns: panels in a row at most.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
     """
     from matplotlib import pyplot as plt
 
@@ -45,11 +41,7 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
 
 
 def write(axes: Axes, to: str | Path | None) -> None:
-    """Write the figure of some axes to a file, which replaces an existing one; None for no file.
-
-    Raises:
-        ConfigurationError: the file cannot be written, or its ending names no format.
-    """
+    """Write the figure of some axes to a file, which replaces an existing one; None for no file."""
     require_or_none(PATH, to=to)
     if to is None:
         return
@@ -69,13 +61,9 @@ def draw_rounds(
     """Draw the accuracy of a run, its floor, and the attackers' share of the accepted updates.
 
     Args:
-        title: of the run.
         rows: of its rounds, with the columns of `Round`.
         floor: accuracy of always answering the commonest class, if it is known.
         axes: to draw on; new ones if not given.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed, no accuracy is known, or the axes are none.
     """
     measured = [row for row in rows if row["accuracy"] is not None]
     if not measured:
@@ -106,11 +94,7 @@ def draw_rounds(
 
 
 def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
-    """Draw the runs of a comparison, a panel for each condition, and return the panels.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
-    """
+    """Draw the runs of a comparison, a panel for each condition, and return the panels."""
     from clients.experiments import canvas, series
 
     swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]

@@ -23,7 +23,6 @@ def tracking(label: str, *, shown: bool | None = None) -> Iterator[Tracker]:
     """Show the progress of what is done in the context.
 
     Args:
-        label: what is done, and what is counted: "comparison, rounds".
         shown: True for a bar, or for lines where there is neither a terminal nor a notebook;
             False for nothing; None for a bar where somebody looks.
 

@@ -25,7 +25,6 @@ class ArgumentRule(NamedTuple):
 
     Attributes:
         sentence: what the argument must be.
-        holds: whether a value is that.
     """
 
     sentence: str
@@ -38,7 +37,6 @@ def _is_list(value: object) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    """Return whether a value is a whole number, NumPy's among them."""
     if isinstance(value, bool) or getattr(value, "shape", ()) != ():
         return False
     return isinstance(value, SupportsIndex)
@@ -71,11 +69,7 @@ def require(rule: ArgumentRule, **arguments: object) -> None:
 
 
 def require_each(rule: ArgumentRule, name: str, values: Iterable[object]) -> None:
-    """Refuse the first value of a list that breaks a rule.
-
-    Raises:
-        ConfigurationError: names argument, position, value and rule.
-    """
+    """Refuse the first value of a list that breaks a rule."""
     for place, value in enumerate(values):
         require(rule, **{f"{name}[{place}]": value})
 
@@ -139,22 +133,14 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
-    """Return the two whole numbers that name a range of rounds.
-
-    Raises:
-        ConfigurationError: there are not two.
-    """
+    """Return the two whole numbers that name a range of rounds."""
     if len(rounds) != 2:
         raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
     return int(rounds[0]), int(rounds[1])
 
 
 def digest_of_head(head: str, argument: str = "head") -> Digest:
-    """Return a head that was kept, or another digest that an argument gives as 0x-hex.
-
-    Raises:
-        ConfigurationError: it is no digest.
-    """
+    """Return a head that was kept, or another digest that an argument gives as 0x-hex."""
     from ledger.protocol.types import Digest
 
     try:

@@ -35,9 +35,6 @@ def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> se
         keywords: by flat name (`malicious_rate`), by full name (`"malice.malicious_rate"`), or a
             section with a table of its keys (`malice={"malicious_rate": 0.3}`). None takes a
             setting of the preset back.
-
-    Raises:
-        ConfigurationError: a name is unknown or of several settings; the nearest names are listed.
     """
     settings = full_names(keywords)
     for name, value in settings.items():
@@ -46,14 +43,7 @@ def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> se
 
 
 def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of keyword arguments by their full names, tables key by key.
-
-    Args:
-        keywords: as `apply_keywords` takes them.
-
-    Raises:
-        ConfigurationError: a name is unknown or of several settings.
-    """
+    """Return the settings of keyword arguments by their full names, tables key by key."""
     return {
         full_name(key): single
         for keyword, value in keywords.items()
@@ -62,11 +52,7 @@ def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
 
 
 def full_name(name: str) -> str:
-    """Return the full name of a setting, `section.key`.
-
-    Raises:
-        ConfigurationError: there is no such setting, or there are several.
-    """
+    """Return the full name of a setting, `section.key`."""
     from clients.configuration.schema import REMOVED, removed_setting
 
     if not isinstance(name, str):

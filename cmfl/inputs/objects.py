@@ -40,10 +40,6 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
     Args:
         values: by section and key; changed in place.
         parts: as the caller gave them.
-        folder: the home, in which code and data of objects are written.
-
-    Raises:
-        ConfigurationError: a part is of no kind that is understood, or its code cannot be written.
     """
     for name, part in (("malice.attack", parts.attack), ("protocol.distance", parts.distance)):
         if part is not None:
@@ -58,12 +54,7 @@ def preset_text(name: str, preset: object, folder: Path) -> str:
     """Return the text that an experiment has for a preset: a name, or the path of a TOML file.
 
     Args:
-        name: of the argument, for the message.
         preset: a name, a path that ends in .toml, or a dict of all settings.
-        folder: in which a dict is written as a TOML file.
-
-    Raises:
-        ConfigurationError: it is none of them, or names an unknown setting.
     """
     from clients.configuration.parsing import TOML
 
@@ -88,12 +79,7 @@ def reference(name: str, part: object, folder: Path) -> str:
     """Return the text that a setting has for a part: a name, or where its code is.
 
     Args:
-        name: of the setting, for the message.
         part: a name, or a class or function.
-        folder: the home.
-
-    Raises:
-        ConfigurationError: it is neither, or its code cannot be bound.
     """
     if isinstance(part, str):
         return part

@@ -66,8 +66,6 @@ class ProvenanceDocument:
     """A document that somebody sent, none of it verified.
 
     Attributes:
-        kind: of the document.
-        value: its JSON.
         folder: of a crate or a model, with all its files; None of the other kinds.
         envelope: the DSSE envelope around it; None without one.
     """
@@ -139,13 +137,7 @@ class ProvenanceDocument:
 
 
 def read_document(path: Path) -> ProvenanceDocument:
-    """Return the document in a file, or the crate or signed model in a folder.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-        EncodingError: it is of no kind that this project writes, too large, nested too deeply, has
-            a key twice, or a number that is none.
-    """
+    """Return the document in a file, or the crate or signed model in a folder."""
     folder = path if path.is_dir() else None
     if folder is not None and (folder / SIGNATURE_FILE).exists():
         return ProvenanceDocument(DocumentKind.MODEL, {}, folder)

@@ -47,21 +47,13 @@ class RunFacts:
     """A run as of the end of one round.
 
     Attributes:
-        chain_id: of the chain.
         genesis: hash of its block 0.
         contract: address, EIP-55.
         code: sha256 of the contract's code.
-        configuration: digest of the run document.
-        document_bytes: of the run document.
-        document: the run document.
-        round: the last one that counts here, t.
         newest: the newest round that has ended in a final block, at least t.
         decided: number of rounds up to t that were decided; the others were abandoned.
-        head: of the ledger at the end of round t.
-        model: digest of the model's blob then.
         model_file: the bytes of `cmfl model export` for it.
         started: when round 1 began, Unix seconds of its block.
-        ended: when round t ended.
         audit: outcome of each step of the audit of the whole run as it is now.
         updates: number of updates up to round t that training can be repeated of.
         repeated: verdicts of auditors on them, ascending.

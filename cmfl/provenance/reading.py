@@ -41,18 +41,10 @@ def read_facts(
     """Return the facts of a run as of the end of a round.
 
     Args:
-        target: chain, contract and blobs.
         round_number: t; None for the newest that has ended in a final block.
         anchor: head or model at the end of t, 0x-hex, which counts more than a number.
-        audit: outcome of each step of the target's audit.
         auditors: addresses whose verdicts count alone; none for everybody's.
         mailbox: location of the attestations; None for that of the blobs.
-
-    Raises:
-        ConfigurationError: safetensors is not installed.
-        RoundNotEndedError: the round has not ended, or none has.
-        ChainError: the chain cannot be read.
-        BlobError: run document or model are missing or damaged.
     """
     from clients.datasets.files.extra import imported
 
@@ -123,12 +115,7 @@ def _round_of(states: Sequence[tuple[Digest, Digest, int]], anchor: str) -> int 
 def _states_after(
     ends: Iterable[RecordedEvent], first: Digest
 ) -> Iterator[tuple[Digest, Digest, int]]:
-    """Yield head, model and number of decided rounds after each round.
-
-    Args:
-        ends: of rounds, from the first on.
-        first: digest of the model before them.
-    """
+    """Yield head, model and number of decided rounds after each round."""
     from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
     model, decided = first, 0

@@ -41,11 +41,7 @@ def copy_base(base: Path, folder: Path, bound: str) -> None:
 
     Args:
         base: the folder that the run's own configuration names; links in it are followed.
-        folder: of the model.
         bound: hex digits of the digest that the run document has.
-
-    Raises:
-        ConfigurationError: it is another base.
     """
     copied = folder / BASE_FOLDER
     for name in files_in(BASE_OPTION, base):
@@ -62,12 +58,7 @@ def copy_base(base: Path, folder: Path, bound: str) -> None:
 
 
 def anchor_of(folder: Path, layout: Layout) -> str | None:
-    """Return the head that a model's file names, or the digest of its numbers; None for neither.
-
-    Args:
-        folder: of a signed model, of which nothing is verified.
-        layout: of the run's model.
-    """
+    """Return the head that a model's file names, or the digest of its numbers; None for neither."""
     from clients.models.model_file import read_model_file
 
     if not (folder / MODEL_FILE).exists():
@@ -80,12 +71,7 @@ def anchor_of(folder: Path, layout: Layout) -> str | None:
 
 
 def model_digest(folder: Path, layout: Layout) -> Digest | None:
-    """Return the digest of adapters as the ledger has it; None if they are of no such model.
-
-    Args:
-        folder: with the adapters, as peft writes them.
-        layout: of the run's model.
-    """
+    """Return the digest of adapters as the ledger has it; None if they are of no such model."""
     tensors = _tensors_of(folder / ADAPTER_FILE)
     names = [_name_in_peft(name) for name, _ in layout]
     shapes = [shape for _, shape in layout]
@@ -163,7 +149,6 @@ def _tensors_of(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _name_in_peft(name: str) -> str:
-    """Return the name that peft gives a trained tensor in its files."""
     plain = name.removeprefix("model.").replace(".modules_to_save.default", "")
     return plain.replace(".default", "")
 

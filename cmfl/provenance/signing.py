@@ -31,33 +31,17 @@ class SignatureMismatchError(CmflError):
 
 
 def require_private_key(path: Path) -> Any:
-    """Return the private key in a PEM file.
-
-    Raises:
-        ConfigurationError: it cannot be read, needs a password, or is on none of `CURVES`.
-    """
+    """Return the private key in a PEM file."""
     return _key(path, "load_pem_private_key", (None,))
 
 
 def require_public_key(path: Path) -> Any:
-    """Return the public key in a PEM file.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is on none of `CURVES`.
-    """
+    """Return the public key in a PEM file."""
     return _key(path, "load_pem_public_key", ())
 
 
 def sign_folder(folder: Path, private_key: Path) -> None:
-    """Write `model.sig` over all other files of a folder, those of git too.
-
-    Args:
-        folder: without symbolic links.
-        private_key: PEM file; see `require_private_key`.
-
-    Raises:
-        ConfigurationError: there is a link, or something else that is no file.
-    """
+    """Write `model.sig` over all other files of a folder, those of git too."""
     imported("model_signing", _EXTRA, "signed models")
     from model_signing import hashing, signing
 
@@ -70,12 +54,7 @@ def sign_folder(folder: Path, private_key: Path) -> None:
 
 
 def require_signed_folder(folder: Path, public_key: Path) -> None:
-    """Accept a folder all of whose files a key has signed, and that has no others.
-
-    Raises:
-        SignatureMismatchError: it is another's signature, or of other files.
-        OSError: a file cannot be read.
-    """
+    """Accept a folder all of whose files a key has signed, and that has no others."""
     imported("model_signing", _EXTRA, "signed models")
     from cryptography.exceptions import InvalidSignature
     from model_signing import hashing, verifying
@@ -105,11 +84,7 @@ def signed_envelope(payload: bytes, payload_type: str, private_key: Path) -> dic
 
 
 def require_signed_envelope(envelope: dict[str, Any], public_key: Path) -> None:
-    """Accept an envelope that a key has signed.
-
-    Raises:
-        SignatureMismatchError: it is another's signature, or of another payload.
-    """
+    """Accept an envelope that a key has signed."""
     imported("securesystemslib", _EXTRA, "signed statements")
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import FormatError, VerificationError

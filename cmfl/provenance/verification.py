@@ -50,9 +50,6 @@ class DocumentVerification:
     """The result of a verification.
 
     Attributes:
-        kind: of the document.
-        state: the result in a word.
-        differences: fields that are not the run's.
         notes: what else is to be known, in sentences.
         round: that the document is about; None where it names none.
     """
@@ -107,15 +104,8 @@ def verify_document(
     """Return whether every field of a document is what a run leads to.
 
     Args:
-        document: that somebody sent.
-        target: the run that it is held against: chain, contract and blobs.
-        audit: makes the audit of that target.
         mailbox: location of the attestations; None for that of the blobs.
         public_key: PEM file of the key that must have signed it; None to check no signature.
-
-    Raises:
-        ChainError: the chain cannot be read.
-        ConfigurationError: the file has no public key.
     """
     if foreign := list(_identity_differences(document, target)):
         return _result(document, ProvenanceState.FOREIGN, foreign)

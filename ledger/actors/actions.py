@@ -38,7 +38,6 @@ class StoreBlobs:
 
     @property
     def blobs(self) -> dict[Digest, Payload]:
-        """All of them, by digest."""
         return {blob.digest: blob for blob in (*self.payloads.values(), *self.documents)}
 
 
@@ -82,11 +81,6 @@ class ActorContext:
     """Chain, stores and journal of a run.
 
     Attributes:
-        layout: of its model.
-        ledger: the contract, or the memory ledger.
-        blobs: where everybody publishes.
-        mailbox: where envelopes are put.
-        journal: what the keys of this process have signed.
         finality_blocks: how far below the head a block cannot be taken back any more; None for
             what the chain itself calls finalized.
     """

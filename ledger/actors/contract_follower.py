@@ -35,10 +35,7 @@ class FollowedContract:
     """The contract after a final block.
 
     Attributes:
-        head: the chain's newest block when it was read.
-        final_block: the number of the final one.
         storage: as the contract answered after it; None where it was not asked.
-        view: the same, as the events so far give it.
     """
 
     head: Block
@@ -69,14 +66,7 @@ class ContractFollower:
         """Return the contract after a final block.
 
         Args:
-            head: the chain's newest block.
-            final_block: the number of the final one.
             verifies: whether to ask for the contract's storage, and to compare the events with it.
-
-        Raises:
-            IncompleteLogsError: the logs do not lead to the contract's own storage.
-            NotServedError: that, or another contradiction; the next time everything is read again.
-            ChainError: the chain is unreachable.
         """
         before = self.newest
         if before is not None and not self._continues(before, head, final_block):
@@ -104,11 +94,7 @@ class ContractFollower:
         final_block: int,
         storage: LedgerSnapshot | None,
     ) -> FollowedContract:
-        """Return the contract after a final block, given an earlier one.
-
-        Raises:
-            IncompleteLogsError: the logs do not lead to the contract's own storage.
-        """
+        """Return the contract after a final block, given an earlier one."""
         if before is not None and storage is not None and before.storage == storage:
             return replace(before, head=head, final_block=final_block)
         if before is None:

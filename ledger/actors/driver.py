@@ -77,15 +77,9 @@ class Driver:
         """Drive the actors of a run.
 
         Args:
-            context: chain, blobs, mailbox and journal of the run.
-            published: takes what is stored, for an observer of the same process.
-            keep: which blobs are written.
             mines: whether blocks come only with transactions. Where they come by themselves, the
                 contract is asked before anything is sent, since others act at the same time and
                 what is refused costs gas too.
-
-        Raises:
-            ValueError: not all blobs are written, though others read the mail that announces them.
         """
         if context.mailbox.is_shared and keep.stored is not StoredBlobs.ALL:
             raise ValueError(f"keep = {keep.stored}: other processes need every payload")
@@ -103,23 +97,12 @@ class Driver:
         blob is written, which others may read; documents wait for what leaves, so that a round
         makes it durable once. The contract's refusals are no errors: it takes what is true and
         new, and the actors see what it took.
-
-        Raises:
-            JournalError: what was said cannot be made durable; nothing has left.
-            ChainError: the chain is unreachable.
-            BlobError: a blob cannot be stored or made durable; nothing has left.
         """
         sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
 
     def publish(self, actions: Iterable[Action]) -> SentActions:
-        """Carry out all that is no transaction, and return what is left.
-
-        Raises:
-            JournalError: what was said cannot be made durable; nothing has left.
-            BlobError: a blob cannot be stored or made durable; nothing has left.
-            OSError: the mailbox cannot be written.
-        """
+        """Carry out all that is no transaction, and return what is left."""
         actions = tuple(actions)
         leaves = self._context.mailbox.is_shared or any(map(_is_transaction, actions))
         if leaves or any(map(self._writer.writes_payloads, actions)):
@@ -162,10 +145,6 @@ class Driver:
         Args:
             chain: the round. Where blocks come by themselves, nothing is done before its deadline,
                 nor once somebody else has ended it.
-
-        Raises:
-            ProtocolRefusal: the contract does not, though the deadline is there.
-            ChainError: the chain is unreachable.
         """
         # The transaction's own block is one more than the head.
         last = chain.opened_block + self._context.parameters.deadline_blocks - 1
@@ -284,7 +263,6 @@ class _BlobWriter:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether documents wait."""
         return bool(self._waiting)
 
     def write_documents(self) -> None:

@@ -56,7 +56,6 @@ class MemoryJournal:
         self.statements: dict[bytes, bytes] = {}
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        """Return the statement of a place."""
         return self.statements.setdefault(place, statement)
 
     def sync(self) -> None:
@@ -71,11 +70,7 @@ class FileJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal.
-
-        Raises:
-            JournalError: the file is damaged, no journal, cannot be written, or lacks statements.
-        """
+        """Open or make the journal."""
         self._path = path
         self._new = 0
         try:
@@ -92,11 +87,7 @@ class FileJournal:
             raise JournalError(f"vote journal {path}: {error}") from error
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        """Return the statement of a place.
-
-        Raises:
-            JournalError: the file is damaged, full, or held by another process for too long.
-        """
+        """Return the statement of a place."""
         try:
             recorded = self._standing(place)
             if recorded is None:
@@ -113,11 +104,7 @@ class FileJournal:
         return recorded
 
     def sync(self) -> None:
-        """Write and fsync everything said since the last time.
-
-        Raises:
-            JournalError: the file is damaged or full.
-        """
+        """Write and fsync everything said since the last time."""
         try:
             if self._base.in_transaction:
                 count = _written(self._base) + self._new
@@ -140,36 +127,19 @@ class FileJournal:
 
 
 def count_statements(path: Path) -> int:
-    """Return how many statements a journal has, which is there.
-
-    Raises:
-        JournalError: it is damaged, no journal, or lacks some that were written to it.
-    """
+    """Return how many statements a journal has, which is there."""
     with _opened(path) as base:
         return _require_all(base, path)
 
 
 def begin_run(journal: VoteJournal, domain: Domain) -> None:
-    """Write down that a journal is that of a run, before any of its keys signs anything.
-
-    Args:
-        journal: of all keys of the run.
-        domain: its contract on its chain.
-
-    Raises:
-        JournalError: it cannot be written.
-    """
+    """Write down that a journal is that of a run, before any of its keys signs anything."""
     journal.record(_run_place(domain), b"")
     journal.sync()
 
 
 def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> None:
-    """Refuse to sign for keys whose earlier statements are lost.
-
-    Raises:
-        JournalError: the run has been played, and its journal is gone, empty, without statements
-            that were written to it, or another run's.
-    """
+    """Refuse to sign for keys whose earlier statements are lost."""
     is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
     if not is_played or state.stage is LedgerStage.FINISHED:
         return
@@ -198,11 +168,7 @@ def _is_begun(path: Path, domain: Domain) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a journal that is there, to look into it.
-
-    Raises:
-        JournalError: it is damaged or no journal.
-    """
+    """Open a journal that is there, to look into it."""
     # Not read-only: a killed run may have left a transaction to be taken back.
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
@@ -213,17 +179,11 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _written(base: sqlite3.Connection) -> int:
-    """Return how many statements were ever written, which the file's header counts."""
     return int(base.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _require_all(base: sqlite3.Connection, path: Path) -> int:
-    """Return how many statements there are, if those that were written are all there.
-
-    Raises:
-        JournalError: they are not.
-        DatabaseError: it cannot be read.
-    """
+    """Return how many statements there are, if those that were written are all there."""
     # In this order: another process may write between the two.
     written = _written(base)
     (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
@@ -263,7 +223,6 @@ def first_round_key(domain: Domain, client: ClientId) -> bytes:
 
 
 def _run_place(domain: Domain) -> bytes:
-    """Return the place where a journal says whose it is, first of all."""
     return _place(domain, ClientId(0), ["run"])
 
 
@@ -273,11 +232,7 @@ def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
 
 
 class ProtectedSigner:
-    """Signs for one client what its journal allows.
-
-    Attributes:
-        client: the signing client.
-    """
+    """Signs for one client what its journal allows."""
 
     def __init__(self, client: ClientId, signer: Signer, journal: VoteJournal) -> None:
         self.client = client
@@ -292,7 +247,6 @@ class ProtectedSigner:
         them.
 
         Args:
-            domain: the contract on its chain.
             envelopes: of the round in course; what this client has not signed is passed over.
         """
         for envelope in envelopes:
@@ -332,7 +286,6 @@ class ProtectedSigner:
         return float(moment)
 
     def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
-        """Return whether this client signed a message: anyone can put its name on an envelope."""
         return is_signed_by(self._signer.address, domain, message, signature)
 
     def _report(self, place: bytes, what: str, round_number: int) -> None:

@@ -48,11 +48,7 @@ class JudgementCache:
     """Judges records of the newest round that it was asked about."""
 
     def __init__(self, distances: Distances = plain_distances) -> None:
-        """Remember how distances are computed.
-
-        Args:
-            distances: of all updates from all members.
-        """
+        """Remember how distances are computed."""
         self._distances = CachedDistances(distances)
         self._inputs: Inputs | None = None
         self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
@@ -63,7 +59,6 @@ class JudgementCache:
         """Return what follows from a record's bytes, or the doubts about it.
 
         Args:
-            view: what one can see of the round.
             record: the bytes; if they are no record, there is one doubt.
         """
         self._turn_to(view)

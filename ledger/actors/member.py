@@ -49,11 +49,7 @@ class MemberActor(Protocol):
 
 
 class Member:
-    """A member that does what the algorithms say.
-
-    Attributes:
-        steps: the protocol steps that it can take.
-    """
+    """A member that does what the algorithms say."""
 
     def __init__(
         self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
@@ -61,10 +57,7 @@ class Member:
         """Serve on a committee.
 
         Args:
-            client: the member.
-            signer: its key.
             journal: its own, or one that it shares with others.
-            judge: derives what follows from a record.
         """
         self.client = client
         self._signer = ProtectedSigner(client, signer, journal)
@@ -81,7 +74,6 @@ class Member:
         self._signer.adopt(domain, envelopes)
 
     def step(self, view: RoundView, now: float) -> list[Action]:
-        """Return what there is to do."""
         if self.client not in view.inputs.participants.members:
             return []
         self._turn_to(view)
@@ -216,7 +208,6 @@ class Member:
         ]
 
     def _turn(self, view: RoundView) -> int:
-        """Return how many members send the decision before this one."""
         seats = view.inputs.participants
         return sending_order(view.inputs.seed, seats.members).index(self.client)
 
@@ -261,14 +252,12 @@ def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]
 
 
 def _has_all_payloads(view: RoundView) -> bool:
-    """Say whether the payload of every active client that committed is held."""
     committed = view.inputs.closing.commitments
     active = view.inputs.participants.active
     return all(c in view.evidence.payloads for c in active if c in committed)
 
 
 def _is_complete(view: RoundView, clients: tuple[ClientId, ...]) -> bool:
-    """Say whether nothing can be missing: all payloads are held, and a vector of each scorer."""
     scorers = [member for member in view.inputs.participants.members if member in clients]
     scored = {signed.scores.member for signed in view.claims_for(set_digest(clients))}
     return _has_all_payloads(view) and scored.issuperset(scorers)

@@ -61,10 +61,7 @@ class Observer:
         """Observe a run.
 
         Args:
-            context: chain, blobs and mailbox of the run.
             published: what a driver of the same process has stored, which is not read again.
-            lineage: of the chain's blocks, where others ask it too.
-            remembers: hold the models that later rounds need, where nothing is stored.
         """
         self._context = context
         self._published = PublishedBlobs() if published is None else published
@@ -84,12 +81,8 @@ class Observer:
         What was read up to a final block is not read again while the chain contains it.
 
         Args:
-            newest: the chain's newest block, where that is known.
             verifies: whether to compare the events with the contract's storage; if not, the next
                 time compares them.
-
-        Raises:
-            ChainError: the chain is unreachable, or contradicts its contract.
         """
         newest = self._context.ledger.newest_block() if newest is None else newest
         is_read = self.newest is not None and newest.hash == self.newest.hash
@@ -136,10 +129,6 @@ class Observer:
             inputs: what the chain has closed.
             model: w_t, shape (d,).
             block: the one after which the chain is looked at, None for the newest.
-
-        Raises:
-            BlobError: the distances need an older model, which is missing or damaged.
-            EncodingError: that is no model of d parameters.
         """
         closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
@@ -151,7 +140,6 @@ class Observer:
         """Return the view with new envelopes, and the payloads that they announce.
 
         Args:
-            view: what one has seen of the round.
             fetches: whether payloads are fetched; a client that only trains needs none.
         """
         view = self._now(view)
@@ -171,7 +159,6 @@ class Observer:
         return view
 
     def _now(self, view: RoundView) -> RoundView:
-        """Return the view with the number of the newest block."""
         if self.newest is None or self.newest.number == view.newest_block:
             return view
         return replace(view, newest_block=self.newest.number)
@@ -190,24 +177,14 @@ class Observer:
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def model(self, block: int | None = None) -> NDArray[np.float32]:
-        """Return w_t, shape (d,), as the contract names it.
-
-        Raises:
-            BlobError: it is missing or damaged.
-            EncodingError: it is no model of d parameters.
-        """
+        """Return w_t, shape (d,), as the contract names it."""
         return self._models.newest(block)
 
     def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
         """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
 
         Args:
-            round_number: t.
             block: the one after which it is open, None for the newest.
-
-        Raises:
-            BlobError: one of the two models is missing or damaged.
-            EncodingError: one of them is no model of d parameters.
         """
         return self._models.travel(round_number, block)
 

@@ -61,7 +61,6 @@ class ProtocolSteps:
         """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5).
 
         Args:
-            view: what one can see of the round.
             clients: the set, ascending; all of their payloads are held.
         """
         own_claims = [
@@ -91,13 +90,7 @@ class ProtocolSteps:
         return actions
 
     def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
-        """Return the request of phase 1 as primary (Algorithm 2, lines 3-7).
-
-        Args:
-            view: what one can see of the round.
-            number: v.
-            clients: the set of usable updates that the record is for.
-        """
+        """Return the request of phase 1 as primary (Algorithm 2, lines 3-7)."""
         record = self._judge.compose(_without_others(view, clients), _claims_for(view, clients))
         data = encode_record(record)
         judgement, _ = self._judge.judge(view, data)
@@ -114,8 +107,6 @@ class ProtocolSteps:
         """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
 
         Args:
-            view: what one can see of the round.
-            proposal: a genuine request of another.
             in_time: what was held when the request's view began: a record may not lack it.
         """
         record_bytes = proposal.record
@@ -137,8 +128,6 @@ class ProtocolSteps:
         """Return the request of phase 2 as primary, which rests on a certificate of phase 1.
 
         Args:
-            view: what one can see of the round.
-            number: v.
             certificate: of phase 1.
         """
         judgement = judgement_behind(view, self._judge, certificate.vote.result)
@@ -161,7 +150,6 @@ class ProtocolSteps:
 
         Args:
             view: what one can see of the round, the request's certificate of phase 1 included.
-            proposal: a genuine request of another.
         """
         request = proposal.request.vote
         results = {certificate.vote.result for certificate in view.certificates(Phase.AGGREGATION)}

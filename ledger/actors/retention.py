@@ -66,9 +66,6 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
     Args:
         setting: "all", "accepted" (before a decision leaves, the payloads of its S_a are stored,
             and no others ever), or how many of the newest rounds keep their payloads.
-
-    Raises:
-        ConfigurationError: it is something else.
     """
     if isinstance(setting, bool) or not isinstance(setting, int):
         if setting in {StoredBlobs.ALL, StoredBlobs.ACCEPTED}:
@@ -102,7 +99,6 @@ class PayloadRemover:
         """Look at a run; its chain is read when the first round ends.
 
         Args:
-            context: chain and blobs of the run.
             rounds: how many of the newest rounds keep their payloads, at least 1.
             pinned: what else must stay: the blobs that other runs name in the same store.
         """
@@ -117,12 +113,8 @@ class PayloadRemover:
         """Remove what is old once a round has ended, durably.
 
         Args:
-            round_number: t.
             published: payloads of the round that this process has stored; a round without a
                 decision has no record that tells them.
-
-        Raises:
-            BlobError: a blob cannot be removed.
         """
         self._read()
         payloads = self._payloads.get(round_number, frozenset())
@@ -157,8 +149,6 @@ def removable_payloads(
     """Return the payloads that may go if only the newest rounds keep theirs, there or not.
 
     Args:
-        ledger: the run's contract.
-        blobs: where its records are.
         rounds: how many of the newest ended rounds keep their payloads, at least 1.
         pinned: what else must stay.
     """
@@ -179,12 +169,7 @@ def removable_payloads(
 
 
 def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
-    """Return every blob that a run names, as far as its records can be read.
-
-    Args:
-        ledger: the run's contract.
-        blobs: where its records are.
-    """
+    """Return every blob that a run names, as far as its records can be read."""
     deployment = ledger.deployment()
     named = {deployment.config, deployment.model}
     for event in _decided(ledger, 0):
@@ -196,7 +181,6 @@ def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
 
 
 def _decided(ledger: RoundHistory, after_round: int) -> list[RoundDecided]:
-    """Return the decisions after a round, oldest first."""
     ends = ends_after(ledger, after_round)
     return [event for event in ends if isinstance(event, RoundDecided)]
 
@@ -260,9 +244,7 @@ def blobs_of_round(
     """Return the blobs that a decided round names, None if it has no decision.
 
     Args:
-        ledger: the run's contract.
         blobs: where the round's record is; without it nothing tells payloads and vectors.
-        round_number: t.
     """
     events = [recorded.event for recorded in ledger.round_events(round_number)]
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)

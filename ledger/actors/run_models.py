@@ -41,7 +41,6 @@ class RunModels:
         """Look at a run.
 
         Args:
-            context: chain and blobs of the run.
             published: what a driver of the same process has stored, which is not read again.
             state: returns what the contract kept after a block; None to ask the chain each time.
             remembers: hold a window's models, where nothing is stored that could be read again.
@@ -55,12 +54,7 @@ class RunModels:
         self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
 
     def newest(self, block: int | None = None) -> NDArray[np.float32]:
-        """Return w_t, shape (d,), as the contract names it.
-
-        Raises:
-            BlobError: it is missing or damaged.
-            EncodingError: it is no model of d parameters.
-        """
+        """Return w_t, shape (d,), as the contract names it."""
         digest = self._state(block).model
         # Last in order, also where an undecided round left the model as it was.
         self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
@@ -72,12 +66,7 @@ class RunModels:
         """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
 
         Args:
-            round_number: t.
             block: the one after which it is open, None for the newest.
-
-        Raises:
-            BlobError: one of the two models is missing or damaged.
-            EncodingError: one of them is no model of d parameters.
         """
         if not needs_displacement(self._context.parameters, round_number):
             return None
@@ -96,12 +85,7 @@ class RunModels:
 
 
 def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
-    """Return the digest of w_s, the model that a round began with.
-
-    Args:
-        ledger: the contract.
-        round_number: s, which has started.
-    """
+    """Return the digest of w_s, the model that a round began with."""
     first = round_number - 2
     while round_number > 1:
         for event in reversed(ends_after(ledger, max(0, first))):

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A round's outcome as its committee certified it.
-
-    Attributes:
-        judgement: that both certificates are for.
-        certificates: of the aggregation and of the election.
-    """
+    """A round's outcome as its committee certified it."""
 
     judgement: Judgement
     certificates: tuple[QuorumCertificate, QuorumCertificate]
@@ -74,8 +69,6 @@ def decision_of(
     """Return what the contract is sent.
 
     Args:
-        view: what one can see of the round.
-        settlement: its outcome.
         incidents: digest of the incidents document, 32 zero bytes without one.
     """
     judgement, inputs = settlement.judgement, view.inputs

@@ -23,18 +23,12 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """A client that trains, whether it also serves on the committee or not.
-
-    Attributes:
-        client: its index.
-    """
+    """A client that trains, whether it also serves on the committee or not."""
 
     def __init__(self, client: ClientId, signer: Signer, update: Payload | None = None) -> None:
         """Prepare to take part in one round.
 
         Args:
-            client: its index.
-            signer: of its key.
             update: what it has committed to, if it has already.
         """
         self.client = client
@@ -45,7 +39,6 @@ class Trainer:
         """Return the commitment to an update, while it is accepted and not yet on the chain.
 
         Args:
-            chain: the open round.
             update: the client's update; None if it has none, or is not active.
         """
         self._payload = None if update is None else self.payload_for(update)
@@ -56,11 +49,7 @@ class Trainer:
         return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
 
     def publish(self, view: RoundView) -> list[Action]:
-        """Return the payload and its announcement, if it counts and is not announced yet.
-
-        Args:
-            view: the round, whose closing block is final.
-        """
+        """Return the payload and its announcement, if it counts and is not announced yet."""
         payload = self._payload
         if payload is None or self.client in view.announced:
             return []

@@ -64,10 +64,6 @@ class ChainView:
     """An open round as the chain's final blocks have it.
 
     Attributes:
-        layout: of its model.
-        registry: all clients with their bans.
-        round: t.
-        seed: seed_t.
         committee: S_c, by places.
         final_block: the last block that cannot be taken back.
         commitments: all of the round up to there, in chain order.
@@ -127,7 +123,6 @@ class RoundView:
     Attributes:
         inputs: what the chain has closed.
         closed_at: time stamp of the closing block, in the chain's seconds.
-        evidence: the model, and the payloads and vectors that are held.
         announced: clients whose payload's digest opens their commitment, held or not.
         claims: signed score vectors by member and set of clients; at most two each, those with
             the smallest digests.
@@ -229,7 +224,6 @@ class RoundView:
         return grown.view()
 
     def _replies(self, request: SignedVote) -> list[SignedVote]:
-        """Return the equal replies of others to a request, by places."""
         reply = replace(request.vote, kind=VoteKind.REPLY)
         return [
             signed
@@ -253,7 +247,6 @@ def empty_round_view(
 
     Args:
         inputs: what the chain has closed.
-        closed_at: time stamp of the closing block.
         model: w_t, shape (d,).
         travel: w_s − w_t, shape (d,); None where the distances need none.
     """

@@ -17,7 +17,6 @@ class ViewSpan:
     """One view in time.
 
     Attributes:
-        view: v.
         begin: when it is entered, in seconds.
         seconds: how long it lasts; 0 if its primary was banned when the round opened.
     """
@@ -59,8 +58,6 @@ def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan 
     """Return the view of a phase at a time.
 
     Args:
-        inputs: of the round.
-        phase: aggregation or election.
         begin: when its view 0 begins.
         now: the time, in the chain's seconds.
 

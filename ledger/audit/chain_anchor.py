@@ -34,7 +34,6 @@ class ChainAnchor:
     """A chain's newest and its newest final block as an audit begins.
 
     Attributes:
-        head: the newest block, which the audit speaks of.
         final: the newest final one; None if the chain does not say.
     """
 
@@ -43,12 +42,7 @@ class ChainAnchor:
 
     @classmethod
     def read(cls, chain: ChainReader) -> Self:
-        """Return a chain's head and its final block.
-
-        Raises:
-            ChainDamagedError: the chain contradicts itself.
-            ChainError: there is no newest block to be had.
-        """
+        """Return a chain's head and its final block."""
         head = chain.head()
         try:
             number = min(chain.finalized(), head.number)

@@ -53,9 +53,7 @@ class EarlierAudit:
     Attributes:
         report: sha256 of the report's bytes.
         address: of the contract, EIP-55.
-        rounds: how many rounds had ended.
         block: number of the newest block that it read.
-        remarks: findings that can be neither confirmed nor refuted.
         audits: how many audits it builds on, its own included.
     """
 
@@ -71,15 +69,7 @@ class EarlierAudit:
     audits: int
 
     def require_of(self, ledger: CommitteeLedger, *, strict: bool) -> None:
-        """Accept the report for an audit of a contract.
-
-        Args:
-            ledger: the contract that is audited.
-            strict: whether remarks leave the audit open.
-
-        Raises:
-            EarlierReportError: it is of another contract or chain, or leaves something open.
-        """
+        """Accept the report for an audit of a contract."""
         chain = ledger.chain
         for name, reported, found in (
             ("chain id", str(self.chain_id), str(chain.chain_id)),
@@ -128,9 +118,6 @@ def read_report(data: bytes) -> EarlierAudit:
 
     Args:
         data: the report as `cmfl audit --report` writes it.
-
-    Raises:
-        EarlierReportError: it is no report of this version, or of an audit that did not pass.
     """
     if len(data) > MAX_REPORT_BYTES:
         raise EarlierReportError(f"the earlier report is longer than {MAX_REPORT_BYTES} bytes")

@@ -100,22 +100,14 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
     Args:
-        ledger: the contract, on a chain to read from.
-        blobs: the published blobs.
         options: progress, rules and processes; none of them changes the report.
         head: a head of this run that the auditor has kept, of any round; None for none.
-        strict: let a remark leave the audit incomplete.
         earlier: an audit that is trusted for the rounds that it has checked; None for none.
         checkpoints: what logs and witnesses have said of this run, before it is read; None if
             nobody asked.
 
     Returns:
         The report; no answer of chain or blobs raises.
-
-    Raises:
-        ConfigurationError: a file of own rules is none of the run's, or fails.
-        EarlierReportError: the earlier audit is not one of this run that can be built on.
-        ChildEndedError: a process ended before its work: there is no verdict.
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)

@@ -30,7 +30,6 @@ def reason_text(
 
     Args:
         code: the reason or kind; None gives no text.
-        victims: clients to whose updates a distance is false.
     """
     if isinstance(code, DropoutReason):
         return DROPOUTS[code]

@@ -30,7 +30,6 @@ class Unavailable:
     """Something that could not be had, or not be read, though nothing contradicts.
 
     Attributes:
-        block: newest block that it rests on.
         round: t; None where it concerns no round.
         detail: which one, or why it could not be had.
     """
@@ -46,12 +45,6 @@ class Disagreement:
     """Two answers of the chain that cannot both be true, or one that cannot be read.
 
     Attributes:
-        block: newest block that it rests on.
-        fact: which two.
-        subject: of what exactly.
-        recorded: the one.
-        true: the other, or what is wrong.
-        round: the open one.
         step: that fails; None for the fact's own.
         rests_on_all_logs: whether a missing log could make them disagree.
     """
@@ -71,16 +64,13 @@ class RunStart:
     """The start of a run: its contract, configuration and first model.
 
     Attributes:
-        block: that created the contract.
         address: of the contract, EIP-55.
-        recorded: what the contract says was deployed.
         document: its configuration; None if the blob cannot be read, or is none.
         lost: why the configuration's blob cannot be read; None if it can.
         malformed: why the blob is no configuration; empty if it is one.
         deployment: what the configuration demands; without one, what the contract says.
         is_possible: whether a contract of this code can have such sizes.
         code: what is wrong with the code on chain; empty if nothing is.
-        model: the first model, as it was read.
     """
 
     block: int
@@ -101,11 +91,8 @@ class ReplayedEvent:
     """An event that the replay went on with.
 
     Attributes:
-        block: that holds it.
-        before: the contract's state before its transaction.
         call: what the transaction asked for, if the specification gave the event from it; None
             where the event had to be believed.
-        transaction: hash of the transaction that made it.
     """
 
     block: int
@@ -120,14 +107,11 @@ class ReplayedRound:
     """A round that has ended, as its transactions made it.
 
     Attributes:
-        round: t.
         known: whether seed, committee and model are those that the round opened with; false
             where the record of the round before is missing.
         before: the contract's state just before the round ended, bans included.
         commitments: all that the chain holds of the round, in its order.
         block: number of the block in which it ended.
-        decided: the decision, if there is one.
-        transaction: hash of the transaction that ended the round.
     """
 
     round: int
@@ -157,11 +141,7 @@ class ReplayedRound:
 
 @dataclass(frozen=True, slots=True)
 class EndedRound:
-    """A round that has ended.
-
-    Attributes:
-        due: the number that it should have.
-    """
+    """A round that has ended."""
 
     block: int
     replayed: ReplayedRound
@@ -170,13 +150,7 @@ class EndedRound:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
-    """A round that has ended, and the inputs that the chain closed for it.
-
-    Attributes:
-        block: that ended it.
-        participants: who took part.
-        closing: where its inputs end.
-    """
+    """A round that has ended, and the inputs that the chain closed for it."""
 
     block: int
     replayed: ReplayedRound
@@ -186,13 +160,7 @@ class ClosedRound:
 
 @dataclass(frozen=True, slots=True)
 class DecidedRound:
-    """A decided round with what was published of it.
-
-    Attributes:
-        evidence: what could be read of it.
-        model: how the model went on.
-        accusations: what the incidents document says, and what of it holds.
-    """
+    """A decided round with what was published of it."""
 
     block: int
     evidence: RoundEvidence
@@ -214,8 +182,6 @@ class StateComparison:
     """The contract's own state, and the one that its transactions lead to.
 
     Attributes:
-        snapshot: what the contract says.
-        state: what its transactions lead to.
         believes_registry: whether clients were registered by a transaction that cannot be read.
     """
 

@@ -75,7 +75,6 @@ class Code:
     code: str
 
     def __str__(self) -> str:
-        """Return the code."""
         return self.code
 
 
@@ -84,9 +83,7 @@ class Fact(Code):
     """A statement of the record that a check can contradict.
 
     Attributes:
-        code: in reports.
         recorded: the statement, with `subject`, `recorded` and `true` filled in.
-        true: the contradiction, likewise.
         step: the check that fails where two answers of the chain disagree about it.
         is_recorded: whether the run's record states it; else the auditor kept it from before.
     """
@@ -102,8 +99,6 @@ class Need(Code):
     """An input that is missing, so that something cannot be checked.
 
     Attributes:
-        code: in reports.
-        sentence: with `subject` and `detail` filled in.
         steps: the checks that are left open where the chain does not serve it.
     """
 
@@ -116,7 +111,6 @@ class FindingKind(Code):
     """A kind of misbehaviour or misfortune that a run's record names.
 
     Attributes:
-        code: in reports.
         sentence: with `reason`, `statements`, `named` and `slot` filled in.
         is_remark: whether it can be neither confirmed nor refuted; it then accuses no client.
     """
@@ -161,10 +155,7 @@ class Contradiction(Reported):
     """A difference between the record and the truth.
 
     Attributes:
-        fact: the statement that is contradicted.
         round: t; None where it concerns no round.
-        clients: clients or members whom it concerns.
-        subject: a field's name, a hash, a block.
         recorded: the recorded value, if there is one.
         true: the true value, or the error in its place.
     """
@@ -191,8 +182,6 @@ class MissingInput(Reported):
 
     Attributes:
         round: t; None where it concerns no round.
-        clients: its owners.
-        subject: the kind of a missing blob.
         detail: the digest of a blob, the hash of a transaction, or a node's or store's message.
     """
 
@@ -211,16 +200,7 @@ class MissingInput(Reported):
 
 @dataclass(frozen=True, slots=True)
 class StepReport(Reported):
-    """One of the ten steps over the whole run.
-
-    Attributes:
-        title: subject of the check.
-        outcome: passed, failed or not checkable.
-        contradiction: the first one, if it failed.
-        contradictions: their number.
-        missing: the first missing inputs.
-        missing_count: their number.
-    """
+    """One of the ten steps over the whole run."""
 
     number: AuditStep
     title: str
@@ -246,12 +226,9 @@ class Finding(Reported):
 
     Attributes:
         round: t; None where it concerns the whole run.
-        clients: those whom it concerns.
         evidence: 0x-hex digests that prove it: of blobs, signed messages or transactions.
         proven: whether the evidence proves it; silence, for one, cannot be proven.
         reason: of an exclusion, or the kind of statement that was signed twice.
-        named: the client whose distance is false.
-        place: the slot of the vote.
     """
 
     kind: FindingKind
@@ -300,7 +277,6 @@ class KeptHeadReport(Reported):
 
     Attributes:
         head: 0x-hex.
-        found: whether the run passes through it.
         round: of the head; 0 for the head that the run starts with, None if it was not found.
         event: that made it; empty for the head that the run starts with, or if it was not found.
     """
@@ -327,7 +303,6 @@ class WitnessedRounds(Reported):
         log: origin of the log; empty if there is no checkpoint with a quorum.
         rounds: 1 to this one; 0 for none.
         root: of the tree of their heads, 0x-hex; empty if there is no quorum.
-        witnesses: those whose cosignatures count, by the policy's names.
         time: as of which nothing newer exists, seconds since 1970; None if there is no quorum.
         failures: why logs or witnesses gave nothing that counts.
     """
@@ -407,16 +382,12 @@ class AuditReport:
     """The result of an audit.
 
     Attributes:
-        version: of this report's format.
         deployment: the contract, its chain and its state; all of the report is as of that block
             and head.
         rounds: number of ended rounds, all of them audited: those of `built_on` by an earlier
             audit.
-        steps: the ten steps in order.
-        findings: in the order of rounds.
         finding_counts: number of findings by kind, those not kept too.
         remarks: number of findings that can be neither confirmed nor refuted.
-        counts: numbers of inputs that were read and recomputed.
         kept: the position of the head that the auditor had kept; None if none was given.
         strict: whether a remark leaves the audit incomplete.
         built_on: the earlier audit that was trusted for the first rounds; None if none was.

@@ -87,7 +87,6 @@ def finding_line(finding: Finding) -> str:
 
 
 def _age_of_final_head(report: AuditReport) -> str:
-    """Return how much older the final head is than the state that was audited."""
     facts, newer = report.deployment, report.rounds - report.deployment["final_round"]
     later = "later events" if not newer else f"{newer} newer round{'s' * (newer > 1)}"
     return (

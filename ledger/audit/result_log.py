@@ -62,8 +62,6 @@ class AuditLog:
         """Add a result; the first contradiction of each step is kept.
 
         Args:
-            step: the check that gave it.
-            result: the result.
             is_final: whether nothing that it rests on can be taken back; otherwise it proves
                 nothing yet, neither against the record nor against a client.
         """
@@ -127,8 +125,6 @@ class PendingResult:
     """A result that waits for its confirmation.
 
     Attributes:
-        step: the check that gave it.
-        block: newest block that it rests on.
         is_final: whether nothing up to that block can be taken back.
         rests_on_all_logs: whether a missing log could be its cause.
     """

@@ -40,9 +40,7 @@ class RoundTask:
     """A decided round whose record and blobs are to be checked.
 
     Attributes:
-        block: that decided it.
         inputs: those that the chain closed for it.
-        event: the decision.
         model: digest of w_t, which it began with.
         origin: digest of w_s, where the displacement of its distances begins; None without one,
             or if it is not known.
@@ -57,14 +55,7 @@ class RoundTask:
 
 @dataclass(frozen=True, slots=True)
 class MissingPayload:
-    """A payload that a round's record calls missing.
-
-    Attributes:
-        block: that decided the round.
-        round: t.
-        client: its owner.
-        commitment: that it would open.
-    """
+    """A payload that a round's record calls missing."""
 
     block: int
     round: int
@@ -77,12 +68,7 @@ class CheckedRound:
     """The results of the ten checks of a decided round.
 
     Attributes:
-        block: newest block that they rest on.
         results: each with its step, in their order.
-        missing: payloads that the record calls missing.
-        named: digests of the blobs that were asked for.
-        blobs_read: number of them that were there.
-        bytes_read: their total length.
     """
 
     block: int
@@ -98,8 +84,6 @@ class Milestone:
     """The end of a round in the replay.
 
     Attributes:
-        done: rounds that were read.
-        total: rounds that have ended.
         is_confirmed: whether no log before the end of this round is missing.
     """
 
@@ -109,11 +93,7 @@ class Milestone:
 
 
 class EvidenceReader:
-    """Makes observations and tasks of replayed rounds.
-
-    Attributes:
-        ended: number of rounds that have ended.
-    """
+    """Makes observations and tasks of replayed rounds."""
 
     def __init__(self, start: RunStart) -> None:
         self.ended = 0
@@ -126,7 +106,6 @@ class EvidenceReader:
         """Yield the end of a round, its inputs, and its decision as a task.
 
         Args:
-            replayed: the round.
             is_trusted: whether an earlier audit has checked its record and blobs.
         """
         self.ended += 1
@@ -165,11 +144,7 @@ class EvidenceReader:
 
 
 class RoundChecker:
-    """Checks rounds one after the other; holds the blobs of one, and the newest model.
-
-    Attributes:
-        models: the model that the next round begins with.
-    """
+    """Checks rounds one after the other; holds the blobs of one, and the newest model."""
 
     def __init__(
         self,
@@ -181,8 +156,6 @@ class RoundChecker:
         """Take what rounds are checked with.
 
         Args:
-            blobs: the published ones.
-            distances: how true distances are computed.
             models: the model that the next round begins with, if it is known.
             rules: files or packages of own rules that the auditor names.
         """

@@ -79,13 +79,9 @@ class RunReader:
     """Reads a run once, from its chain; what was published of its rounds is left to be checked.
 
     Attributes:
-        rounds: how many rounds have ended.
-        trusted: how many of them an earlier audit has checked.
         is_whole: whether the run was read to its end.
         found_earlier: whether it passes through block and head of the earlier audit's end.
-        applied: transactions that the specification accepts.
         open_commitments: commitments of the round that has not ended.
-        deployment: what was deployed, and its state, as plain data.
         kept_head: position of the head that the auditor kept; None if it was not found.
         complete_to: newest block up to which no log is missing; a file never lacks one.
     """
@@ -314,17 +310,7 @@ def unreadable(error: ChainError) -> Iterator[Observation]:
 def read_start(
     ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
 ) -> Iterator[RunStart | Disagreement | Unavailable]:
-    """Yield what was deployed, last, and before it what of it could not be had.
-
-    Args:
-        ledger: the contract.
-        archive: where its configuration is.
-        models: takes the first model.
-        block: by which the contract stood.
-
-    Raises:
-        ChainUnreachableError: the node went away.
-    """
+    """Yield what was deployed, last, and before it what of it could not be had."""
     try:
         recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
@@ -370,13 +356,6 @@ def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal
     """Return whether the node, and not the contract, made a view fail.
 
     Neither view of the ledger's code reverts or gives a malformed answer, whatever was recorded.
-
-    Args:
-        ledger: the contract.
-        error: the reason for the missing answer.
-
-    Raises:
-        ChainUnreachableError: the node went away.
     """
     if isinstance(error, ChainDamagedError):
         return False

@@ -46,7 +46,6 @@ class RunTree:
 
         Args:
             evidence: checkpoints that were collected before the run was read.
-            newest_block: of the chain as it was read.
         """
         rounds = len(self._leaves)
         conflict = evidence.conflict()

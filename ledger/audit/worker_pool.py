@@ -88,17 +88,12 @@ def parallel_checks(
     """Open processes that check rounds; all end with the context.
 
     Args:
-        workers: how many, and where they read.
         distances: how true distances are computed; None for the fastest on one core.
         rules: files or packages of own rules that the auditor names.
-        here: checks the first rounds, in this process.
         fresh: makes another such, for rounds that no worker can check.
 
     Yields:
         What puts in the place of each decided round what was found of it.
-
-    Raises:
-        ChildEndedError: a process ended before its work: nothing is known of its rounds.
     """
     given = workers.blobs, distances, rules
     with worker_pool(workers.processes, _Worker.begin, given) as pool:

@@ -21,11 +21,7 @@ _TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
 
 @functools.lru_cache(maxsize=1024)
 def to_canonical(address: str) -> Address:
-    """Return an address as 20 bytes.
-
-    Raises:
-        ChainError: it is malformed or its checksum is wrong.
-    """
+    """Return an address as 20 bytes."""
     match = _TYPED.fullmatch(address)
     if match is None:
         raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
@@ -41,11 +37,7 @@ def to_canonical(address: str) -> Address:
 
 
 def eip55(address: str) -> str:
-    """Return an address as EIP-55 text.
-
-    Raises:
-        ChainError: it is malformed or its checksum is wrong.
-    """
+    """Return an address as EIP-55 text."""
     return checksum(to_canonical(address))
 
 

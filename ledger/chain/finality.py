@@ -29,13 +29,8 @@ def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -
     """Return the number of the newest final block.
 
     Args:
-        chain: any.
         newest: its newest block, as the caller has seen it.
         confirmations: depth at which a block is final; None for the chain's own finality.
-
-    Raises:
-        ValueError: negative confirmations.
-        ChainError: the chain is unreachable or damaged.
     """
     if confirmations is None:
         return min(chain.finalized(), newest.number)
@@ -114,11 +109,7 @@ class FinalityCheckpoints:
     signs again.
 
     Args:
-        path: of the file.
-        chain_id: of the chain.
         genesis_hash: of the chain's block 0.
-        blocks: hashes by number.
-        disk: file operations.
     """
 
     def __init__(
@@ -141,14 +132,7 @@ class FinalityCheckpoints:
         """Return the checkpoints in a file; none if it does not exist.
 
         Args:
-            path: of the file.
             chain: the chain they must be of.
-            disk: file operations.
-
-        Raises:
-            WrongChainIdError: they are of a chain with another id.
-            WrongGenesisError: they are of another chain with this id.
-            ChainError: the file cannot be read, or is malformed.
         """
         content = _read(path)
         if content is None:
@@ -174,10 +158,6 @@ class FinalityCheckpoints:
         """Record a final block before it is acted on; it is durable when this returns.
 
         A block that is not newer than the newest checkpoint is not written.
-
-        Raises:
-            ReorganisedError: it differs from the checkpoint with its number.
-            OSError: it cannot be written.
         """
         with self._lock:
             recorded = self._blocks.get(block.number)
@@ -192,18 +172,7 @@ class FinalityCheckpoints:
             self._blocks = retained
 
     def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
-        """Verify that a chain still has all checkpoints.
-
-        Args:
-            chain: the chain.
-            newest: its newest block, if known.
-
-        Raises:
-            ReorganisedError: it has another block in place of a checkpoint.
-            ChainBehindError: it ends before the newest checkpoint: the node lags, or an older copy
-                was restored, which its next blocks will show.
-            ChainError: it is unreachable or damaged.
-        """
+        """Verify that a chain still has all checkpoints."""
         blocks = dict(self._blocks)
         if not blocks:
             return
@@ -223,10 +192,6 @@ class FinalityCheckpoints:
 
         Returns:
             The numbers of the forgotten blocks, ascending.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-            OSError: the file cannot be written.
         """
         with self._lock:
             head = chain.head().number

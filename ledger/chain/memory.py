@@ -62,7 +62,6 @@ class MemoryHistory:
 
     Attributes:
         domain: the EIP-712 domain that its clients sign for.
-        from_block: number of the deploying block.
     """
 
     is_recorded = False
@@ -90,7 +89,6 @@ class MemoryHistory:
         return None
 
     def newest_block(self) -> Block:
-        """Return the newest block."""
         return self.block(self._height)
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
@@ -98,25 +96,15 @@ class MemoryHistory:
         return max(0, newest.number - (confirmations or 0))
 
     def block(self, number: int) -> Block:
-        """Return one block; its time is its number, in seconds.
-
-        Raises:
-            ChainError: there is no such block.
-        """
+        """Return one block; its time is its number, in seconds."""
         if not 0 <= number <= self._height:
             raise ChainError(f"there is no block {number}: the newest is {self._height}")
         return Block(number, self._hash(number), self._hash(number - 1), number)
 
     def deployment(self) -> Deployment:
-        """Return the values fixed at deployment."""
         return self._deployment
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the ledger's state after a block, None for the newest.
-
-        Raises:
-            ChainError: it was deployed later.
-        """
         if block_number is None:
             return self._snapshots[-1]
         changes = bisect_right(self._changed_in, block_number)
@@ -125,7 +113,6 @@ class MemoryHistory:
         return self._snapshots[changes - 1]
 
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """Return the clients registered so far, without bans."""
         return self._registered
 
     def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
@@ -155,7 +142,6 @@ class MemoryHistory:
         return self._up_to(self._rounds.get(round_number, ()), to_block)
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return every event in a range of blocks, both ends included, oldest first."""
         first, end = (
             bisect_left(self._recorded, number, key=attrgetter("block_number"))
             for number in (from_block, to_block + 1)
@@ -223,11 +209,7 @@ class MemoryLedger(MemoryHistory):
         """Deploy a ledger whose clients are not registered yet.
 
         Args:
-            deployment: the values fixed at deployment.
             domain: the EIP-712 domain that its clients sign for.
-
-        Raises:
-            ConfigurationError: its seeds would follow from a chain's block hashes.
         """
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
@@ -238,7 +220,6 @@ class MemoryLedger(MemoryHistory):
         super().__init__(self._state)
 
     def mine(self, blocks: int) -> None:
-        """Let a number of empty blocks pass."""
         self._height += blocks
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
@@ -257,7 +238,6 @@ class MemoryLedger(MemoryHistory):
     def commit_updates(
         self, round_number: int, signed: Sequence[SignedCommitment]
     ) -> tuple[Event, ...]:
-        """Submit signed commitments; see `rounds.commit_updates`."""
         _require_sendable(entry.signature for entry in signed)
         return self._take(
             lambda block: rounds.commit_updates(self._state, round_number, signed, block)
@@ -269,7 +249,6 @@ class MemoryLedger(MemoryHistory):
         decision: SubmittedDecision,
         certificates: tuple[SubmittedCertificate, SubmittedCertificate],
     ) -> tuple[Event, ...]:
-        """Record a round; see `rounds.decide`."""
         for certificate in certificates:
             _require_sendable((certificate.request, *certificate.replies))
         return self._take(
@@ -277,11 +256,9 @@ class MemoryLedger(MemoryHistory):
         )
 
     def abandon_round(self, round_number: int) -> tuple[Event, ...]:
-        """End a round after its deadline; see `rounds.abandon_round`."""
         return self._take(lambda block: rounds.abandon_round(self._state, round_number, block))
 
     def report_equivocation(self, report: EquivocationReport) -> tuple[Event, ...]:
-        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
@@ -299,13 +276,8 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
     """Return a ledger with a run's clients registered: round 1 is open.
 
     Args:
-        document: the run's configuration.
         chain_id: of the embedded chain that it replaces; the contract has the address of the
             first one there.
-
-    Raises:
-        ConfigurationError: its seeds would follow from a chain's block hashes.
-        ProtocolRefusal: the contract would not register the document's clients.
     """
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))

@@ -88,7 +88,6 @@ class ReorganisedError(ChainError):
     Attributes:
         block_number: the oldest such block that is known.
         hash_now: the chain's hash of that number now.
-        unchanged_up_to: the newest lower block that is known to be unchanged.
     """
 
     def __init__(
@@ -106,12 +105,7 @@ class ReorganisedError(ChainError):
 
 
 class ChainBehindError(NotServedError):
-    """The chain ends before a block that was acted on: a lagging node, or an older copy.
-
-    Attributes:
-        block_number: the newest block that was acted on.
-        head_number: number of the chain's last block.
-    """
+    """The chain ends before a block that was acted on: a lagging node, or an older copy."""
 
     def __init__(self, block_number: int, block_hash: bytes, head_number: int) -> None:
         self.block_number = block_number
@@ -294,7 +288,6 @@ class ChainReader(Protocol):
         Args:
             address: the contract; None for every one.
             topics: per position a topic, alternatives, or None for any.
-            from_block: first block, included.
             to_block: last block, included; may be beyond the head.
             limit: most logs to return; None for all.
             descending: newest first.
@@ -347,7 +340,6 @@ class ChainWriter(ChainReader, Protocol):
 
         Args:
             to: the contract; None creates one.
-            data: call data, or the creation code.
             gas: the gas limit; never estimated.
 
         Raises:
@@ -368,9 +360,7 @@ class ChainWriter(ChainReader, Protocol):
         creates no second contract, whatever became of the first attempt.
 
         Args:
-            creation: creation code and arguments.
             gas: the gas limit; never estimated.
-            nonce: of the transaction.
             again: whether a pending transaction with this nonce may be an earlier attempt to
                 replace.
 

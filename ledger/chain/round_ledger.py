@@ -92,11 +92,7 @@ def last_ended(state: LedgerSnapshot | LedgerState) -> int:
 
 
 def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | RoundAbandoned]:
-    """Return the outcomes of all ended rounds after one (0 for all), oldest first.
-
-    Raises:
-        IncompleteLogsError: a round has ended by the contract's state, but not by the logs.
-    """
+    """Return the outcomes of all ended rounds after one (0 for all), oldest first."""
     last = last_ended(ledger.state())
     ends: dict[int, RoundDecided | RoundAbandoned] = {}
     if last > round_number:

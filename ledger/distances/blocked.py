@@ -20,7 +20,6 @@ class BlockedSquares:
 
     Args:
         updates: Δ of every client, each contiguous of shape (d,).
-        members: rows of the members among them.
     """
 
     def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
@@ -46,7 +45,6 @@ class BlockedSquares:
         return sums[list(self._members)]
 
     def norms(self) -> NDArray[np.float64]:
-        """Return the Euclidean length of each update, shape (clients,)."""
         sums = np.zeros(len(self._updates))
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self._blocks(None):

@@ -54,9 +54,6 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
     Everything else is left to `plain_distances`: users' own rules, updates that are not float32
     vectors, and empty rounds.
 
-    Args:
-        squares_of: makes the squares of a round's updates.
-
     Returns:
         The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
         ValueError for updates of different lengths.

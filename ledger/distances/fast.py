@@ -35,9 +35,6 @@ def fast_distances(threads: int = 1) -> Distances:
     Returns:
         The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
         ValueError for updates of different lengths.
-
-    Raises:
-        ValueError: threads is below 1.
     """
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")

@@ -47,7 +47,6 @@ class Processor:
     """A target of compilation.
 
     Attributes:
-        name: LLVM's name.
         features: LLVM's list: "+fma,-sse4a,...".
         tile: updates on each side of a tile; its sums fit into registers.
     """
@@ -77,12 +76,7 @@ class MachineCode:
 
 
 def machine_code() -> MachineCode:
-    """Return the loop for this machine; the attempt is made once per process.
-
-    Raises:
-        NoMachineCodeError: llvmlite is missing or of another version, the system forbids generated
-            code, or the processor has no fused multiply-add.
-    """
+    """Return the loop for this machine; the attempt is made once per process."""
     outcome = _attempted()
     if isinstance(outcome, str):
         raise NoMachineCodeError(outcome)
@@ -99,11 +93,7 @@ def _attempted() -> MachineCode | str:
 
 
 def this_processor() -> Processor:
-    """Return the processor of this process.
-
-    Raises:
-        NoMachineCodeError: llvmlite is missing, or there is no fused multiply-add.
-    """
+    """Return the processor of this process."""
     llvm = _llvm()
     name = llvm.get_host_cpu_name()
     if not llvm.get_process_triple().startswith(("x86_64", "i386", "i686")):
@@ -119,11 +109,7 @@ def this_processor() -> Processor:
 
 
 def compiled(processor: Processor) -> MachineCode:
-    """Return the loop for this processor, or an older compatible one.
-
-    Raises:
-        NoMachineCodeError: llvmlite is missing, or the system forbids generated code.
-    """
+    """Return the loop for this processor, or an older compatible one."""
     owner = linked(_written(processor.tile), processor)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     signature = (pointer, number, number, number, number, pointer, pointer, pointer)
@@ -132,15 +118,7 @@ def compiled(processor: Processor) -> MachineCode:
 
 
 def linked(assembly: str, processor: Processor) -> Any:
-    """Return the engine that holds a module's functions as long as it is referenced.
-
-    Args:
-        assembly: the module in LLVM's language.
-        processor: that it is compiled for.
-
-    Raises:
-        NoMachineCodeError: llvmlite is missing, or the system forbids generated code.
-    """
+    """Return the engine that holds a module's functions as long as it is referenced."""
     llvm = _llvm()
     try:
         llvm.initialize_native_target()
@@ -162,11 +140,6 @@ def linked_function(
     assembly: str, name: str, *types: type[Any]
 ) -> tuple[Callable[..., None], object] | None:
     """Return a function of a module, and the engine that has to live as long as the function.
-
-    Args:
-        assembly: the module in LLVM's language.
-        name: of the function.
-        types: of its arguments, of `ctypes`.
 
     Returns:
         None where nothing can be compiled.
@@ -195,16 +168,11 @@ _NAME = "add_squares"
 
 
 def _written(tile: int) -> str:
-    """Return the loop in LLVM's language."""
     return str(_Writer(tile).module)
 
 
 class _Writer:
-    """Writes the loop: for each block of d, widen it, then compare it tile by tile.
-
-    Attributes:
-        module: the result.
-    """
+    """Writes the loop: for each block of d, widen it, then compare it tile by tile."""
 
     def __init__(self, tile: int) -> None:
         from llvmlite import ir  # noqa: PLC0415 - an extra

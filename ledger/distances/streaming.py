@@ -39,10 +39,7 @@ class StreamedSquares:
         """Store the updates without copying.
 
         Args:
-            code: the compiled loop.
-            threads: number of cores to use.
             updates: Δ of every client, each contiguous of shape (d,).
-            members: rows of the members among them.
         """
         self._dimension = len(updates[0])
         self._members = members
@@ -69,7 +66,6 @@ class StreamedSquares:
         return matrix[np.searchsorted(first, self._members)][:, np.argsort(order)]
 
     def norms(self) -> NDArray[np.float64]:
-        """Return the Euclidean length of each update, shape (clients,)."""
         nothing = [0] * self._code.tile
         sums = self._summed(nothing + self._addresses, 1, None)
         return np.sqrt(sums[0, self._code.tile :])
@@ -80,8 +76,6 @@ class StreamedSquares:
         """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
 
         Args:
-            addresses: of the updates.
-            members: number of leading addresses that are compared with all.
             norms: divisor of each update; None for no division.
 
         Returns:

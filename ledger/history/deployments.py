@@ -42,8 +42,6 @@ class ServedDeployment:
     """A deployment that agrees with the chain, with the fold of its events.
 
     Attributes:
-        manifest: as it was checked.
-        fixed: the parameters of the contract.
         folder: of the run, if it belongs to the home.
     """
 
@@ -61,12 +59,7 @@ class ServedDeployment:
         self._log = CompleteLog(self._table)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
-        """Return its history as of a block; nothing up to the final block can change.
-
-        Raises:
-            IncompleteLogsError: a node's logs do not lead to the contract's own state.
-            ChainMovedError: the chain does not hold that block any more.
-        """
+        """Return its history as of a block; nothing up to the final block can change."""
         ledger = self.ledger
         # A home's own file has no node between it and its reader.
         ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
@@ -77,12 +70,7 @@ class ServedDeployment:
         self._fold, self._log = DeploymentFold(), CompleteLog(self._table)
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
-        """Return the contract as of a block, with all of its events up to there.
-
-        Raises:
-            IncompleteLogsError: the logs do not lead to the contract's own state.
-            ChainMovedError: the chain does not hold that block any more.
-        """
+        """Return the contract as of a block, with all of its events up to there."""
         return self._log.up_to(ledger, block)
 
     def state(self, block_number: int, final_block: int) -> LedgerSnapshot:
@@ -139,11 +127,7 @@ class Deployments:
                 self._recent.pop(next(iter(self._recent))).forget()
 
     def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
-        """Return one deployment by its address, in any case of the letters; None if it is unknown.
-
-        Raises:
-            ChainError: the chain cannot be read.
-        """
+        """Return a deployment by its address, in any case of the letters; None if unknown."""
         canonical = to_canonical(address)
         with self._lock:
             cached = self._served.items() if chain is self._chain else ()
@@ -155,12 +139,7 @@ class Deployments:
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
 
     def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
-        """Return the served deployments and the rejected manifests, by the names of their runs.
-
-        Raises:
-            ChainUnreachableError: the chain cannot be read.
-            ChainDamagedError: the chain contradicts itself.
-        """
+        """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
             cached = self._served if chain is self._chain else {}
@@ -216,7 +195,6 @@ def _manifests_in(runs: Path) -> list[Path]:
 
 
 def _identity(manifest: Path, configuration: Path) -> _Identity:
-    """Return the identities of a manifest and of the run's settings."""
     return _state_of(manifest), _state_of(configuration)
 
 

@@ -33,7 +33,6 @@ class Documents:
     Attributes:
         record: the basis of the decision; the result that was voted on binds it.
         incidents: failures while voting, reported by the decision's sender.
-        names_incidents: whether the decision names any.
     """
 
     record: RoundRecord | None = None

@@ -42,8 +42,6 @@ def explain_round(
     """Return a round in plain words, one or two sentences per line.
 
     Args:
-        round_: with its events.
-        documents: of the round.
         document: the run's configuration; without it, its details are left out.
         reports: proofs of the round's bans, in their order; None where they are not available.
     """

@@ -33,7 +33,6 @@ class RoundNews:
     """One change.
 
     Attributes:
-        kind: of the change.
         position: the last reported round that has ended; a new follower continues from there.
         response: the round's line, or the first round to discard.
     """
@@ -52,12 +51,7 @@ class RoundFollower:
     _blocks: dict[int, bytes] = field(default_factory=dict)
 
     def poll(self, history: FoldedHistory, final_block: int) -> list[RoundNews]:
-        """Return the changes since the last poll, oldest first.
-
-        Args:
-            history: as of the newest block.
-            final_block: number of the newest final block.
-        """
+        """Return the changes since the last poll, oldest first."""
         newest = history.newest()
         news = self._taken_back(history, newest)
         last = min(newest, self.position + MAX_ROUNDS_PER_POLL)

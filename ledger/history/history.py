@@ -122,13 +122,8 @@ class DeploymentFold:
         """Return the history as of a block.
 
         Args:
-            ledger: the contract, with all of its events up to the block.
-            blobs: where its documents are.
             block: None for the newest block.
             final: number of the newest final block; None to ask the chain.
-
-        Raises:
-            IncompleteLogsError: the events do not follow one another.
         """
         chain, fixed = ledger.chain, ledger.deployment()
         block = chain.head() if block is None else block
@@ -262,7 +257,6 @@ def _end_block(round_: HistoryRound) -> int:
 
 
 def _until(round_: HistoryRound, block: int) -> HistoryRound:
-    """Return a round with its events up to a block."""
     if not round_.events or round_.events[-1].block_number <= block:
         return round_
     return replace(
@@ -318,10 +312,7 @@ class FoldedHistory:
     Every method may raise a ChainError.
 
     Attributes:
-        fixed: the parameters of the contract.
-        blobs: where its documents are.
         to_block: number of the last block that is read.
-        final: number of the newest final block.
     """
 
     ledger: CommitteeLedger
@@ -372,11 +363,7 @@ class FoldedHistory:
         return self._documented(round_).documents
 
     def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
-        """Return the parts of a client in some rounds, in their order.
-
-        Raises:
-            ValueError: it took no part in one of them.
-        """
+        """Return the parts of a client in some rounds, in their order."""
         parts = []
         for round_ in rounds:
             known = self._documented(round_)
@@ -478,9 +465,6 @@ class FoldedHistory:
 
         Returns:
             None if another contract called the contract: the signatures are then not available.
-
-        Raises:
-            NotServedError: the chain has another transaction in its place.
         """
         if round_.ended is None:
             raise NotServedError(f"round {round_.round} is decided, but no log says where")
@@ -491,11 +475,7 @@ class FoldedHistory:
         return call
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
-        """Return the two statements that prove a ban; None as in `decision_call`.
-
-        Raises:
-            NotServedError: the chain has another transaction in its place.
-        """
+        """Return the two statements that prove a ban; None as in `decision_call`."""
         call = self.ledger.call_of(recorded.transaction_hash)
         if call is not None and not isinstance(call, ReportCall):
             raise NotServedError(
@@ -505,5 +485,4 @@ class FoldedHistory:
 
 
 def _is_whole(round_: HistoryRound, documents: Documents) -> bool:
-    """Return whether every document that a round names is available."""
     return documents.has_incidents and not lacks_record(round_, documents)

@@ -69,7 +69,6 @@ class LocalHistory:
         return clients_page(self.source, limit, cursor)
 
     def client(self, client: int) -> OneClient:
-        """Return one client."""
         return one_client(self.source, self._registered(client))
 
     def client_rounds(

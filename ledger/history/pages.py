@@ -54,13 +54,7 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
     """Return the position behind a cursor.
 
     Args:
-        cursor: untrusted text.
-        scope: the query without cursor and limit.
-        last: the greatest position.
         first: the least position.
-
-    Raises:
-        CursorError: it is cut, altered, of another query, or out of range.
     """
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
@@ -86,10 +80,7 @@ class Window:
 
     Attributes:
         start: the first of them in the query's order.
-        end: the last.
         newest: the newest round that has opened, at least 1.
-        scope: what a cursor is bound to.
-        is_descending: whether newer rounds come first.
     """
 
     start: int
@@ -125,11 +116,7 @@ class Window:
 def window_of(
     history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
 ) -> Window | None:
-    """Return the rounds that a page examines; None if none has opened.
-
-    Raises:
-        CursorError: the cursor belongs to another query.
-    """
+    """Return the rounds that a page examines; None if none has opened."""
     newest, is_descending = history.newest(), query.order is Order.NEWEST
     scope = _scope(history, query)
     start = newest if is_descending else 1
@@ -152,12 +139,7 @@ def page_width(query: RoundQuery, limit: int, clients: int) -> int:
 def read_page(
     history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
 ) -> RoundPage:
-    """Return one page of rounds by examining each of its window.
-
-    Raises:
-        CursorError: the cursor belongs to another query.
-        ChainError: the rounds cannot be read.
-    """
+    """Return one page of rounds by examining each of its window."""
     window = window_of(history, query, limit, cursor)
     if window is None:
         return EMPTY_PAGE
@@ -203,9 +185,6 @@ def has_role(
     """Return whether a client was or did something in a round; see `Participation` for the terms.
 
     Args:
-        history: of the deployment.
-        round_: the round.
-        client: its index.
         role: "any" is a trainer or a member.
     """
     match role:

@@ -57,22 +57,14 @@ class Participation:
     """The part of one client in one round.
 
     Attributes:
-        client: its index.
-        role: trainer or member.
         place: seat index on the committee; None for a trainer.
         empty_seat: whether it is a member that was banned when the round opened.
-        committed: whether its commitment counts.
-        commitment: as recorded, also a late one.
         payload: digest of its payload, from the record.
         outcome: of its update; None for a member.
         rank: from 0, best first; None if it is not ranked.
-        distance_bits: of its distance to the committee.
         dropout: reason, if chain or record give one.
         scores: outcome of its scores; None for a trainer.
         refused: its scores that do not count, with reasons.
-        voted: phases whose deciding certificate it signed.
-        primary_of: phases that were decided with it as the primary.
-        incidents: that the decision's sender reports about it.
         banned: whether a ban of it was recorded during the round.
     """
 
@@ -238,16 +230,7 @@ class ParticipationCounts:
     """One client's counts over many rounds, including abandoned ones.
 
     Attributes:
-        sampled: rounds in which it was drawn as a trainer.
-        ranked: rounds whose decision ranks it.
-        accepted: rounds in which its update entered the model.
         dropped_out: rounds in which it was sampled, and a decision does not rank it.
-        served: rounds in which it was a member with a seat.
-        scored: rounds in which its scores counted.
-        refused: rounds in which they were refused.
-        voted: phases whose deciding certificate it signed, of two in a round.
-        primary: phases that were decided with it as the primary.
-        incidents: that decisions' senders name.
     """
 
     sampled: int = 0
@@ -280,10 +263,8 @@ class Tally:
     """Counts of all clients over the ended rounds.
 
     Attributes:
-        rounds: number of ended rounds.
         records_missing: decided rounds without an available record, whose dropout reasons and
             score outcomes are unknown.
-        clients: the counts by client.
     """
 
     rounds: int

@@ -23,7 +23,6 @@ class ChainPath:
 
     @property
     def name(self) -> str:
-        """The chain's name in paths."""
         return f"{self.chain_id}-{self.genesis[:4].hex()}"
 
     def __str__(self) -> str:

@@ -35,11 +35,7 @@ class HistoryService:
         self.largest_blob = places.largest_blob_bytes
 
     def now(self) -> PinnedChain:
-        """Return the chain as of its newest block.
-
-        Raises:
-            ChainError: it is missing, damaged, of another id, or unreachable.
-        """
+        """Return the chain as of its newest block."""
         chain, opened = self._source.chain()
         block = chain.head()
         final = chain.finalized()
@@ -55,11 +51,7 @@ class PinnedChain:
     """A chain as of `block`: later blocks are not read.
 
     Attributes:
-        chain: the reader.
         opened: its number; a replaced chain has another.
-        block: the newest block.
-        final: number of the newest final block.
-        blobs: of the documents.
     """
 
     chain: ChainReader
@@ -122,11 +114,7 @@ class ChainSource:
         self._opened = 0
 
     def chain(self) -> tuple[ChainReader, int]:
-        """Return the open chain, and its number: a replaced chain has another.
-
-        Raises:
-            ChainError: it is missing, damaged, of another id, or unreachable.
-        """
+        """Return the open chain, and its number: a replaced chain has another."""
         identity = self._identify()
         with self._lock:
             if self._chain is None or identity != self._identity:

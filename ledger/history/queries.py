@@ -43,7 +43,6 @@ class RoundQuery:
         order: newest or oldest first.
         status: None for any.
         client: a participant; None for any.
-        role: what the client was or did.
         view_min: the least view, from 0, in which one of the phases was decided; 0 for any round.
         blocks: numbers of the block that ended the round; an open round matches no bound.
         times: of that block, in Unix seconds.
@@ -71,7 +70,6 @@ class RoundPage:
 
     Attributes:
         rounds: in the query's order, by their openings and ends.
-        scanned: number of rounds examined.
         next_cursor: start of the next page; None after the last.
     """
 

@@ -51,7 +51,6 @@ class HistoryRound:
 
     @property
     def seed(self) -> Digest:
-        """seed_t."""
         return self.opening.seed
 
     @property

@@ -40,17 +40,9 @@ def training_coverage(
     """Return the coverage of ended rounds; every commitment that counts is an update.
 
     Args:
-        history: of the run.
-        domain: of its contract.
-        mailbox: with the attestations.
         rounds: first and last; None for the first and the last of all that have ended.
         is_enough: called after each round with the number of updates so far; where it returns True
             the rest is left to another call, from `next_from` on.
-
-    Raises:
-        ConfigurationError: a round that has not ended.
-        OSError: the mailbox cannot be read.
-        BlobError: it cannot be read.
     """
     ended = history.newest()
     if ended and history.some([ended])[0].status is RoundStatus.OPEN:
@@ -74,7 +66,6 @@ def counting_only(coverage: TrainingCoverage, auditors: Collection[str]) -> Trai
     """Return a coverage in which the attestations of some auditors count alone.
 
     Args:
-        coverage: of everybody's attestations.
         auditors: addresses, EIP-55; empty for everybody.
     """
     if not auditors:
@@ -166,8 +157,6 @@ def _summary(
 
     Args:
         numbers: first round, last one covered, last one asked for, number of ended ones.
-        clients: registered ones.
-        updates: of the covered rounds.
     """
     first, covered, last, ended = numbers
     entries = list(updates)

@@ -105,15 +105,7 @@ def _is_missing(requirement: str) -> bool:
 
 
 def require_extra(extra: str, purpose: str) -> None:
-    """Reject a purpose whose extra is missing, before any work is done for it.
-
-    Args:
-        extra: that the purpose needs.
-        purpose: subject and verb of the message: "figures need".
-
-    Raises:
-        ConfigurationError: a module of the extra is not installed.
-    """
+    """Reject a purpose whose extra is missing, before any work is done for it."""
     if any(name == extra and find_spec(module) is None for module, name in EXTRAS.items()):
         raise ConfigurationError(f"{purpose} the extra [{extra}]: {install_command(extra)}")
 

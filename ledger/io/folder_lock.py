@@ -28,12 +28,7 @@ class HeldError(ConfigurationError):
 
 
 def take_lock(path: Path, mode: int = 0o644) -> int:
-    """Return the descriptor of a lock file, locked until it is closed.
-
-    Raises:
-        HeldError: another process holds it.
-        OSError: the file cannot be made.
-    """
+    """Return the descriptor of a lock file, locked until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,16 +53,7 @@ def process_in(descriptor: int) -> int | None:
 
 @contextmanager
 def sole_process(folder: Path, lock: str, option: str = "--folder") -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this process.
-
-    Args:
-        folder: whose parent is there.
-        lock: name of the lock file in it.
-        option: that names the folder, for messages.
-
-    Raises:
-        ConfigurationError: another process holds the folder, or it cannot be written.
-    """
+    """Hold a folder, which is made if need be, for this process."""
     try:
         folder.mkdir(exist_ok=True)
         descriptor = take_lock(folder / lock)
@@ -83,12 +69,7 @@ def sole_process(folder: Path, lock: str, option: str = "--folder") -> Iterator[
 
 @contextmanager
 def run_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
-    """Hold a run's folder, which is made if need be, to deploy or to play the run.
-
-    Raises:
-        ConfigurationError: another process deploys or plays the run.
-        OSError: the folder cannot be made or written.
-    """
+    """Hold a run's folder, which is made if need be, to deploy or to play the run."""
     for folder in (paths.path.parent.parent, paths.path.parent, paths.path):
         if not folder.is_dir():
             disk.make_folder(folder)

@@ -60,10 +60,6 @@ class _Command:
     Attributes:
         entry: `module:function` to call with `arguments` as `sys.argv`; None for a program.
         arguments: the first one is the program's name or path.
-        log: file that standard error is appended to.
-        output: file that standard output is appended to.
-        folder: working directory.
-        environment: variables in addition to the server's.
     """
 
     entry: str | None
@@ -76,14 +72,7 @@ class _Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandProcess:
-    """A running or ended command.
-
-    Attributes:
-        name: of its log files.
-        pid: process id.
-        log: file with its standard error.
-        output: file with its standard output.
-    """
+    """A running or ended command."""
 
     name: str
     pid: int
@@ -148,8 +137,6 @@ class CommandRunner:
         """Start the server, which imports while this process prepares.
 
         Args:
-            entry: `module:function` that every command calls.
-            logs: folder of the log files.
             modules: imported once by the server. All runners of a process share the server; the
                 first one's modules count.
         """
@@ -173,13 +160,8 @@ class CommandRunner:
         """Start a command.
 
         Args:
-            name: of its log files.
             arguments: of the entry point, without its name; of a program, all of them.
-            environment: variables in addition to the server's.
             is_program: whether to execute a program instead of the entry point.
-
-        Raises:
-            CommandError: the server could not be started.
         """
         words = [str(word) for word in arguments]
         log, output = self._logs / f"{name}.log", self._logs / f"{name}.out"
@@ -206,11 +188,7 @@ class CommandRunner:
         environment: dict[str, str] | None = None,
         seconds: float = 300,
     ) -> str:
-        """Run a command to its end, `seconds` at most, and return its standard output.
-
-        Raises:
-            CommandError: it failed or took longer; the message has the end of its log.
-        """
+        """Run a command to its end, `seconds` at most, and return its standard output."""
         (self._logs / f"{name}.out").unlink(missing_ok=True)
         process = self.start(name, arguments, environment=environment)
         code = process.wait(seconds)
@@ -258,11 +236,7 @@ def _ensure_server(modules: Sequence[str]) -> None:
 
 
 def _start(command: _Command) -> ForkServerProcess:
-    """Fork a process, and return once nothing of the server is left in it.
-
-    Raises:
-        CommandError: the server could not be started.
-    """
+    """Fork a process, and return once nothing of the server is left in it."""
     ready, writer = _FORKSERVER.Pipe(duplex=False)
     # Not a daemon, which may have no children.
     process = _FORKSERVER.Process(target=_become, args=(command, writer))

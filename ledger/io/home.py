@@ -54,11 +54,7 @@ class Disk:
 
         Args:
             path: of the file; its folder is created.
-            data: the content.
             durable: whether it survives a power cut once this returns; else call `sync` later.
-
-        Raises:
-            OSError: it cannot be written, and `filename` is the path; the old content is kept.
         """
         with _naming(path):
             for folder in _missing(path.parent):
@@ -86,11 +82,7 @@ class Disk:
         self._named.discard(folder.resolve())
 
     def create(self, folder: Path, data: bytes | memoryview) -> Path:
-        """Write a new file with a unique name that begins with `WRITING`.
-
-        Raises:
-            OSError: it cannot be written; nothing is left.
-        """
+        """Write a new file with a unique name that begins with `WRITING`."""
         # Not `tempfile`, whose files are for their owner alone: others may audit a home.
         path = folder / f"{WRITING}{secrets.token_hex(8)}"
         try:
@@ -116,11 +108,7 @@ class Disk:
             path.unlink(missing_ok=True)
 
     def sync_files(self, paths: Collection[Path]) -> None:
-        """Make the bytes of files durable.
-
-        Raises:
-            OSError: for one of them that fails, and `filename` is its path.
-        """
+        """Make the bytes of files durable."""
         _in_parallel(_sync_file, paths)
 
     def sync_folders(self, folders: Collection[Path]) -> None:
@@ -128,11 +116,7 @@ class Disk:
         _in_parallel(self.sync_folder, folders)
 
     def sync_folder(self, folder: Path) -> None:
-        """Make the names in a folder durable.
-
-        Raises:
-            OSError: it fails, and `filename` is the path of the folder.
-        """
+        """Make the names in a folder durable."""
         with _naming(folder):
             try:
                 _sync_descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -166,7 +150,6 @@ class RunPaths:
 
     @property
     def name(self) -> str:
-        """The run's name."""
         return self.path.name
 
     @property
@@ -228,11 +211,7 @@ class RunPaths:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A folder with a chain, blobs and runs; it need not exist.
-
-    Attributes:
-        path: the folder.
-    """
+    """A folder with a chain, blobs and runs; it need not exist."""
 
     path: Path
 
@@ -262,11 +241,7 @@ class Home:
         return self.path / "home.lock"
 
     def run(self, name: str) -> RunPaths:
-        """Return the paths of a run, which need not exist.
-
-        Raises:
-            ConfigurationError: the name is no plain file name.
-        """
+        """Return the paths of a run, which need not exist."""
         if not RUN_NAME.fullmatch(name):
             raise ConfigurationError(
                 f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"
@@ -287,9 +262,6 @@ class Home:
         """Hold a shared writer's lock; the first writer removes unfinished files of killed ones.
 
         Readers need no lock; each part of the home has its own rules for several writers.
-
-        Raises:
-            OSError: the home cannot be created or written, and `filename` names the path.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with _naming(self.lock):
@@ -313,9 +285,6 @@ def read_file(path: Path, limit: int) -> bytes:
     """Read at most `limit` bytes of a file, and one more if it is longer.
 
     A pipe or a device under its name does not block.
-
-    Raises:
-        OSError: it is missing or unreadable; `filename` is the path.
     """
     with _naming(path), open_file(path) as file:
         # No more is asked for than there is: Python sets aside all that it is asked for.
@@ -328,11 +297,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading without blocking on a pipe or a device.
-
-    Raises:
-        OSError: it is missing or cannot be opened; `filename` is the path.
-    """
+    """Open a file for reading without blocking on a pipe or a device."""
     with _naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -346,11 +311,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
 
 def read_text(path: Path, limit: int) -> str:
-    """Return the text of a file that a user named.
-
-    Raises:
-        ConfigurationError: it cannot be read, has more bytes than the limit, or is not UTF-8.
-    """
+    """Return the text of a file that a user named."""
     try:
         data = read_file(path, limit)
     except OSError as error:
@@ -375,13 +336,11 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return the folders to create, outermost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     return missing[::-1]
 
 
 def _within_device(folder: Path) -> list[Path]:
-    """Return a folder and those above it on the same file system."""
     device = folder.stat().st_dev
     return [
         path

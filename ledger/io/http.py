@@ -55,8 +55,6 @@ class HttpResponse:
     """A server's response.
 
     Attributes:
-        status: HTTP status code.
-        body: the bytes.
         media_type: of the body, in lower case and without parameters.
         retry_after_seconds: pause that the server requests; 0 for none.
     """
@@ -73,18 +71,9 @@ class HttpServer:
     Args:
         url: http or https; user and password in it are sent as basic authentication. The
             environment's proxies are used for all but loopback.
-        timeout_seconds: for one request, from connecting to the last byte.
         token: sent as bearer token with every request; None for none.
         silence_seconds: how long nothing may come, or go, while a request lasts; None for as long
             as the request may take.
-
-    Attributes:
-        shown_url: scheme, host and port.
-        base_url: the URL as `base_url` writes it.
-
-    Raises:
-        ValueError: the URL or the token is none of these, or the environment's proxies are of no
-            use.
     """
 
     def __init__(
@@ -104,12 +93,7 @@ class HttpServer:
         weakref.finalize(self, _close, self._clients).atexit = False
 
     def get(self, path: str, max_bytes: int) -> HttpResponse:
-        """Send GET to a path below the URL; the path begins with a slash.
-
-        Raises:
-            ResponseTooLargeError: the body has more than `max_bytes`.
-            HttpFailureError: there is no complete response in time.
-        """
+        """Send GET to a path below the URL; the path begins with a slash."""
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
 
     def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
@@ -117,11 +101,6 @@ class HttpServer:
 
         Returns:
             The response, with an empty body if the status is 200.
-
-        Raises:
-            ResponseTooLargeError: the body has more than `max_bytes`.
-            HttpFailureError: there is no complete response in time; part of it may be in the file.
-            OSError: the file cannot be written.
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
@@ -244,11 +223,7 @@ class _NoCookies(CookieJar):
 
 
 class _NotWrittenError(Exception):
-    """The file is at fault, not the server.
-
-    Attributes:
-        why: what the system says of it.
-    """
+    """The file is at fault, not the server."""
 
     def __init__(self, why: OSError) -> None:
         super().__init__(str(why))
@@ -267,9 +242,6 @@ def base_url(url: str) -> str:
     Scheme and host are in lower case, without the scheme's own port, a slash at the end of the
     path,
     user, password, query and fragment.
-
-    Raises:
-        ValueError: it is no http or https URL.
     """
     return _base_url(_parsed(url))
 

@@ -29,12 +29,7 @@ def parse_json(
     """Parse a JSON document, in UTF-8 if it is bytes.
 
     Args:
-        data: the document.
         refuse_constant: raises ValueError at NaN and Infinity; None accepts them.
-        unique_keys: reject a repeated key, of which parsers take either value.
-
-    Raises:
-        ValueError: it is no JSON, nested too deeply, or repeats a key.
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.

@@ -40,11 +40,7 @@ def write_named(path: Path, data: bytes) -> None:
 
 @contextmanager
 def writing_named(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that a user named, for its whole new content.
-
-    Raises:
-        OSError: it cannot be written; `filename` is the path, and a regular file is as it was.
-    """
+    """Open a file that a user named, for its whole new content."""
     try:
         if (descriptor := _descriptor(path)) is not None:
             opening = os.dup(descriptor)

@@ -38,14 +38,10 @@ def own_rule(kind: RuleKind, reference: str) -> str | None:
     """Load the function that a setting names, and return the rule's name in parameters.
 
     Args:
-        kind: of the rule.
         reference: `file.py:name`, `package:name`, or a plain name that a package offers.
 
     Returns:
         None if no package offers the plain name.
-
-    Raises:
-        ConfigurationError: the function cannot be loaded.
     """
     code = named_code(f"protocol.{kind}", GROUPS[kind], reference)
     if code is None:
@@ -61,16 +57,7 @@ def own_rule(kind: RuleKind, reference: str) -> str | None:
 
 
 def use_rule(kind: RuleKind, name: OwnRuleName, reference: str) -> None:
-    """Load the rule of a run document from the code that this participant names.
-
-    Args:
-        kind: of the rule.
-        name: of the rule, by the document.
-        reference: `file.py:name` or `package:name` on this machine.
-
-    Raises:
-        ConfigurationError: it cannot be loaded, or is not the document's; names both digests.
-    """
+    """Load the rule of a run document from the code that this participant names."""
     code = user_code(f"protocol.{kind}", reference)
     if code.digest().hex() != name.digest or code.name != name.function:
         raise ConfigurationError(
@@ -84,14 +71,10 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     """Load the own rules of parameters from the files or packages that an auditor names.
 
     Args:
-        parameters: of the run document.
         sources: paths of files, or names of packages; none loads nothing.
 
     Returns:
         The names of the rules that may be computed.
-
-    Raises:
-        ConfigurationError: a source is of none of the run's rules; names both digests.
     """
     wanted, loaded = own_rules_of(parameters), set()
     for source in sources:
@@ -117,7 +100,6 @@ def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...
     """Return those of an operator's sources that have a rule of a run; others are of other runs.
 
     Args:
-        parameters: of the run document.
         sources: paths of files, or names of packages; one that cannot be read has no rule.
     """
     return tuple(
@@ -135,21 +117,12 @@ def _has_rule(source: str, name: OwnRuleName) -> bool:
 
 
 def require_source(source: str) -> None:
-    """Refuse a source of rules that cannot be read, without running it.
-
-    Raises:
-        ConfigurationError: it is no file and no installed package.
-    """
+    """Refuse a source of rules that cannot be read, without running it."""
     user_code("--rules", f"{source}:rule").digest()
 
 
 def try_rules(parameters: Parameters) -> None:
-    """Call own rules on random arrays of a run's size, before anything is written.
-
-    Raises:
-        ConfigurationError: one fails, changes its input, returns something else than it must,
-            differs when it is called again, or makes a distance of other references than its own.
-    """
+    """Call own rules on random arrays of a run's size, before anything is written."""
     name, rng = own_rules_of(parameters).get("distance"), np.random.default_rng(0)
     if name is None:
         return
@@ -173,7 +146,6 @@ def try_rules(parameters: Parameters) -> None:
 
 
 def _load(kind: RuleKind, name: OwnRuleName, code: UserCode) -> None:
-    """Make a rule computable in this process."""
     function = _guarded(f"protocol.{kind} = {name.label!r}", code.load_function(f"protocol.{kind}"))
     OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
 

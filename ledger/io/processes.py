@@ -127,11 +127,7 @@ def start_child(
     Args:
         target: function of a module; called with the arguments and the child's connection. It
             should call `follow_parent` first.
-        arguments: anything that can be pickled.
         environment: variables that it starts with, where the user has not set them.
-
-    Raises:
-        OSError: there can be no process.
     """
     added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
     ours, theirs = _SPAWN.Pipe()
@@ -153,11 +149,7 @@ def start_child(
 def worker_pool(
     processes: int, initializer: Callable[..., None], arguments: tuple[object, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of fresh processes, each of which calls the initializer first.
-
-    Raises:
-        ChildEndedError: a process ended before its work was done.
-    """
+    """Open a pool of fresh processes, each of which calls the initializer first."""
     pool = ProcessPoolExecutor(processes, _SPAWN, _initialize, (initializer, arguments))
     try:
         yield pool
@@ -192,8 +184,6 @@ class TaskPool:
         Args:
             task: function of a module; called with an item and a function for reports, which
                 raises `StoppedError` where the caller was interrupted.
-            items: anything that can be pickled.
-            on_report: called in this process with each report.
         """
         if self._pool is None or self._reports is None:
             return [task(item, on_report) for item in items]
@@ -225,9 +215,6 @@ def task_pool(processes: int) -> Iterator[TaskPool]:
     Args:
         processes: how many items are done at once; 1 does all in this process. A script that asks
             for more must guard its main part by `if __name__ == "__main__"`.
-
-    Raises:
-        ChildEndedError: a process ended before its task was done.
     """
     if processes == 1:
         yield TaskPool()

@@ -18,9 +18,7 @@ class Backoff:
     """Pauses that grow with each failure in a row.
 
     Attributes:
-        first_seconds: after the first failure.
         factor: by which each pause is longer than the one before.
-        longest_seconds: bound of all pauses.
     """
 
     first_seconds: float
@@ -38,7 +36,6 @@ class RetryPolicy:
     """A bound on attempts, in number and in time, for operations that fail for a moment.
 
     Attributes:
-        backoff: the pauses.
         attempts: how many at most; None for as many as the deadline allows.
         deadline_seconds: no attempt begins later than this after the first one.
         sleep: waits for a number of seconds.
@@ -64,11 +61,7 @@ class RetryPolicy:
         Args:
             attempt: may be carried out several times.
             is_transient: whether an error may be gone at the next attempt.
-            is_transient_result: the same for a result.
             least_pause: seconds to wait after an error, if more than the backoff's pause.
-
-        Raises:
-            Exception: what `attempt` raises, if it is not transient or no attempt is left.
         """
         end, failures = self.clock() + self.deadline_seconds, 0
         while True:

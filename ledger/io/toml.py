@@ -19,11 +19,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the tables and values of a TOML document.
-
-    Raises:
-        ConfigurationError: it is too large, a line has too many dots, or it is no TOML.
-    """
+    """Return the tables and values of a TOML document."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_TOML_BYTES:
         raise ConfigurationError(f"not readable as TOML: {size} bytes, more than {MAX_TOML_BYTES}")

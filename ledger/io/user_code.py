@@ -50,7 +50,6 @@ class UserCode:
 
     Attributes:
         place: absolute path of a file, or the name of a package.
-        name: of the function or class.
         sha256: of the file, in hex; None for a package.
     """
 
@@ -78,14 +77,7 @@ class UserCode:
         return source_of_package(package, version, f"{self.place}.{self.name}")
 
     def load(self, kind: str) -> Any:
-        """Return the function or class.
-
-        Args:
-            kind: which of both, for the message.
-
-        Raises:
-            ConfigurationError: the code cannot be loaded or has changed, or lacks the name.
-        """
+        """Return the function or class."""
         code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
         with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
             value = getattr(code, self.name, None)
@@ -94,14 +86,7 @@ class UserCode:
         return value
 
     def load_function(self, setting: str) -> Callable[..., Any]:
-        """Return the function, which must be the code's own.
-
-        Args:
-            setting: that names it, for the message.
-
-        Raises:
-            ConfigurationError: it cannot be loaded, or is no function that the code defines.
-        """
+        """Return the function, which must be the code's own."""
         function = self.load("function")
         if not isinstance(function, FunctionType) or not self._defines(function):
             raise ConfigurationError(
@@ -125,16 +110,7 @@ def is_reference(name: str) -> bool:
 
 
 def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
-    """Return the code that `file.py:name` or `package:name` names, with the file's present digest.
-
-    Args:
-        setting: that has the reference, for the message.
-        reference: the text.
-        kind: of the name, for the message.
-
-    Raises:
-        ConfigurationError: it has another form, or the file cannot be read.
-    """
+    """Return the code that `file.py:name` or `package:name` names, with the file's digest."""
     place, _, name = reference.rpartition(":")
     is_file = place.endswith(_FILE)
     is_too_long = len(reference) > MAX_REFERENCE or "\0" in reference
@@ -156,27 +132,14 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
 def named_code(setting: str, group: str, name: str) -> UserCode | None:
     """Return the code behind a name: a reference, or an installed package's plain name.
 
-    Args:
-        setting: that has the name, for messages.
-        group: of entry points: "cmfl.attacks".
-        name: the text.
-
     Returns:
         None if no package offers the plain name.
-
-    Raises:
-        ConfigurationError: a reference is malformed or its file unreadable, or two packages offer
-            the name.
     """
     return user_code(setting, name) if is_reference(name) else entry_point(group, name)
 
 
 def entry_point(group: str, name: str) -> UserCode | None:
-    """Return the code that an installed package offers under a plain name; None without any.
-
-    Raises:
-        ConfigurationError: two packages offer the same name.
-    """
+    """Return the code that an installed package offers under a plain name; None without any."""
     points = importlib.metadata.entry_points(group=group, name=name)
     values = sorted({point.value for point in points})
     if len(values) > 1:
@@ -192,12 +155,7 @@ def code_reference(obj: Any, folder: Path) -> str:
     script again would run it again.
 
     Args:
-        obj: a function or class.
         folder: for such files, which are named by their digest.
-
-    Raises:
-        ConfigurationError: it has no name at the top of a module, or uses what no file can hold.
-        OSError: the file cannot be written.
     """
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
@@ -217,12 +175,7 @@ def code_reference(obj: Any, folder: Path) -> str:
 
 
 def portable_source(obj: Any) -> str:
-    """Return a file's text that defines a function or class with everything that it uses.
-
-    Raises:
-        ConfigurationError: its source is not known, or it uses a value that is no module,
-            function, class or plain constant.
-    """
+    """Return a file's text that defines a function or class with everything that it uses."""
     imports: set[str] = set()
     parts: dict[str, str] = {}
     _collect(obj, imports, parts)
@@ -231,11 +184,7 @@ def portable_source(obj: Any) -> str:
 
 
 def package_of(module: str) -> tuple[str, str]:
-    """Return name and version of the installed distribution of a module.
-
-    Raises:
-        ConfigurationError: there is none, so no version identifies the code.
-    """
+    """Return name and version of the installed distribution of a module."""
     distributions = _distributions().get(_top(module), [])
     if not distributions:
         raise ConfigurationError(
@@ -247,15 +196,7 @@ def package_of(module: str) -> tuple[str, str]:
 
 @contextmanager
 def as_configuration_error(subject: str) -> Iterator[None]:
-    """Turn any exception of user code, `sys.exit` too, into a ConfigurationError.
-
-    Args:
-        subject: first half of the message.
-
-    Raises:
-        ConfigurationError: names what was raised inside the `with` block.
-        KeyboardInterrupt: passes unchanged.
-    """
+    """Turn any exception of user code, `sys.exit` too, into a ConfigurationError."""
     try:
         yield
     except KeyboardInterrupt:
@@ -288,7 +229,6 @@ def message_of(error: BaseException) -> str:
 
 
 def _distributions() -> Mapping[str, list[str]]:
-    """Return the installed distributions of each top-level module."""
     return _distributions_in(tuple((folder, _last_change(folder)) for folder in sys.path))
 
 
@@ -333,11 +273,7 @@ def _package(name: str) -> ModuleType:
 
 @functools.cache
 def _file(path: str, sha256: str) -> ModuleType:
-    """Return the module in a file, executed once per process without writing a cache.
-
-    Raises:
-        ConfigurationError: it cannot be read or run, or has changed.
-    """
+    """Return the module in a file, executed once per process without writing a cache."""
     source = _source(Path(path))
     current = hashlib.sha256(source).hexdigest()
     if current != sha256:
@@ -387,7 +323,6 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
 
 
 def _global_names(table: SymbolTable) -> set[str]:
-    """Return the names that a scope and those within it take from the module."""
     names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
     return names.union(*map(_global_names, table.get_children()))
 

@@ -29,7 +29,6 @@ class NamedArray:
         name: of a parameter or buffer, or what else tells it from the others.
         dtype: name of the type as NumPy and PyTorch have it: float32, int64, bfloat16.
         shape: sizes, of which a single number has none.
-        data: the numbers in C order, little-endian.
     """
 
     name: str
@@ -59,13 +58,7 @@ def source_of_package(package: str, version: str, qualified_name: str) -> Digest
 
 
 def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
-    """Return the digest of one client's training samples, in order.
-
-    Args:
-        salt: 32 secret bytes of the owner's, so that small data cannot be guessed from the digest.
-        x: stored inputs, named "x", one row a sample.
-        y: labels, named "y".
-    """
+    """Return the digest of one client's training samples, in order."""
     return _digest_of(salt, (x, y))
 
 

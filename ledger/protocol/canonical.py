@@ -32,13 +32,7 @@ _PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
 def encode(value: object) -> bytes:
-    """Return the canonical msgpack of plain data: the only bytes that `decode` accepts for it.
-
-    Raises:
-        TypeError: something is not plain data, or a key is not text.
-        ValueError: nested deeper than `MAX_NESTING`, or text that is not Unicode.
-        OverflowError: an integer does not fit 64 bits.
-    """
+    """Return the canonical msgpack of plain data: the only bytes that `decode` accepts for it."""
     return cast("bytes", msgpack.packb(_sorted(value, MAX_NESTING), use_bin_type=True))
 
 
@@ -56,10 +50,6 @@ def decode(
         limit: largest size that is decoded.
         containers: maps and lists that it may have, itself one of them.
         longest: entries that each of them may have.
-
-    Raises:
-        EncodingError: too long, nested too deeply, with too many maps and lists or too long ones,
-            not msgpack, not a map, or not canonical.
     """
     if len(data) > limit:
         raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")
@@ -104,12 +94,7 @@ def _refuse_extension(code: int, _: bytes) -> NoReturn:
 
 
 def _sorted(value: object, depth: int) -> object:
-    """Return the value with its maps sorted.
-
-    Raises:
-        TypeError: something is not plain data; msgpack's extensions and time stamps are not.
-        ValueError: maps and lists are nested deeper than the depth.
-    """
+    """Return the value with its maps sorted."""
     kind = type(value)
     if kind in _PLAIN:
         return value

@@ -22,7 +22,6 @@ class QuorumCertificate:
     """A decision's proof: the primary's request and a quorum of equal replies.
 
     Attributes:
-        request: signed by the primary of the request's view.
         replies: of other members, in the order of the committee.
     """
 

@@ -91,9 +91,6 @@ def ranking_word(distance: float, client: ClientId) -> int:
     """Return distance and client as one integer that sorts by distance, then by client.
 
     float64 bits << 32 | client, below 2**96.
-
-    Raises:
-        EncodingError: the distance is negative, -0.0, infinite or not a number.
     """
     bits = float_bits(distance)
     if bits >= INFINITY_BITS:
@@ -156,8 +153,6 @@ class ResultPreimage:
 
     Attributes:
         model: sha256 of the next model.
-        updates_root: Merkle root over the ranked updates.
-        scores_root: Merkle root over the counted score vectors.
         reveal: digest of the ranked trainers' payload digests.
         record: sha256 of the round's record.
     """
@@ -275,11 +270,7 @@ def vector_view(vector: NDArray[np.float32]) -> memoryview:
 
 
 def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
-    """Return the vector behind a payload or a model blob, shape (dimension,), read-only.
-
-    Raises:
-        EncodingError: another length than 4·d bytes, or a number that is not finite.
-    """
+    """Return the vector behind a payload or a model blob, shape (dimension,), read-only."""
     length = memoryview(data).nbytes
     if length != 4 * dimension:
         raise EncodingError(f"{length} bytes are not {dimension} float32 numbers")

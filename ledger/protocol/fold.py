@@ -39,9 +39,7 @@ class RoundStart:
     """The start of a round.
 
     Attributes:
-        round: t.
         committee: S_c, by rank; shorter than C if too few clients are left: the ledger has ended.
-        seed: seed_t.
     """
 
     round: int
@@ -67,13 +65,8 @@ class DecisionLink:
     """The part of a head that a decision adds.
 
     Attributes:
-        round: t.
-        seed: seed_t.
         commitments: the commitments digest when the decision ran.
         accepted: set digest of S_a.
-        committee: set digest of the next committee.
-        result: aggregation result.
-        votes: `encoding.votes_digest`.
     """
 
     round: int
@@ -114,7 +107,6 @@ class BanLink:
     client: ClientId
 
     def head_after(self, head: Digest) -> Digest:
-        """Return the head after it."""
         return encoding.head_after_ban(head, self.round, self.client)
 
 
@@ -130,17 +122,11 @@ class LedgerView:
 
     Attributes:
         deployment: what never changes.
-        stage: registering, open or finished.
         round: t; 0 before the first.
-        seed: seed_t.
         committee: S_c.
         model: digest of w_t.
-        head: commits to the whole history.
-        registry: the clients registered so far, with their bans.
         mined: commitments of the round, in chain order.
-        commitments: running digest of them.
         batches: sizes of the registrations so far; the registry's digest is over batches.
-        deployments: how often the constructor has logged itself.
     """
 
     deployment: Deployment
@@ -173,10 +159,6 @@ class LedgerView:
 
         Round, head and commitments follow from the events before it and from what is free in this
         one; whether its own round and head agree is for `expected_fields` to say.
-
-        Args:
-            event: one that a contract of these sizes can log.
-            block_number: the block that holds it.
         """
         match event:
             case LedgerDeployed():
@@ -204,7 +186,6 @@ class LedgerView:
         """Return the state in which a round starts.
 
         Args:
-            start: of the round.
             is_last: whether none is open from then on.
         """
         return replace(
@@ -283,7 +264,6 @@ def link_of(before: encoding.HeadContext, event: HeadEvent) -> Link:
 
     Args:
         before: head, round, seed and commitments before it.
-        event: its recorded head and round are ignored.
     """
     if isinstance(event, ClientBanned):
         return BanLink(before.round, event.client)

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MinedCommitment:
-    """A commitment as the chain holds it.
-
-    Attributes:
-        client: who committed.
-        commitment: `encoding.commitment_of` its payload.
-    """
+    """A commitment as the chain holds it."""
 
     block: int
     client: ClientId
@@ -39,12 +34,7 @@ class MinedCommitment:
 
 @dataclass(frozen=True, slots=True)
 class RoundClosing:
-    """The closing block of a round and its consequences.
-
-    Attributes:
-        base: the commitments digest after it.
-        commitments: those that count, by client.
-    """
+    """The closing block of a round and its consequences."""
 
     block: int
     base: Digest
@@ -171,13 +161,7 @@ class Inputs:
     """Inputs of a round that the chain has closed before the vote.
 
     Attributes:
-        layout: of its model.
         domain: the contract and chain that signatures are bound to.
-        registry: all clients.
-        round: t.
-        seed: seed_t.
-        participants: trainers and committee.
-        closing: base, and the commitments that count.
     """
 
     parameters: Parameters
@@ -210,7 +194,6 @@ class Evidence:
         vectors: bytes of score vectors, by sha256.
         dimension: d, to be given only where the model is unavailable.
         displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
-        form: of the payloads.
     """
 
     model: NDArray[np.float32] | None
@@ -221,11 +204,7 @@ class Evidence:
     form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
-        """Take the dimension from the model.
-
-        Raises:
-            ValueError: there is neither a model nor a dimension, or lengths differ.
-        """
+        """Take the dimension from the model."""
         length = self.dimension if self.model is None else len(self.model)
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")

@@ -79,7 +79,6 @@ class Ranking:
     """Trainers by distance, and the sets that follow.
 
     Attributes:
-        words: ranking words of the trainers, best first.
         accepted: S_a, in ranking order.
         candidates: those of whom the next committee is, in ranking order.
     """
@@ -94,10 +93,7 @@ class Judgement:
     """Everything that follows from a record.
 
     Attributes:
-        record: the inputs.
-        ranking: order and sets.
         model: w_{t+1}, shape (d,).
-        opening: the preimage of the result.
     """
 
     record: RoundRecord
@@ -135,9 +131,6 @@ def judge(
 
     Args:
         inputs: what the chain has closed.
-        record: the inputs of the decision as claimed.
-        evidence: payloads and vectors that one holds.
-        distances: how true distances are computed.
 
     Returns:
         The judgement and no violations, or None and at least one.
@@ -172,13 +165,8 @@ def compose_record(
 
     Args:
         inputs: what the chain has closed.
-        evidence: payloads and vectors that it holds.
         claims: signed vectors that it holds; those for another set, and those over
             `MAX_VECTOR_BYTES`, are skipped.
-        distances: how true distances are computed.
-
-    Raises:
-        ValueError: the distances need the displacement, and the evidence lacks it.
     """
     updates = tuple(
         UsableUpdate(client, evidence.payloads[client].digest)
@@ -234,14 +222,9 @@ def score_updates(
         inputs: what the chain has closed.
         evidence: payloads that it holds: at least the set's.
         clients: the set, ascending.
-        member: who scores.
-        distances: how distances are computed.
 
     Returns:
         The vector; None for a member whose own update is missing or has no informative distances.
-
-    Raises:
-        ValueError: the distances need the displacement, and the evidence lacks it.
     """
     updates = {client: evidence.updates[client] for client in clients}
     usable = {client: update for client, update in updates.items() if update is not None}
@@ -305,7 +288,6 @@ def next_model(
     Strategy 3 shortens long updates, and all weigh the same; the others weigh by samples.
 
     Args:
-        inputs: of the round.
         model: w_t, shape (d,).
         accepted: S_a.
         updates: of the record's set, each of shape (d,); those of S_a are enough for strategies 1

@@ -16,14 +16,7 @@ __all__ = ["keccak", "prefer_pysha3"]
 
 
 def prefer_pysha3(shared: Keccak256) -> None:
-    """Make pysha3 the backend of a hash, unless ETH_HASH_BACKEND names one.
-
-    Args:
-        shared: which takes its backend when it is first called.
-
-    Raises:
-        ConfigurationError: one is named that is not to be had.
-    """
+    """Make pysha3 the backend of a hash, unless ETH_HASH_BACKEND names one."""
     if get_backend_in_environment():
         try:
             shared(b"")  # else eth-hash would say so in the midst of reading a chain

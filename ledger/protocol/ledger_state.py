@@ -46,18 +46,9 @@ class Deployment:
     """The constructor's arguments: everything that never changes.
 
     Attributes:
-        config: digest of the run's configuration.
-        registry: digest of the clients to register.
-        clients: K.
-        trainers: n.
-        members: C.
-        aggregation_ppm: α in parts per million.
         form: from which S_a follows from the ranking.
-        rounds: T.
         commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
-        replies: equal replies from others than the primary that decide.
-        beacon: further input of the next seed.
         model: digest of w_1.
     """
 
@@ -82,16 +73,10 @@ class LedgerState:
 
     Attributes:
         deployment: what never changes.
-        stage: registering, open or finished.
         round: t; 0 before the first.
-        seed: seed_t.
         committee: S_c.
         model: digest of w_t.
-        head: commits to the whole history.
         registry_rest: digest that the next batch of clients must match.
-        registry: the clients registered so far.
-        committed: clients with a commitment in this round.
-        commitments: running digest of them.
     """
 
     deployment: Deployment
@@ -114,8 +99,6 @@ class BlockContext:
     """Context of a transaction: its block, and how it reached the ledger.
 
     Attributes:
-        number: of the block.
-        parent_hash: hash of the block before it.
         sent_by_account: False if a contract passed the transaction on.
         is_delegated: True if the sender has code (EIP-7702).
     """
@@ -131,10 +114,6 @@ class SubmittedCertificate:
     """A certificate as a transaction carries it.
 
     Attributes:
-        view: v.
-        set_digest: the set that was voted on.
-        request: the primary's signature.
-        signers: seats of those who replied, as a bitmap.
         replies: their signatures, by ascending seat.
     """
 
@@ -151,13 +130,8 @@ class SubmittedDecision:
 
     Attributes:
         committee: S_c, by seats.
-        ranking: ranking words, best first.
-        base: which inputs both certificates speak of.
         model: digest of w_{t+1}.
-        updates_root: Merkle root over the ranked updates.
-        scores_root: Merkle root over the counted score vectors.
         reveal: digest of the ranked trainers' payload digests.
-        record: digest of the round's record.
         incidents: digest of the incidents document, 32 zero bytes without one; unsigned.
     """
 
@@ -219,7 +193,6 @@ class EquivocationReport:
     """Two different signed statements of one client for one place: the proof that bans it.
 
     Attributes:
-        client: the accused.
         first: a vote or a score claim, and its signature.
         second: another for the same slot, or the same round, base and clients.
     """
@@ -229,11 +202,7 @@ class EquivocationReport:
     second: SignedStatement
 
     def __post_init__(self) -> None:
-        """Refuse what the contract's arguments cannot even say.
-
-        Raises:
-            ValueError: the statements are of two kinds, not for one place, or another's vector.
-        """
+        """Refuse what the contract's arguments cannot even say."""
         first, second = _place(self.first.statement), _place(self.second.statement)
         if first != second:
             raise ValueError("the statements are not of one kind, round, phase, view and base")

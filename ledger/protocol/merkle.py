@@ -42,11 +42,7 @@ def root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
 
 
 def proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tuple[Digest, ...]:
-    """Return the sibling hashes from a leaf up to the root, lowest first.
-
-    Raises:
-        ValueError: the leaf is not in the tree.
-    """
+    """Return the sibling hashes from a leaf up to the root, lowest first."""
     tree = _layers(types, leaves)
     position = tree.index(leaf_hash(types, leaf), len(leaves) - 1)
     siblings = []
@@ -79,7 +75,6 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
 
 
 def _require_kind(kind: str, value: int | bytes) -> None:
-    """Refuse with ValueError a value that is none of its kind."""
     if kind == "bytes32":
         is_kind = isinstance(value, bytes) and len(value) == 32
     else:

@@ -61,22 +61,16 @@ class Parameters:
     """The parameters of a run's rounds; immutable from deployment on.
 
     Attributes:
-        clients: K, registered clients.
         active_ppm: share of the clients that are active in a round, in millionths.
         committee_ppm: ω, share of the active clients on the committee, in millionths.
         aggregation_ppm: α, share of the ranked trainers that strategies I and II accept.
-        rounds: T, the last round.
-        dimension: d, number of the model's parameters.
         strategy: 1, 2 or 3; determines distance, score, selection, weights, clip and election.
         distance: of strategies 1 and 2: "squared", or the name of a user's own function,
             `file.py:function@sha256:DIGEST`.
-        quorum: how many equal replies decide.
-        server_rate: η, the global learning rate.
         beacon: what else flows into the next seed.
         commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
-        payload: name of the form in which updates are published.
     """
 
     clients: int
@@ -96,11 +90,7 @@ class Parameters:
     payload: str = "float32"
 
     def __post_init__(self) -> None:
-        """Refuse settings that break an invariant.
-
-        Raises:
-            ParametersError: names the value and the rule.
-        """
+        """Refuse settings that break an invariant."""
         self._require_ranges()
         self._require_rules()
         self._require_sizes()
@@ -117,7 +107,6 @@ class Parameters:
 
     @property
     def trainers(self) -> int:
-        """The number n of training clients in a round."""
         return self.active - self.members
 
     @property
@@ -132,11 +121,7 @@ class Parameters:
 
     @property
     def distance_rule(self) -> DistanceRule:
-        """The rule by which members score.
-
-        Raises:
-            OwnRuleMissingError: it is a user's own function, and its code is not loaded.
-        """
+        """The rule by which members score."""
         return DIRECTION if self.compares_directions else distance_named(self.distance)
 
     @property
@@ -151,7 +136,6 @@ class Parameters:
 
     @property
     def payload_form(self) -> PayloadForm:
-        """The form of the payloads."""
         return PAYLOAD_FORMS[self.payload]
 
     @property
@@ -215,9 +199,6 @@ def parts_per_million(name: str, rate: float) -> int:
     """Return floor(10⁶ · rate + 1/2), so that contract and Python agree exactly.
 
     The rate, called `name` in the error, is read as its shortest decimal.
-
-    Raises:
-        ParametersError: the rate is outside [0, 1].
     """
     if not 0 <= rate <= 1:
         raise ParametersError(" is not in [0, 1]", name, rate)
@@ -235,11 +216,7 @@ def accepted_size(aggregation_ppm: int, ranked: int) -> int:
 
 
 def require_layout(layout: Layout, dimension: int) -> None:
-    """Refuse a layout that is not one of a model with d parameters.
-
-    Raises:
-        ParametersError: the tensors do not add up to d, or a name is repeated.
-    """
+    """Refuse a layout that is not one of a model with d parameters."""
     names = [name for name, _ in layout]
     if len(set(names)) != len(names):
         raise ParametersError("layout: a tensor's name is repeated")

@@ -22,12 +22,10 @@ class PayloadForm:
     """A form of payloads.
 
     Attributes:
-        name: as in the run's parameters.
         size: from d to the bytes of a payload.
         encode: from an update of shape (d,) to its payload, which is malformed if the update has a
             number that the form cannot hold.
         decode: from a payload and d to the update, read-only; EncodingError if it is malformed.
-        sentence: what the payload holds.
     """
 
     name: str

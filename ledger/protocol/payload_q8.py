@@ -78,12 +78,7 @@ def encode_q8(update: NDArray[np.float32]) -> bytes:
 
 
 def decode_q8(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
-    """Return the update behind a payload, shape (dimension,), read-only.
-
-    Raises:
-        EncodingError: another length or first byte, an exponent or offset out of range, the number
-            -128, a number beyond d, or an encoding that is not the update's own.
-    """
+    """Return the update behind a payload, shape (dimension,), read-only."""
     length = memoryview(data).nbytes
     if length != q8_size(dimension):
         raise EncodingError(f"{length} bytes are not {dimension} numbers of form q8")
@@ -112,11 +107,7 @@ def decode_q8(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
 
 
 def _require_canonical(numbers: NDArray[np.int8], offsets: NDArray[np.int32]) -> None:
-    """Refuse blocks with -128, and those that a smaller offset would hold.
-
-    Raises:
-        EncodingError: there is one.
-    """
+    """Refuse blocks with -128, and those that a smaller offset would hold."""
     least = numbers.min(axis=1)
     if least.min() == _REFUSED:
         raise EncodingError(f"a number is {_REFUSED}")

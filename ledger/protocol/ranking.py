@@ -27,9 +27,6 @@ def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Args:
         distances: shape (members, trainers), members ascending; summed row by row.
-
-    Raises:
-        ValueError: there is no member.
     """
     if not len(distances):
         raise ValueError("no member's distances are given")
@@ -60,13 +57,8 @@ def candidates(
     C clients.
 
     Args:
-        ranking: ranking words, best first.
         accepted: S_a; with a lot, it begins the ranking.
-        members: C.
         by_lot: whether the committee is drawn among S_a.
-
-    Raises:
-        ValueError: fewer clients are ranked than a committee needs.
     """
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
@@ -85,8 +77,6 @@ def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tu
     after the votes, so that whoever votes cannot choose who is drawn.
 
     Args:
-        candidates: in ranking order.
-        members: C.
         next_seed: seed_{t+1}.
     """
     elected: list[ClientId] = []

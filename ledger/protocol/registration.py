@@ -34,8 +34,6 @@ class Registration:
     """An owner's word that it wants to take part.
 
     Attributes:
-        configuration: digest of the proposed configuration.
-        client: address of its key.
         samples: n_k, how many it trains on.
         data: digest of these samples, `bound_inputs.samples_digest` behind the client's own salt;
             zeros where it discloses none.

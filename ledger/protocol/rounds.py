@@ -50,15 +50,7 @@ if TYPE_CHECKING:
 
 
 def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
-    """Return the state after the constructor.
-
-    Args:
-        deployment: its arguments.
-        domain: the contract's address on its chain.
-
-    Returns:
-        A ledger that waits for its clients.
-    """
+    """Return the state after the constructor."""
     return LedgerState(
         deployment=deployment,
         domain=domain,
@@ -84,13 +76,8 @@ def register_clients(
     Anyone may send it: the deployment fixed the clients by digest.
 
     Args:
-        state: before the transaction.
         words: registry word of each client, addresses ascending.
         rest: digest of the batches after this one.
-        block: the block that it is in.
-
-    Raises:
-        ProtocolRefusal: registration is over, or the batch is not the one fixed at deployment.
     """
     deployment = state.deployment
     _require_account(block)
@@ -135,19 +122,6 @@ def commit_updates(
 
     An entry whose client has committed already is skipped, so that no one can spoil a batch by
     sending one of its commitments ahead.
-
-    Args:
-        state: before the transaction.
-        round_number: the round that they are for.
-        signed: the commitments; all of this round.
-        block: the block that it is in.
-
-    Returns:
-        The next state and its event, which lists those taken.
-
-    Raises:
-        ProtocolRefusal: it is late, nothing is taken, or the first commitment that is unknown,
-            banned or not signed.
     """
     _require_account(block)
     _require_open(state, round_number)
@@ -187,18 +161,7 @@ def decide(
     certificates: tuple[SubmittedCertificate, SubmittedCertificate],
     block: BlockContext,
 ) -> Step:
-    """Record a round: derive S_a and the candidates, check both certificates, elect, move on.
-
-    Args:
-        state: before the transaction.
-        round_number: t.
-        decision: what the committee decided.
-        certificates: of the aggregation and of the election phase.
-        block: the block that it is in.
-
-    Raises:
-        ProtocolRefusal: the ranking is not one, or a certificate does not hold.
-    """
+    """Record a round: derive S_a and the candidates, check both certificates, elect, move on."""
     ranking = decision.ranking
     _require_account(block)
     _require_open(state, round_number)
@@ -247,16 +210,8 @@ def decide(
 def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
     """End an undecided round after its deadline; the model stays, a committee is drawn.
 
-    Args:
-        state: before the transaction.
-        round_number: t.
-        block: the block that it is in.
-
     Returns:
         The next state and its event; finished if no committee can be drawn any more.
-
-    Raises:
-        ProtocolRefusal: the round is not open, or its deadline is not reached.
     """
     _require_account(block)
     _require_open(state, round_number)
@@ -281,14 +236,6 @@ def report_equivocation(
 
     Membership is not asked: an honest client that is no member signs no vote and no vector. After
     the last round a proof is still taken: the head is then all that it moves.
-
-    Args:
-        state: before the transaction.
-        report: the accused, and its two statements.
-        block: the block that it is in.
-
-    Raises:
-        ProtocolRefusal: no such client, banned already, or the statements are no proof.
     """
     _require_account(block)
     if state.stage is LedgerStage.REGISTERING:
@@ -419,7 +366,6 @@ def _beacon(state: LedgerState, block: BlockContext) -> Digest:
 
 
 def _before(state: LedgerState) -> encoding.HeadContext:
-    """Return what the next head extends."""
     return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
 
 
@@ -430,7 +376,6 @@ def _next_round(
     committee: tuple[ClientId, ...],
     head: Digest,
 ) -> LedgerState:
-    """Return the state with the next round open, or finished after the last."""
     last = state.round == state.deployment.rounds
     return replace(
         state,

@@ -42,13 +42,7 @@ class DistanceTable:
         """Take the updates in hand; nothing is computed.
 
         Args:
-            inputs: of the round.
-            updates: all that are usable.
-            distances: how distances are computed.
             displacement: w_s − w_t, shape (d,), where the distances depend on it.
-
-        Raises:
-            ValueError: they do, and it is not given.
         """
         if inputs.needs_displacement and displacement is None:
             raise ValueError(f"the distances of round {inputs.round} need an unknown displacement")

@@ -93,11 +93,7 @@ def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
 
 @lru_cache(maxsize=4096)
 def recover(digest: Digest, signature: bytes) -> Address:
-    """Return the address that signed a digest; recent results are cached.
-
-    Raises:
-        SignatureError: wrong length, v other than 27 or 28, high s, or nothing recovers.
-    """
+    """Return the address that signed a digest; recent results are cached."""
     if len(signature) != 65 or signature[64] not in {27, 28}:
         raise SignatureError("a signature is 65 bytes with v 27 or 28")
     if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:

@@ -44,13 +44,11 @@ class TrainingEnvironment:
 
     Attributes:
         torch: version of PyTorch with its build: 2.13.0+cpu.
-        path: plain or lockstep.
         processor: kind of the machine: its architecture, with maker and model where kernels are
             chosen by them: "x86_64 AuthenticAMD family 26 model 2", "arm64".
         isa: the instruction set in force: a cap ("avx512", "avx2", "default"), or what was chosen
             without one ("avx512 uncapped").
         device: cpu, or the kind of the GPU, with the versions of what computes on it.
-        threads: in one operation.
     """
 
     torch: str
@@ -78,11 +76,7 @@ def encode_environment(environment: TrainingEnvironment) -> bytes:
 
 
 def decode_environment(data: bytes) -> TrainingEnvironment:
-    """Return the environment in untrusted bytes.
-
-    Raises:
-        EncodingError: not an environment, or a text that is empty, too long or not printable.
-    """
+    """Return the environment in untrusted bytes."""
     types = dict.fromkeys(_TEXTS, str) | {"threads": int}
     fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
     value = versioned_fields("training environment", fields, types)
@@ -97,11 +91,5 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
 
 
 def replay_witness(auditor: Address, losses: bytes) -> Digest:
-    """Return the witness of a replay, which needs the whole trajectory and is its auditor's own.
-
-    Args:
-        auditor: who signs.
-        losses: the float32 training loss of every local step, in order, little-endian, as the
-            recorded path computes it.
-    """
+    """Return the witness of a replay, which needs the whole trajectory and is its auditor's own."""
     return keccak256(auditor + sha256(losses))

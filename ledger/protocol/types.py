@@ -91,7 +91,6 @@ class RegisteredClient:
     """One client as the contract keeps it.
 
     Attributes:
-        address: of its key.
         samples: n_k, as claimed at deployment.
         banned_in: the round in which its ban was recorded, 0 without one.
     """
@@ -111,7 +110,6 @@ class Domain:
 
     Attributes:
         chain_id: EIP-155.
-        contract: its address.
         salt: `encoding.domain_salt`; on a restarted chain both of the above come again.
     """
 
@@ -134,8 +132,6 @@ class Scores:
     """A member's claim of its score vector.
 
     Attributes:
-        round: t.
-        member: c.
         base: the round's commitments digest after its closing block.
         clients: set digest, ascending, of all usable updates that the vector is for.
         digest: sha256 of the vector's blob.
@@ -153,11 +149,8 @@ class Upload:
     """A client's wish that a store keeps some bytes; no contract ever reads it.
 
     Attributes:
-        round: t.
-        client: whose quota it takes.
         url: where they are put, as the client was given the store's URL; `base_url` writes it.
         digest: sha256 of the bytes.
-        size: how many there are.
     """
 
     round: int
@@ -169,13 +162,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentStatement:
-    """A client's statement of the environment in which it trained its update of a round.
-
-    Attributes:
-        round: t.
-        client: that trains.
-        environment: digest of a `training_replay.TrainingEnvironment`.
-    """
+    """A client's statement of the environment in which it trained its update of a round."""
 
     round: int
     client: ClientId
@@ -188,11 +175,7 @@ class ReplayStatement:
 
     Attributes:
         run: sha256 of the run document.
-        round: t.
-        client: whose update it is.
-        verdict: a `training_replay.ReplayVerdict`: same or other.
         environment: digest of a `training_replay.TrainingEnvironment`, of the repetition.
-        witness: of `training_replay.replay_witness`.
     """
 
     run: Digest
@@ -219,14 +202,9 @@ class Vote:
     """A request or a reply of Algorithm 2: one set of clients and one result in one view.
 
     Attributes:
-        kind: request or reply.
-        round: t.
-        phase: what is voted on.
-        view: v.
         base: the round's commitments digest after its closing block, in the place of the
             paper's time stamp: it says which inputs the vote speaks of.
         set_digest: digest of the set that is voted on.
-        result: digest of what else is.
     """
 
     kind: VoteKind

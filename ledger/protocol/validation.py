@@ -58,8 +58,6 @@ class Violation:
     """One violation of a rule by a record.
 
     Attributes:
-        objection: what is wrong.
-        clients: whom it concerns.
         reason: the true or the given reason, for rules of scores.
     """
 
@@ -126,8 +124,6 @@ def validate_scores(
 
     Args:
         inputs: those that the chain has closed.
-        record: of the round.
-        evidence: the vectors at hand.
         table: true distances; None leaves out what needs the updates.
     """
     violations = []
@@ -152,13 +148,7 @@ def validate_scores(
 def validate_omissions(
     record: RoundRecord, held: Iterable[ClientId], claims: Iterable[SignedScores]
 ) -> list[Violation]:
-    """Return the violations that a member sees which held more when it entered the view.
-
-    Args:
-        record: of the round.
-        held: clients whose payload it held in time.
-        claims: signed vectors that it held in time.
-    """
+    """Return the violations that a member sees which held more when it entered the view."""
     in_time = set(held)
     violations = [
         Violation(ViolationCode.PAYLOAD_HELD, (dropout.client,))
@@ -201,9 +191,7 @@ def find_score_fault(
     """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
     Args:
-        inputs: of the round.
         clients: the usable updates, ascending, that the claim names.
-        claim: the signed claim.
         vector: decoded; None if the bytes are not a vector.
         table: true distances; None where the updates are unavailable, so that reason 6, and whether
             an update is only zeros, are not checked.

@@ -70,7 +70,6 @@ class ObjectBlobs:
         self._objects = objects
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified."""
         with _reading(digest):
             return self._objects.get(blob_path(digest), limit)
 
@@ -80,28 +79,23 @@ class ObjectBlobs:
             return Payload(self._objects.get(blob_path(digest), limit), digest)
 
     def has(self, digest: Digest) -> bool:
-        """Return whether there is something under this digest, without reading it."""
         with _reading(digest):
             return self._objects.has(blob_path(digest))
 
     def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest."""
         payload = Payload.of(data)
         self.put_payload(payload)
         return payload.digest
 
     def put_payload(self, payload: Payload) -> None:
-        """Store a blob under the digest that this process has computed."""
         with _writing("written", payload.digest):
             self._objects.put(blob_path(payload.digest), payload, durable=False)
 
     def remove(self, digest: Digest) -> None:
-        """Remove a blob, if it is there; a power cut may bring it back."""
         with _writing("removed", digest):
             self._objects.delete(blob_path(digest))
 
     def sync(self) -> None:
-        """Return once everything put so far survives a power cut."""
         with _writing("made durable"):
             self._objects.sync()
 
@@ -119,11 +113,7 @@ class MemoryBlobs(ObjectBlobs):
 
 
 class FolderBlobs(ObjectBlobs):
-    """Blobs as files of one folder.
-
-    Attributes:
-        folder: made on the first write.
-    """
+    """Blobs as files of one folder."""
 
     def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
         super().__init__(FolderObjects(folder, disk=disk))
@@ -144,11 +134,7 @@ class FolderBlobs(ObjectBlobs):
     def opened(
         self, digest: Digest, limit: int = MAX_BLOB_BYTES
     ) -> Iterator[tuple[BufferedReader, int]]:
-        """Open the blob with this digest, verified, at its beginning; also yield its size.
-
-        Raises:
-            BlobError: as for `get`.
-        """
+        """Open the blob with this digest, verified, at its beginning; also yield its size."""
         with _reading(digest), open_file(self.path_of(digest)) as file:
             size = file.seek(0, os.SEEK_END)
             if size > limit:
@@ -168,13 +154,7 @@ def blob_path(digest: Digest) -> str:
 
 @contextmanager
 def _reading(digest: Digest) -> Iterator[None]:
-    """Translate a store's errors.
-
-    Raises:
-        BlobMissingError: there is none.
-        BlobUnreachableError: it cannot be read.
-        BlobError: it is damaged, or larger than the limit.
-    """
+    """Translate a store's errors."""
     try:
         yield
     except FileNotFoundError as error:
@@ -189,11 +169,7 @@ def _reading(digest: Digest) -> Iterator[None]:
 
 @contextmanager
 def _writing(participle: str, digest: Digest | None = None) -> Iterator[None]:
-    """Translate a store's errors.
-
-    Raises:
-        BlobError: the blob cannot be written, removed or made durable.
-    """
+    """Translate a store's errors."""
     try:
         yield
     except OSError as error:

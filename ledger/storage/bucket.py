@@ -45,14 +45,7 @@ _VERSION_KEYS = ("ETag", "mtime", "LastModified", "last_modified", "modified", "
 
 
 class BucketObjects:
-    """Objects below one URL; every failure is an OSError that names the location and no key.
-
-    Args:
-        location: of a protocol that fsspec knows.
-
-    Raises:
-        BlobError: fsspec or what it needs for the protocol is missing, or the URL is invalid.
-    """
+    """Objects below one URL; every failure is an OSError that names the location and no key."""
 
     is_shared = True
 
@@ -142,12 +135,7 @@ class BucketObjects:
 
     @contextlib.contextmanager
     def _translated(self, path: str) -> Iterator[None]:
-        """Turn whatever a file system raises into an OSError that names the object.
-
-        Raises:
-            FileNotFoundError: there is no such object.
-            OSError: everything else.
-        """
+        """Turn whatever a file system raises into an OSError that names the object."""
         shown = f"{self._shown}/.../{path}"
         try:
             yield

@@ -65,7 +65,6 @@ class FolderObjects:
         self._unsynced.discard(self.folder / path)
 
     def sync(self) -> None:
-        """Return once every object put so far survives a power cut."""
         if self._unsynced:
             self._disk.sync(self._unsynced)
             self._unsynced.clear()

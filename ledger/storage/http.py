@@ -78,7 +78,6 @@ class HttpObjects:
         signer: signs uploads; None to read only.
         max_failures: after this many requests in a row without a whole answer the server is asked
             no more; None for no bound.
-        retry: for each request.
         clock: seconds that only go forward.
     """
 
@@ -120,9 +119,6 @@ class HttpObjects:
         """Store an object durably; return False if it was there.
 
         Each client of the signer is tried in turn, until one has the right and the quota.
-
-        Raises:
-            OSError: the server refuses all of them, or does not answer.
         """
         if self._signer is None:
             raise OSError(errno.EACCES, f"{self._server.shown_url}: no client here signs uploads")
@@ -165,11 +161,7 @@ class HttpObjects:
         self._server.close()
 
     def _ask(self, request: Callable[[], T], status_of: Callable[[T], int]) -> T:
-        """Return the server's answer, and count consecutive failures.
-
-        Raises:
-            OSError: there is no whole answer, or there was none too often.
-        """
+        """Return the server's answer, and count consecutive failures."""
         shown = self._server.shown_url
         if self._max_failures is not None and self._failures >= self._max_failures:
             raise OSError(
@@ -240,11 +232,7 @@ def static_server(
     token: str | None = None,
     max_failures: int | None = None,
 ) -> HttpObjects:
-    """Return the objects of any HTTP server over a folder of them.
-
-    Raises:
-        BlobError: the URL or the token is invalid.
-    """
+    """Return the objects of any HTTP server over a folder of them."""
     return HttpObjects(_server(url, timeout_seconds, token, None), max_failures=max_failures)
 
 
@@ -254,11 +242,7 @@ def store_server(
     timeout_seconds: float = 60.0,
     retry: RetryPolicy = STORE_RETRY,
 ) -> HttpObjects:
-    """Return the objects of `cmfl blobs serve`.
-
-    Raises:
-        BlobError: the URL is invalid, or has a user, a password or a query.
-    """
+    """Return the objects of `cmfl blobs serve`."""
     server = _server(url, timeout_seconds, None, SILENCE_SECONDS)
     require_plain_url("blobs or mailbox", url)
     return HttpObjects(server, signer, retry=retry)
@@ -274,11 +258,7 @@ def _server(
 
 
 def require_plain_url(option: str, url: str) -> None:
-    """Refuse a store's URL with a user, or with a query, behind which no path can follow.
-
-    Raises:
-        BlobError: it has one; a client's signature takes the place of a user's.
-    """
+    """Refuse a store's URL with a user, or with a query, behind which no path can follow."""
     if "@" in url.partition("://")[2].partition("/")[0] or "?" in url:
         raise BlobError(
             f"{option}: the store's URL has a user, a password or a query; clients sign instead"

@@ -26,7 +26,6 @@ class Location:
     """One location.
 
     Attributes:
-        kind: its adapter.
         text: a folder's path, or a URL, which may hold a secret.
     """
 
@@ -43,15 +42,7 @@ class Location:
 
 
 def parse_locations(option: str, text: str) -> tuple[Location, ...]:
-    """Return the locations that a setting names.
-
-    Args:
-        option: named in an error.
-        text: folders and URLs, separated by commas.
-
-    Raises:
-        BlobError: there are none, too many, or one that is neither a folder's path nor a URL.
-    """
+    """Return the locations that a setting names."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(parts) > MAX_LOCATIONS:
         raise BlobError(f"{option}: give 1 to {MAX_LOCATIONS} folders or URLs, separated by commas")

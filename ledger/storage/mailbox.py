@@ -44,7 +44,6 @@ class Page:
 
     Attributes:
         epoch: identifies the numbering that `after` counts in.
-        after: number of envelopes before the first.
         envelopes: their bytes.
     """
 
@@ -66,11 +65,7 @@ def encode_page(page: Page) -> bytes:
 
 
 def decode_page(data: bytes) -> Page:
-    """Return the page in untrusted bytes; its envelopes are not decoded.
-
-    Raises:
-        EncodingError: the bytes are no page, or are over `MAX_PAGE_BYTES`.
-    """
+    """Return the page in untrusted bytes; its envelopes are not decoded."""
     # A map and a list: more is no page, however much memory it would take.
     fields = canonical.decode(data, MAX_PAGE_BYTES, containers=2, longest=MAX_PAGE_ENVELOPES)
     if set(fields) != {"version", "epoch", "after", "envelopes"} or fields["version"] != _VERSION:
@@ -108,11 +103,7 @@ class Mailbox:
         return self.objects.put(*_object_of(envelope))
 
     def holds(self, envelope: Envelope) -> bool:
-        """Return whether an envelope is there, undamaged.
-
-        Raises:
-            EncodingError: it is too large to be read.
-        """
+        """Return whether an envelope is there, undamaged."""
         path, payload = _object_of(envelope)
         try:
             self.objects.get(path, payload.size)
@@ -193,14 +184,6 @@ def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
 
     Environments and attestations stay: they are small, and a repetition of training needs the
     environment of an update of any round, as its coverage needs the attestations of every round.
-
-    Args:
-        folder: of the mailbox.
-        domain: the contract on its chain.
-        before_round: the first round that is kept.
-
-    Raises:
-        OSError: some of it cannot be removed; the rest is.
     """
     mail = folder / run_folder(domain)
     names = [path.name for path in mail.glob("*") if _ROUND.fullmatch(path.name)]
@@ -230,11 +213,7 @@ def _remove_boards(folder: Path) -> bool:
 
 
 def _object_of(envelope: Envelope) -> tuple[str, Payload]:
-    """Return path and bytes of an envelope's object.
-
-    Raises:
-        EncodingError: it is too large to be read.
-    """
+    """Return path and bytes of an envelope's object."""
     payload = Payload.of(encode_envelope(envelope))
     if payload.size > MAX_DOCUMENT_BYTES:
         raise EncodingError(

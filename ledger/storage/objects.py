@@ -70,7 +70,6 @@ class ObjectStore(Protocol):
         """Store an object whole, in place of a damaged one; return False if it was there.
 
         Args:
-            path: of the object.
             payload: its bytes, whose digest is believed.
             durable: whether it survives a power cut once this returns; else after the next `sync`.
         """
@@ -93,7 +92,6 @@ class FolderCursor:
 
     Args:
         accept: takes the bytes of an object, and returns whether they are of use.
-        max_object_bytes: larger objects are ignored.
 
     Attributes:
         position: epoch and number of the next object, for a store that numbers its objects.
@@ -153,12 +151,7 @@ def deliver_listing(
     """Read the objects of a listing that a cursor wants, within the bounds of one scan.
 
     Args:
-        listing: name, size and stamp of each object.
         read: takes a name and a limit; returns the bytes, and one more if there are more.
-        cursor: of the reader.
-
-    Raises:
-        OSError: many objects cannot be read.
     """
     remaining, unreadable = MAX_SCAN_BYTES, 0
     for name, size, stamp in listing:
@@ -181,11 +174,7 @@ def deliver_listing(
 
 
 def verified(path: str, data: bytes, limit: int) -> bytes:
-    """Return an object's bytes.
-
-    Raises:
-        InvalidObjectError: there are more than the limit, or their sha256 is not the name.
-    """
+    """Return an object's bytes."""
     if len(data) > limit:
         raise InvalidObjectError(f"is larger than the {limit} bytes it may have")
     if sha256(data).hex() != path.rpartition("/")[2]:
@@ -240,7 +229,6 @@ class MemoryObjects:
         return list(self._folders)
 
     def names(self) -> list[str]:
-        """Return the names of all objects."""
         return [name for objects in self._folders.values() for name in objects]
 
     def drop(self, folder: str) -> None:

@@ -34,9 +34,6 @@ def reader_at(text: str) -> BlobReader:
     Args:
         text: an existing folder, an http or https URL of any server over one, or any URL that
             fsspec knows.
-
-    Raises:
-        BlobError: there is no such location.
     """
     locations = parse_locations("blobs", text)
     for location in locations:
@@ -51,9 +48,6 @@ def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
     Args:
         text: a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
         signer: signs what a server is asked to store; None to read only.
-
-    Raises:
-        BlobError: there is no such location.
     """
     connect = partial(store_server, signer=signer, timeout_seconds=BLOB_SECONDS)
     return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
@@ -73,22 +67,14 @@ def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStor
 
 
 def require_mailbox(text: str) -> None:
-    """Refuse a mailbox that is to be read, and is a folder that is not there.
-
-    Raises:
-        BlobError: there is no such folder: nothing in it looks like no mail.
-    """
+    """Refuse a mailbox that is to be read, and is a folder that is not there."""
     for location in parse_locations("mailbox", text):
         if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"mailbox: {location.text!r} is no folder")
 
 
 def folder_at(option: str, location: Location) -> Path:
-    """Return a folder that is there, or can be made in one that is.
-
-    Raises:
-        BlobError: there is none: a disk that is not mounted looks like this.
-    """
+    """Return a folder that is there, or can be made in one that is."""
     folder = Path(location.text)
     if folder.is_dir() or (not folder.exists() and folder.parent.is_dir()):
         return folder

@@ -36,7 +36,6 @@ class CircuitBreaker:
     """Decides which of several stores are skipped for a while; safe to share between threads.
 
     Args:
-        count: how many stores there are.
         clock: seconds that only go forward.
     """
 
@@ -152,12 +151,7 @@ class ReplicatedObjects:
             raise OSError(errno.EIO, "it is durable in no store", min(remaining))
 
     def _first(self, path: str, ask: Callable[[ObjectStore], T], size_of: Callable[[T], int]) -> T:
-        """Return what the first store answers that has an object.
-
-        Raises:
-            FileNotFoundError: every store says that there is none.
-            OSError: no store gives it, and one of them may have it.
-        """
+        """Return what the first store answers that has an object."""
         faults: list[OSError] = []
         skipped = False
         for index, is_slow in self._breaker.order():
@@ -189,11 +183,7 @@ class ReplicatedObjects:
         """Return the stores where an act succeeded.
 
         Args:
-            act: takes a store and its index.
             skips_slow: whether slow stores are asked only while no other has succeeded.
-
-        Raises:
-            OSError: it failed everywhere; the first store's error.
         """
         done: list[int] = []
         faults: list[OSError] = []

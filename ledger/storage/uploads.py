@@ -32,8 +32,6 @@ class UploadSigner:
     """Signs uploads for the clients of one process.
 
     Attributes:
-        signer: the client's key.
-        client: whose quota is used.
         others: more clients of this process with their keys; where the quota of one is used up,
             the next one's is.
         round: t; to be set when a round begins.
@@ -55,7 +53,6 @@ class UploadSigner:
             url: where they are put, below the store's URL as this process was given it. Never what
                 a server says of itself: it could name another, and pass the header on to that.
             digest: their sha256.
-            size: how many there are.
         """
         signers = ((self.client, self.signer), *self.others)
         for step in range(len(signers)):
@@ -75,12 +72,7 @@ def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload,
     """Return the upload of an untrusted header, and its signature, which is not verified here.
 
     Args:
-        header: as a client sends it.
         digest: of the bytes that come with it.
-        size: how many there are.
-
-    Raises:
-        SignatureError: the header is malformed.
     """
     match = _HEADER.fullmatch(header)
     if match is None or int(match[1]) >= 2**32 or int(match[2]) >= 2**64:

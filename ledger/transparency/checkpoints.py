@@ -26,13 +26,7 @@ _SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The head of a log's tree.
-
-    Attributes:
-        origin: the log's name, which is its key's.
-        size: number of leaves.
-        root: of the tree.
-    """
+    """The head of a log's tree."""
 
     origin: str
     size: int
@@ -49,9 +43,7 @@ class Cosignature:
     """A witness's statement that it saw no larger tree of a log at some time.
 
     Attributes:
-        key: of the witness.
         time: seconds since 1970.
-        line: the signature line.
     """
 
     key: VerifierKey
@@ -61,27 +53,17 @@ class Cosignature:
 
 @dataclass(frozen=True, slots=True)
 class SignedCheckpoint:
-    """A checkpoint with its log's signature, which was verified.
-
-    Attributes:
-        note: the checkpoint as it was read, with all of its signatures.
-        by_log: the signatures of the log, which were verified.
-    """
+    """A checkpoint with its log's signature, which was verified."""
 
     checkpoint: Checkpoint
     note: SignedNote
     by_log: tuple[NoteSignature, ...]
 
     def alone(self) -> SignedNote:
-        """Return the note with the log's signatures alone."""
         return replace(self.note, signatures=self.by_log)
 
     def cosignatures(self, witnesses: Sequence[VerifierKey]) -> list[Cosignature]:
-        """Return the cosignatures of known witnesses, the newest of each; others are ignored.
-
-        Raises:
-            NoteError: a line names one of these witnesses and is not its signature.
-        """
+        """Return the cosignatures of known witnesses, the newest of each; others are ignored."""
         newest: dict[VerifierKey, Cosignature] = {}
         for key, line in self.note.by(witnesses):
             cosignature = Cosignature(key, _verified_time(self.note.text, key, line), line)
@@ -101,8 +83,6 @@ def cosign(text: str, key: SigningKey, time: int) -> NoteSignature:
     """Return a witness's signature line.
 
     Args:
-        text: of the checkpoint.
-        key: of the witness.
         time: seconds since 1970.
     """
     signature = key.sign(_cosigned_message(text, time))
@@ -110,11 +90,7 @@ def cosign(text: str, key: SigningKey, time: int) -> NoteSignature:
 
 
 def open_checkpoint(data: bytes, logs: Sequence[VerifierKey]) -> SignedCheckpoint:
-    """Return a checkpoint that is signed by a known log of its origin.
-
-    Raises:
-        NoteError: it is no checkpoint, of another log, or not signed by one of these keys.
-    """
+    """Return a checkpoint that is signed by a known log of its origin."""
     note = parse_note(data)
     checkpoint = parse_checkpoint(note.text)
     keys = [key for key in logs if key.name == checkpoint.origin and key.use is KeyUse.NOTE]
@@ -130,11 +106,7 @@ def open_checkpoint(data: bytes, logs: Sequence[VerifierKey]) -> SignedCheckpoin
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
-    """Return the checkpoint in a note's text; what follows its three lines is not looked at.
-
-    Raises:
-        NoteError: the text is no checkpoint.
-    """
+    """Return the checkpoint in a note's text; what follows its three lines is not looked at."""
     lines = text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines):
         raise NoteError("a checkpoint has three lines or more, none empty: origin, size and root")
@@ -148,11 +120,6 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def _verified_time(text: str, key: VerifierKey, line: NoteSignature) -> int:
-    """Return the time of a cosignature.
-
-    Raises:
-        NoteError: it is not the key's signature, or has no time that it may have.
-    """
     time = int.from_bytes(line.signature[:_TIME_BYTES])
     has_form = len(line.signature) == _TIME_BYTES + _SIGNATURE_BYTES and 0 < time <= MAX_SIZE
     message = _cosigned_message(text, time)

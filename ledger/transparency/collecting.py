@@ -39,11 +39,8 @@ def collect(
     one: its answer says as of now that it has seen no larger one.
 
     Args:
-        policy: the witnesses, and how many are enough.
-        logs: those of the policy that are the run's.
         places: URLs, folders or files with checkpoints, beside those of the policy.
         clock: seconds since 1970.
-        max_age_seconds: of a cosignature that counts.
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
@@ -103,7 +100,6 @@ def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes |
 
 
 def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
-    """Return the newest checkpoint of a log that a witness has cosigned."""
     source = f"{witness.name}, of {origin}"
     return _opened(keys, source, partial(newest_of_witness, witness.url or "", origin))
 

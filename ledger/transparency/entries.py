@@ -46,9 +46,7 @@ class HeadEntry:
     """The head at the end of a round.
 
     Attributes:
-        domain: contract, chain and salt.
         round: t, from 1.
-        head: at its end.
     """
 
     domain: Domain
@@ -68,11 +66,7 @@ class HeadEntry:
 
 
 def parse_entry(data: bytes) -> HeadEntry:
-    """Return an entry from its bytes.
-
-    Raises:
-        NoteError: they are not the bytes of an entry.
-    """
+    """Return an entry from its bytes."""
     match = _ENTRY.fullmatch(data)
     if match is None:
         raise NoteError("the entry is no head of a run")
@@ -100,10 +94,6 @@ def origin_of(prefix: str, domain: Domain) -> str:
 
     Args:
         prefix: name of its publisher, such as `example.org/cmfl`.
-        domain: of the run.
-
-    Raises:
-        NoteError: it is no name, or no key can have that name.
     """
     publisher = require_key_name(prefix.rstrip("/"))
     return require_key_name(f"{publisher}{run_suffix(domain.chain_id, domain.contract)}")

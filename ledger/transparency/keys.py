@@ -83,7 +83,6 @@ class SigningKey:
     """A private key with its name.
 
     Attributes:
-        name: of the key.
         seed: the private key of RFC 8032, 32 bytes.
     """
 
@@ -93,16 +92,7 @@ class SigningKey:
 
     @classmethod
     def derived(cls, secret: bytes, use: KeyUse, name: str) -> Self:
-        """Return the key of a use and a name.
-
-        Args:
-            secret: the private key in a keystore.
-            use: of the key.
-            name: of the key.
-
-        Raises:
-            NoteError: a key cannot have this name.
-        """
+        """Return the key of a use and a name."""
         message = _DERIVATION + bytes([use]) + require_key_name(name).encode()
         return cls(name, use, hmac.digest(secret, message, "sha256"))
 
@@ -128,12 +118,7 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
     """Return a public key from its text, `name+id+key`.
 
     Args:
-        text: of the key.
         use: that it must have; None for any.
-
-    Raises:
-        NoteError: it is no Ed25519 key of a log or witness, of the other one, or its id is
-            another's.
     """
     name, _, rest = text.partition("+")
     key_id, _, encoded = rest.partition("+")
@@ -162,11 +147,7 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
 
 
 def require_key_name(name: str) -> str:
-    """Return a name that a key can have.
-
-    Raises:
-        NoteError: it is empty or too long, or has spaces, plus or control characters.
-    """
+    """Return a name that a key can have."""
     try:
         length = len(name.encode())
     except UnicodeEncodeError:

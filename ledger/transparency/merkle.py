@@ -64,7 +64,6 @@ def consistency_proof(old_size: int, leaves: Sequence[Digest]) -> tuple[Digest, 
 
     Args:
         old_size: 0 to the number of leaves; of both the proof is empty.
-        leaves: leaf hashes of the new tree.
     """
     if old_size in {0, len(leaves)}:
         return ()
@@ -78,13 +77,6 @@ def verify_inclusion(
 
     Args:
         index: of the leaf, from 0.
-        size: number of leaves of the tree.
-        leaf: its hash.
-        proof: as `inclusion_proof` makes it.
-        root: of the tree.
-
-    Raises:
-        ProofError: the proof is not that of this leaf in this tree.
     """
     if not 0 <= index < size <= MAX_SIZE:
         raise ProofError(f"leaf {index} is not in a tree of {size} leaves")
@@ -102,13 +94,7 @@ def verify_consistency(
 
     Args:
         old_size: number of leaves of the older tree.
-        old_root: its root.
         size: number of leaves of the newer tree.
-        root: its root.
-        proof: as `consistency_proof` makes it.
-
-    Raises:
-        ProofError: the proof does not lead from the one root to the other.
     """
     if not 0 <= old_size <= size <= MAX_SIZE:
         raise ProofError(f"a tree of {size} leaves continues none of {old_size}")
@@ -134,16 +120,7 @@ def verify_consistency(
 
 
 def _path(node: int, last: int, proof: Sequence[Digest]) -> Iterator[tuple[Digest, bool]]:
-    """Yield the hashes of a proof, and whether each is of the subtree to the left.
-
-    Args:
-        node: index of the subtree to start from, among those of its level.
-        last: index of the last one.
-        proof: hashes from there up to the root.
-
-    Raises:
-        ProofError: the proof is too long or too short.
-    """
+    """Yield the hashes of a proof, and whether each is of the subtree to the left."""
     for sibling in proof:
         if last == 0:
             raise ProofError("the proof has more hashes than the tree has levels")

@@ -26,7 +26,6 @@ class NoteSignature:
     """One signature line.
 
     Attributes:
-        name: of the key.
         key_id: its four bytes.
         signature: the bytes after the key id.
     """
@@ -47,18 +46,12 @@ class NoteSignature:
 
 @dataclass(frozen=True, slots=True)
 class SignedNote:
-    """A text and the signatures below it, verified or not.
-
-    Attributes:
-        text: with its last newline.
-        signatures: in the order of their lines.
-    """
+    """A text and the signatures below it, verified or not."""
 
     text: str
     signatures: tuple[NoteSignature, ...]
 
     def encoded(self) -> bytes:
-        """Return the note as bytes."""
         return f"{self.text}\n{''.join(map(str, self.signatures))}".encode()
 
     def with_signatures(self, signatures: Iterable[NoteSignature]) -> SignedNote:
@@ -73,11 +66,7 @@ class SignedNote:
 
 
 def parse_note(data: bytes) -> SignedNote:
-    """Return a note and its signatures, none of which is verified.
-
-    Raises:
-        NoteError: it is no signed note, or a longer one than is read.
-    """
+    """Return a note and its signatures, none of which is verified."""
     if len(data) > MAX_NOTE_BYTES:
         raise NoteError(f"a note of over {MAX_NOTE_BYTES} bytes is not read")
     text, separator, lines = _text_of(data).rpartition("\n\n")
@@ -87,11 +76,7 @@ def parse_note(data: bytes) -> SignedNote:
 
 
 def parse_signatures(lines: str) -> tuple[NoteSignature, ...]:
-    """Return the signatures of one or more lines.
-
-    Raises:
-        NoteError: a line is no signature, or there are none or too many.
-    """
+    """Return the signatures of one or more lines."""
     parts = lines.split("\n")
     if parts.pop() or not parts:
         raise NoteError("a note ends with one signature line or more, each with a newline")
@@ -101,11 +86,7 @@ def parse_signatures(lines: str) -> tuple[NoteSignature, ...]:
 
 
 def signature_lines(data: bytes) -> tuple[NoteSignature, ...]:
-    """Return the signatures of a witness's answer.
-
-    Raises:
-        NoteError: it is anything else.
-    """
+    """Return the signatures of a witness's answer."""
     return parse_signatures(_text_of(data))
 
 

@@ -39,11 +39,7 @@ class PolicyKey:
 
 @dataclass(frozen=True, slots=True)
 class WitnessGroup:
-    """A group of witnesses and groups.
-
-    Attributes:
-        threshold: how many members make the group.
-    """
+    """A group of witnesses and groups."""
 
     threshold: int
     members: tuple[str, ...]
@@ -54,7 +50,6 @@ class WitnessPolicy:
     """Known logs and witnesses, and who of these is enough.
 
     Attributes:
-        witnesses: by name.
         groups: by name; each refers to earlier ones alone.
         quorum: name of a witness or group; `none` if no cosignature is needed.
     """
@@ -77,12 +72,7 @@ class WitnessPolicy:
 
 
 def parse_policy(data: bytes) -> WitnessPolicy:
-    """Return the policy in a file.
-
-    Raises:
-        ConfigurationError: it breaks a rule of c2sp.org/tlog-policy, names a key that is not read,
-            or is longer than is read; the message names the line.
-    """
+    """Return the policy in a file."""
     if len(data) > MAX_POLICY_BYTES:
         raise ConfigurationError(f"the policy is longer than {MAX_POLICY_BYTES} bytes")
     # Names are opaque bytes; only those in a key have to be UTF-8.
@@ -117,12 +107,7 @@ class _Parser:
         }
 
     def take(self, words: Sequence[str]) -> None:
-        """Take the words of one line.
-
-        Raises:
-            ConfigurationError: the line cannot stand here.
-            NoteError: it has a key that is none.
-        """
+        """Take the words of one line."""
         take = self._kinds.get(words[0])
         if take is None:
             kinds = ", ".join(self._kinds)
@@ -130,11 +115,6 @@ class _Parser:
         take(words[1:])
 
     def policy(self) -> WitnessPolicy:
-        """Return the policy.
-
-        Raises:
-            ConfigurationError: it has no quorum.
-        """
         if self._quorum is None:
             raise ConfigurationError("the policy has no quorum line")
         return WitnessPolicy(tuple(self._logs), self._witnesses, self._groups, self._quorum)

@@ -38,8 +38,6 @@ class LoggedHead:
     Attributes:
         entry: its bytes.
         index: of the entry, from 0.
-        path: hashes from the leaf's sibling to the root's child.
-        note: a checkpoint of the log.
     """
 
     entry: bytes
@@ -59,23 +57,13 @@ class LoggedHead:
 
 
 def prove(entries: Sequence[bytes], index: int, note: bytes) -> LoggedHead:
-    """Return the proof of an entry.
-
-    Args:
-        entries: all of the log, as many as the checkpoint says.
-        index: of the entry.
-        note: the checkpoint.
-    """
+    """Return the proof of an entry."""
     path = inclusion_proof(index, [leaf_hash(entry) for entry in entries])
     return LoggedHead(entries[index], index, path, note)
 
 
 def parse_proof(data: bytes) -> LoggedHead:
-    """Return the proof in a file; nothing of it is verified.
-
-    Raises:
-        NoteError: it is no proof of this form.
-    """
+    """Return the proof in a file; nothing of it is verified."""
     if len(data) > MAX_PROOF_BYTES:
         raise NoteError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
     match = _FORM.match(data.decode("utf-8", "surrogateescape"))
@@ -92,14 +80,6 @@ def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, 
     """Return the head that a proof proves, and the policy's witnesses that stand for its log.
 
     That may be fewer than a quorum: `policy.is_met` says.
-
-    Args:
-        proof: whose form is right.
-        policy: known logs and witnesses.
-
-    Raises:
-        NoteError: a signature does not hold, or the log is none of the policy's.
-        ProofError: the head is not in the log, or is of another run than it.
     """
     signed = open_checkpoint(proof.note, [log.key for log in policy.logs])
     checkpoint = signed.checkpoint

@@ -47,8 +47,6 @@ class Publication:
     """What came of a publication.
 
     Attributes:
-        checkpoint: that was signed.
-        cosigned: names of the witnesses that have cosigned it.
         failures: why others have not, a sentence for each.
         is_published: whether they are a quorum, so that the checkpoint is the log's newest.
     """
@@ -71,18 +69,10 @@ def publish(
     """Write a log's files, have its checkpoint cosigned, and put that in place.
 
     Args:
-        entries: of the log, all from the first.
-        key: of the log, whose name is the origin.
         folder: of the files; no other process writes there.
         policy: the witnesses to ask, and how many are enough; None for none.
-        disk: to write on.
         is_first: whether the key has signed nothing before. Else a folder without a checkpoint
             needs a quorum of witnesses that answer which checkpoint they have seen.
-
-    Raises:
-        LogConflictError: the entries do not continue what the key has signed.
-        WitnessError: the folder's checkpoint cannot be read, or too few witnesses answer.
-        OSError: the folder cannot be written.
     """
     leaves = [leaf_hash(entry) for entry in entries]
     witnesses = () if policy is None else policy.witnesses.values()
@@ -154,11 +144,7 @@ def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | WitnessError 
 def _require_quorum(
     policy: WitnessPolicy, seen: Mapping[str, Checkpoint | WitnessError | None], folder: Path
 ) -> None:
-    """Require a quorum of answers before a key signs whose last checkpoint is not at hand.
-
-    Raises:
-        WitnessError: too few witnesses answered.
-    """
+    """Require a quorum of answers before a key signs whose last checkpoint is not at hand."""
     failures = [str(answer) for answer in seen.values() if isinstance(answer, WitnessError)]
     answered = [name for name, answer in seen.items() if not isinstance(answer, WitnessError)]
     if not policy.is_met(answered):
@@ -180,11 +166,7 @@ def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
 
 
 def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:
-    """Return the newest checkpoint that the key has signed in a folder; None if there is none.
-
-    Raises:
-        WitnessError: it is none of this key.
-    """
+    """Return the newest checkpoint that the key has signed in a folder; None if there is none."""
     for path in (folder / SIGNED, folder / CHECKPOINT):
         try:
             return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key]).checkpoint
@@ -196,11 +178,7 @@ def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:
 
 
 def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
-    """Refuse entries that a signed tree is no beginning of.
-
-    Raises:
-        LogConflictError: they are fewer, or others.
-    """
+    """Refuse entries that a signed tree is no beginning of."""
     if before.size > len(leaves):
         raise LogConflictError(
             f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "

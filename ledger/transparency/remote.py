@@ -35,11 +35,7 @@ _SHOWN = 200
 
 
 class OtherSizeError(WitnessError):
-    """The witness has cosigned a checkpoint of another size last.
-
-    Attributes:
-        size: of that checkpoint.
-    """
+    """The witness has cosigned a checkpoint of another size last."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(f"{name} has cosigned {size} entries of this log")
@@ -57,11 +53,7 @@ def ask_all(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def checkpoint_at(place: str) -> bytes:
-    """Return the checkpoint of a log, from its URL, its folder or a file with the note alone.
-
-    Raises:
-        WitnessError: there is none to be had.
-    """
+    """Return the checkpoint of a log, from its URL, its folder or a file with the note alone."""
     if _is_url(place):
         return file_at(place, CHECKPOINT, MAX_NOTE_BYTES)
     path = Path(place)
@@ -69,11 +61,7 @@ def checkpoint_at(place: str) -> bytes:
 
 
 def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Return a file of a log, by its path below the log's URL or folder.
-
-    Raises:
-        WitnessError: it is not to be had, or longer than it may be.
-    """
+    """Return a file of a log, by its path below the log's URL or folder."""
     if not _is_url(place):
         return _read(Path(place) / path, limit)
     response = _answered(place, lambda server: server.get(f"/{path}", limit))
@@ -83,11 +71,7 @@ def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def newest_of_witness(url: str, origin: str) -> bytes | None:
-    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none.
-
-    Raises:
-        WitnessError: there is no answer.
-    """
+    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
     path = f"/{origin_hash(origin)}/{CHECKPOINT}"
     response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
     if response.status == HTTPStatus.NOT_FOUND:
@@ -100,18 +84,7 @@ def newest_of_witness(url: str, origin: str) -> bytes | None:
 def cosigned_by(
     witness: PolicyKey, signed: SignedCheckpoint, old_size: int, proof: Sequence[Digest] = ()
 ) -> Cosignature:
-    """Return a witness's cosignature of a checkpoint, verified.
-
-    Args:
-        witness: whose URL, its submission prefix, is known.
-        signed: the checkpoint.
-        old_size: of the checkpoint that the witness has cosigned last.
-        proof: that the tree continues that one.
-
-    Raises:
-        OtherSizeError: it has cosigned another size last.
-        WitnessError: it refuses, or gives no answer that holds.
-    """
+    """Return a witness's cosignature of a checkpoint, verified."""
     body = AddCheckpoint(old_size, tuple(proof), signed.alone().encoded()).encoded()
     headers = {"Content-Type": "text/plain; charset=utf-8"}
     response = _answered(

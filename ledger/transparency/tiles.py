@@ -30,12 +30,7 @@ Item = TypeVar("Item", bound=bytes)
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A tile or a bundle.
-
-    Attributes:
-        path: below the log's prefix.
-        data: the bytes.
-    """
+    """A tile or a bundle."""
 
     path: str
     data: bytes
@@ -63,11 +58,7 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
     """Return the entries of a log, held against every tile and the root of a checkpoint.
 
     Args:
-        checkpoint: of the log, whose signature was verified.
         read: returns the file at a path below the log's prefix.
-
-    Raises:
-        TileError: a file does not hash to what the checkpoint commits to; the message names it.
     """
     if checkpoint.size > MAX_ENTRIES:
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
@@ -93,11 +84,7 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
 
 
 def _entries_in(bundle: LogFile, width: int) -> list[bytes]:
-    """Return the entries of a bundle.
-
-    Raises:
-        TileError: it is no bundle of so many.
-    """
+    """Return the entries of a bundle."""
     entries: list[bytes] = []
     at = 0
     while at + _LENGTH_BYTES <= len(bundle.data) and len(entries) < width:

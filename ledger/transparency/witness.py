@@ -39,8 +39,6 @@ class AddCheckpoint:
 
     Attributes:
         old_size: size of the checkpoint that the witness is thought to have cosigned last.
-        proof: that the new tree continues the old one.
-        note: the new checkpoint.
     """
 
     old_size: int
@@ -58,9 +56,6 @@ class WitnessReply:
     """An answer, and what has to be durable before it is given.
 
     Attributes:
-        status: HTTP status code.
-        body: of the answer.
-        media_type: of the body.
         origin: of the log; None where there is nothing to write.
         cosigned: the note to store as the newest of its log; None to leave what is stored.
         evidence: a note that, beside the newest one, proves that the log has signed two trees of
@@ -76,11 +71,7 @@ class WitnessReply:
 
 
 def parse_request(body: bytes) -> AddCheckpoint:
-    """Return the request in a body.
-
-    Raises:
-        NoteError: it is none.
-    """
+    """Return the request in a body."""
     if len(body) > MAX_REQUEST_BYTES:
         raise NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
     head, separator, note = body.partition(b"\n\n")
@@ -95,11 +86,7 @@ def parse_request(body: bytes) -> AddCheckpoint:
 
 
 def origin_in(request: AddCheckpoint) -> str:
-    """Return the log that a request names, of which nothing is verified yet.
-
-    Raises:
-        NoteError: its note is no checkpoint.
-    """
+    """Return the log that a request names, of which nothing is verified yet."""
     return parse_checkpoint(parse_note(request.note).text).origin
 
 
@@ -113,14 +100,8 @@ def answer(
     """Return the answer to a request.
 
     Args:
-        request: what is asked.
-        logs: keys of the logs that are witnessed.
-        key: of the witness.
         newest: the checkpoint of the request's log that was cosigned last; None if there is none.
         now: seconds since 1970.
-
-    Raises:
-        NoteError: the request's note is no checkpoint.
     """
     origin = origin_in(request)
     if not any(log.name == origin for log in logs):

@@ -37,10 +37,7 @@ class WitnessFolder:
 
     Args:
         folder: of the state; one process may have it.
-        logs: keys of the logs that are witnessed.
-        key: of the witness.
         clock: seconds since 1970.
-        disk: to write on.
     """
 
     def __init__(
@@ -59,13 +56,7 @@ class WitnessFolder:
         self._lock = threading.Lock()
 
     def add_checkpoint(self, request: AddCheckpoint) -> WitnessReply:
-        """Return the answer to a request; what it rests on is durable by then.
-
-        Raises:
-            NoteError: the request's note is no checkpoint.
-            WitnessError: the stored checkpoint is damaged, and nothing is cosigned.
-            OSError: it cannot be written, and nothing is cosigned.
-        """
+        """Return the answer to a request; what it rests on is durable by then."""
         origin = origin_in(request)
         with self._lock:
             newest = self._newest(origin)

@@ -28,7 +28,6 @@ class WitnessedCheckpoint:
     """A checkpoint that a quorum has cosigned recently enough.
 
     Attributes:
-        witnesses: names of those whose cosignatures count.
         time: seconds since 1970, as of which a quorum of them says that nothing is newer.
     """
 
@@ -45,7 +44,6 @@ class CheckpointEvidence:
         checkpoints: every tree that a log of the run has signed, each once, the largest first.
         witnessed: the largest one with a quorum; None if there is none.
         failures: why something could not be had or does not count, a sentence for each.
-        withheld: what witnesses say, unsigned, of larger trees that nobody has shown.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -72,10 +70,7 @@ def weigh(
     """Return what signed checkpoints are worth under a policy.
 
     Args:
-        policy: the witnesses, and how many are enough.
-        signed: checkpoints whose logs' signatures were verified.
         now: seconds since 1970.
-        max_age_seconds: of a cosignature that counts.
     """
     by_text: dict[str, list[SignedCheckpoint]] = {}
     for each in signed:

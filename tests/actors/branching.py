@@ -35,7 +35,6 @@ class BranchingLedger(MemoryLedger):
 
     @classmethod
     def begin(cls) -> Self:
-        """Return one whose first round is open."""
         return cls.of(RunDocument(SHORT, registry_of(SHORT), sha256(b"model"), LAYOUT, {}))
 
     @classmethod
@@ -54,7 +53,6 @@ class BranchingLedger(MemoryLedger):
         return other
 
     def become(self, other: Self) -> None:
-        """Be another from now on, for all who hold this one."""
         vars(self).clear()
         vars(self).update(vars(other))
 
@@ -69,7 +67,6 @@ class BranchingLedger(MemoryLedger):
         return other
 
     def commit(self, client: int, salt: int) -> None:
-        """Have a client commit to something in the open round."""
         number = self.state().round
         word = commitment_of(ClientId(client), sha256(u64(salt)))
         signed = OpenRound(self.domain, signers(), number).commitment(client, word)
@@ -96,10 +93,8 @@ class Node:
     """A ledger as a node tells it: it counts what it is asked, and may lack logs.
 
     Attributes:
-        ledger: that it tells of.
         last_log: the block after which it has no logs; None for none.
         hidden: the block whose logs it leaves out; None for none.
-        asked: the names of what it was asked.
     """
 
     def __init__(self, ledger: BranchingLedger) -> None:

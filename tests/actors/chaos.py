@@ -148,7 +148,6 @@ class Chaos(RuleBasedStateMachine):
     @precondition(lambda self: self.is_open())
     @rule(who=crowds)
     def some_commit(self, who: set[int]) -> None:
-        """Commit what is committed honestly: in time, late, or as a stray."""
         if self.network.chain.view() is not None:
             self.network.commit(*who)
 
@@ -267,8 +266,6 @@ class Chaos(RuleBasedStateMachine):
         """Let those who are there step, and time pass; each loses envelopes of its own.
 
         Args:
-            times: how often everybody steps.
-            absent: the processes that do not.
             lost: a bit for each pair of envelope and process.
         """
         for _ in range(times):

@@ -42,8 +42,6 @@ class Deployed:
     """A deployed run, and everything that its actors act on.
 
     Attributes:
-        around: chain, contract, mailbox, blobs and journal.
-        blobs: the same store, as what it is.
         payloads: what clients send instead of their update.
     """
 

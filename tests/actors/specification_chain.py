@@ -94,12 +94,10 @@ class SpecificationChain:
         return [event for block in self.blocks for event in block.events]
 
     def decided(self, round_number: int) -> RoundDecided | None:
-        """Return the decision of a round, None if there is none."""
         found = [e for e in self.events if isinstance(e, RoundDecided) and e.round == round_number]
         return found[0] if found else None
 
     def send(self, transaction: Transaction) -> None:
-        """Bring a transaction before whoever makes the next block."""
         if transaction not in self.pool:
             self.pool.append(transaction)
 
@@ -140,7 +138,6 @@ class SpecificationChain:
 
     @property
     def final(self) -> SpecificationBlock:
-        """The newest block that clients act on."""
         return self.blocks[max(0, len(self.blocks) - 1 - self.depth)]
 
     def view(self) -> ChainView | None:

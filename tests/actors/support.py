@@ -93,7 +93,6 @@ def signers(count: int = PARAMETERS.clients) -> tuple[KeySigner, ...]:
 
 @cache
 def update_of(round_number: int, client: int, dimension: int = 8) -> NDArray[np.float32]:
-    """Return an honest update: one direction for all, and something of one's own."""
     own = np.random.default_rng([round_number, client]).normal(size=dimension)
     return (np.ones(dimension) + 0.2 * own).astype(np.float32)
 
@@ -119,12 +118,7 @@ def signed_commitment(
 
 
 class PowerCutJournal:
-    """A journal of which only what was synced survives, and of which backups can be made.
-
-    Attributes:
-        durable: what was synced.
-        is_full: whether its disk takes nothing.
-    """
+    """A journal of which only what was synced survives, and of which backups can be made."""
 
     def __init__(self) -> None:
         self.durable: dict[bytes, bytes] = {}
@@ -204,7 +198,6 @@ class Network:
                 return has_new_mail
 
     def payload(self, round_number: int, client: int) -> bytes:
-        """Return what a client's update is in a round: drawn by both, or as a test has set it."""
         known = self.payloads.get((round_number, client))
         return payload_of(round_number, client) if known is None else known
 
@@ -255,7 +248,6 @@ class Network:
         return None if data is None else vector_from_bytes(data, self.parameters.dimension)
 
     def grown(self, view: RoundView, envelopes: Sequence[Envelope]) -> RoundView:
-        """Return a view with envelopes, and with the payloads that they announce."""
         view = view.with_envelopes(envelopes) if envelopes else view
         missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
         found = {c: Payload.of(self.blobs[d]) for c, d in missing.items() if d in self.blobs}
@@ -410,7 +402,6 @@ class RunningMember:
         return [i for i in range(len(self.network.board)) if i not in self._delivered]
 
     def deliver(self, envelopes: Sequence[int] | None = None) -> None:
-        """Deliver envelopes by their place on the board: all that are missing, or these."""
         chosen = self.missing() if envelopes is None else envelopes
         self._inbox += [self.network.board[index] for index in chosen]
         self._delivered.update(chosen)
@@ -493,7 +484,6 @@ def rests_on(view: RoundView, result: Digest) -> list[Digest]:
 def committee_of(
     network: Network, faults: Mapping[int, MemberFault] | None = None
 ) -> dict[ClientId, RunningMember]:
-    """Return a running member for each seat of the open round, faulty ones by place."""
     return {
         client: RunningMember(network, client, fault=(faults or {}).get(place))
         for place, client in enumerate(network.chain.state.committee)
@@ -523,7 +513,6 @@ def play(
 
 
 def acts_of(client: int, journal: PowerCutJournal | None = None) -> ProtocolSteps:
-    """Return what an honest client can say, behind a journal of its own."""
     voice = ProtectedSigner(ClientId(client), signers()[client], journal or PowerCutJournal())
     return ProtocolSteps(voice, JudgementCache())
 
@@ -585,7 +574,6 @@ def elected(network: Network, number: int = 0) -> RoundView:
 
 
 def self_ban(network: Network, client: ClientId) -> SendReport:
-    """Return the proof of an equivocation that a client makes against itself."""
     return SendReport(OpenRound.of(network.chain.state, signers()).equivocation(client))
 
 
@@ -617,6 +605,5 @@ def signed_vote(
 
 
 def published(client: int, scores: Scores, data: bytes, key: int | None = None) -> PublishedScores:
-    """Return signed scores with these bytes."""
     signature = OpenRound(DOMAIN, signers()).sign(scores, client if key is None else key)
     return PublishedScores(SignedScores(scores, signature), data)

@@ -253,7 +253,6 @@ def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed)
 
 
 def shared(deployed: Deployed) -> Driver:
-    """Return a driver for a chain whose blocks come by themselves."""
     return Driver(deployed.context, mines=False)
 
 

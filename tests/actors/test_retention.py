@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 
 
 class SyncedBlobs(MemoryBlobs):
-    """Blobs that tell what was there at each sync.
-
-    Attributes:
-        synced: the names of all blobs, each time.
-    """
+    """Blobs that tell what was there at each sync."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -136,18 +136,15 @@ def verified(client: httpx.Client, root: str) -> dict[str, Any]:
 
 
 def deployments_path(http: httpx.Client) -> str:
-    """Return the path of the deployments on the chain that is served."""
     (chain,) = read(http, "/v1/chains")["chains"]
     return str(chain["links"]["deployments"])
 
 
 def root_of(http: httpx.Client, address: str) -> str:
-    """Return the path of a deployment on the chain that is served."""
     return f"{deployments_path(http)}/{address}"
 
 
 def deployments(http: httpx.Client) -> list[dict[str, Any]]:
-    """Return the deployments that are served."""
     return list(read(http, deployments_path(http))["deployments"])
 
 

@@ -10,6 +10,5 @@ from api.http.openapi import example_of
 
 
 def example(kind: Any) -> Any:
-    """Return an example of a response's type."""
     schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
     return example_of(schema, schema.get("$defs", {}))

@@ -28,13 +28,7 @@ SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class LiveFederation:
-    """A federation, and what a service is given of it.
-
-    Attributes:
-        home: with its chain, its blobs and its manifest.
-        mailbox: where its mail is.
-        actors: everybody in it.
-    """
+    """A federation, and what a service is given of it."""
 
     home: Path
     mailbox: Path
@@ -62,11 +56,7 @@ class LiveFederation:
 
 @contextmanager
 def live_federation(folder: Path) -> Iterator[LiveFederation]:
-    """Deploy a federation and open its first round.
-
-    Args:
-        folder: for all of it.
-    """
+    """Deploy a federation and open its first round."""
     ahead = [0.0]
     home, mailbox = folder / "home", folder / "mailbox"
     home.mkdir(parents=True)

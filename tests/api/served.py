@@ -34,18 +34,12 @@ class _Hurried(ModuleType):
 
 
 def hurried() -> AbstractContextManager[object]:
-    """Let uvicorn's servers look ten times as often whether they shall end, and have ended."""
     return patch.object(uvicorn.server, "asyncio", _Hurried("asyncio"))
 
 
 @contextmanager
 def in_a_thread(server: uvicorn.Server, listener: socket.socket) -> Iterator[None]:
-    """Let a server serve until the end of the block, and then end in order.
-
-    Args:
-        server: not yet started.
-        listener: its socket.
-    """
+    """Let a server serve until the end of the block, and then end in order."""
     with hurried():
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -250,7 +250,6 @@ def test_answers_change_only_for_rounds_that_were_not_final(forked: tuple[Path, 
 
 
 def asked_of(node: ForkingNode, http: httpx.Client, path: str) -> tuple[httpx.Response, list[str]]:
-    """Return an answer, and the methods by which the service asked the node for it."""
     before = len(node.asked)
     answer = http.get(path)
     return answer, [method for method, _ in node.asked[before:]]

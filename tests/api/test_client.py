@@ -53,7 +53,6 @@ def deployment(service: Service, address: str) -> RemoteDeployment:
 
 
 def deployed(service: Service, address: str) -> RemoteDeployment:
-    """Return a deployment of a service that serves one chain."""
     (chain,) = service.chains()["chains"]
     return service.deployment(chain["name"], address.lower())
 

@@ -72,7 +72,6 @@ def document() -> dict[str, Any]:
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return all endpoints: method, path, and what is said of them."""
     return [
         (method, path, operation)
         for path, methods in document["paths"].items()

@@ -24,7 +24,6 @@ ROOT = "/audit/of-the.ledger"
 
 @pytest.fixture(scope="module")
 def outside(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Return a client of the proxy, at the proxy's root."""
     settings = Settings(home=home, root_path=ROOT, mailbox=str(tmp_path_factory.mktemp("mail")))
     with serving(settings) as service, proxied(service, ROOT) as url:
         origin = url.removesuffix(ROOT)

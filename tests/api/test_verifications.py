@@ -213,7 +213,6 @@ def sleep_only(_task: AuditTask, _out: Connection) -> None:
 
 
 def children_of(service: Forked) -> list[int]:
-    """Return the processes that a service has begun."""
     lists = Path(f"/proc/{service.pid}/task").glob("*/children")
     return [int(number) for one in lists for number in one.read_text().split()]
 

@@ -88,7 +88,6 @@ def without_last_trainer(judged: Judgement, run: Run) -> Judgement:
 
 
 def other(name: str) -> Callable[[Judgement, Run], Judgement]:
-    """Return the departure that binds another value under this name of the opening."""
     changed: dict[str, Any] = {name: sha256(b"another")}
     return lambda judged, _run: replace(judged, opening=replace(judged.opening, **changed))
 
@@ -99,7 +98,6 @@ def swapped_trainer(participants: Participants, run: Run) -> Participants:
 
 
 def foreign_commitment(words: dict[ClientId, Digest], run: Run) -> dict[ClientId, Digest]:
-    """Let the last trainer commit to another payload than it publishes."""
     last = run.trainers[-1]
     return words | {last: commitment_of(last, sha256(b"another payload"))}
 
@@ -180,7 +178,6 @@ def garbage_refused(record: RoundRecord, run: Run) -> RoundRecord:
 
 
 def too_long_counted(record: RoundRecord, run: Run) -> RoundRecord:
-    """Count a signed blob that is longer than any score vector."""
     longest = run.claim(bytes(MAX_VECTOR_BYTES + 1), record.scores[0].scores.member)
     return replace(record, scores=(longest, *record.scores[1:]))
 
@@ -193,7 +190,6 @@ def too_long_refused(record: RoundRecord, run: Run) -> RoundRecord:
 
 
 def two_of_which_one_is_too_long(record: RoundRecord, run: Run) -> RoundRecord:
-    """Refuse both of a member's vectors, one of which is longer than any."""
     true = record.scores[0]
     longest = run.claim(bytes(MAX_VECTOR_BYTES + 1), true.scores.member)
     both = sorted((true, longest), key=lambda signed: signed.scores.digest)
@@ -272,7 +268,6 @@ def of_base(base: Digest) -> Callable[[RoundRecord, Run], RoundRecord]:
 
 
 def as_blob(change: Callable[[RoundRecord, Run], RoundRecord]) -> Callable[[bytes, Run], bytes]:
-    """Return the departure that binds and publishes another record than the one judged."""
     return lambda data, run: encode_record(change(decode_record(data), run))
 
 

@@ -35,13 +35,6 @@ class ForgedChain(PassedOn):
     """A chain in front of another; every answer goes through the function of its kind.
 
     Attributes:
-        chain: the true one.
-        logs_of: changes lists of logs.
-        transaction_of: changes transactions.
-        block_of: changes blocks.
-        answer_of: changes answers of calls, given the called function's name.
-        code_of: changes the contract's code.
-        id_of: changes the chain's id.
         most_calls: reads that are answered before the node goes away.
         shown: the address of the node that it is; None for a file.
     """
@@ -83,7 +76,6 @@ class ForgedChain(PassedOn):
 
 
 def forged(ledger: CommitteeLedger, **changes: Any) -> CommitteeLedger:
-    """Return the contract as a lying chain shows it."""
     chain = ForgedChain(ledger.chain, **changes)
     return CommitteeLedger(chain, ledger.address, ledger.from_block)
 
@@ -92,7 +84,6 @@ def variants(value: Any, ways: int) -> Iterator[Any]:
     """Yield the ways in which one value can be wrong by as little as possible.
 
     Args:
-        value: which is right.
         ways: in how many of them another part than its first is wrong.
     """
     match value:

@@ -61,7 +61,6 @@ class RevmHistory(RevmChain):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this chain: nobody writes to it while it is read."""
         yield self
 
     def block(self, number: int) -> Block:

@@ -109,7 +109,6 @@ def _clock() -> float:
 
 
 def same(value: T, _run: Run) -> T:
-    """Return it as it is: nobody departs from the protocol here."""
     return value
 
 
@@ -118,19 +117,9 @@ class Deviation:
     """Where a round departs from the protocol; by default nowhere.
 
     Attributes:
-        participants: who is taken for trainers and members.
         payloads: what each active client has made; who is missing commits nothing.
-        words: what each of them commits.
-        withheld: whose payload nobody ever gets.
-        strays: clients that commit though nobody asked them.
-        vectors: what each member scores.
-        claims: the signed claims of the members.
-        record: what is recorded.
         record_blob: the bytes of the record that is bound and published.
-        judgement: what is decided.
-        base: which base the votes name.
         views: in which views it is decided; None for the first whose primary's seat is not empty.
-        incidents: what the incidents document says, made of the judgement.
         incidents_blob: the bytes of that document.
     """
 
@@ -264,7 +253,6 @@ class OpenRun:
 
     @property
     def open_round(self) -> OpenRound:
-        """Return the open round, to sign for."""
         return OpenRound(
             domain=self.manifest.domain(),
             keys=SIGNERS,
@@ -301,7 +289,6 @@ class OpenRun:
         return self.open_round.scores(member, base, clients, self.blobs.put(data))
 
     def scored(self, signed: SignedScores) -> ScoreVector:
-        """Return the vector behind a claim."""
         return decode_vector(self.blobs.get(signed.scores.digest))
 
     def outcome(self, round_number: int = 1) -> RoundDecided:
@@ -312,11 +299,9 @@ class OpenRun:
         raise AssertionError(round_number)
 
     def published(self, record: RoundRecord) -> Digest:
-        """Publish a record."""
         return self.blobs.put(encode_record(record))
 
     def incidents_of(self, base: Digest) -> bytes:
-        """Return an incidents document of these inputs that accuses nobody."""
         return encode_incidents(Incidents(self.round, base, ()))
 
     def ban(self, client: ClientId, phase: int = 2) -> None:
@@ -332,7 +317,6 @@ class Run(OpenRun):
     """A run that is played, round by round."""
 
     def play(self, deviation: Deviation = HONEST) -> Self:
-        """Play one round to its decision."""
         self.conclude(self.prepare(deviation), deviation)
         return self
 

@@ -100,7 +100,6 @@ def refused(reason: RefusalReason) -> Case:
 
 
 def bound(change: Callable[[RoundRecord, Run], RoundRecord], **more: Any) -> Deviation:
-    """Return the deviation that binds another record than the one that was judged."""
     return Deviation(record_blob=dev.as_blob(change), **more)
 
 

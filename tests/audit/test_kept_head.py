@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 def heads_of(run: Run) -> list[tuple[int, str, Digest]]:
-    """Return every head that the run has had: its round, what made it, and the head."""
     recorded = run.ledger.events(0, run.chain.head().number)
     moved = (RoundDecided, RoundAbandoned, ClientBanned)
     made = [r.event for r in recorded if isinstance(r.event, moved)]
@@ -166,8 +165,6 @@ class Grown:
     """A run of four rounds, and what an audit said of it when two had ended.
 
     Attributes:
-        run: the run.
-        report: that audit's JSON report.
         old: a copy as it was then.
         older: a copy as it was before the second round ended.
     """

@@ -66,7 +66,6 @@ def without_crowding(vectors: Vectors, run: Run) -> Vectors:
 
 
 def unclipped(judged: Judgement, run: Run) -> Judgement:
-    """Aggregate the accepted updates at their full length."""
     return with_model(judged, run, dict.fromkeys(judged.ranking.accepted, 1))
 
 

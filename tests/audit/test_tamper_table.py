@@ -259,7 +259,6 @@ def ledger(closed: ClosedRun) -> Iterator[CommitteeLedger]:
 
 
 def some(values: list[Any]) -> list[Any]:
-    """Return the first and the last of many."""
     return values if len(values) <= MOST_TRIED else [values[0], values[-1]]
 
 

@@ -162,17 +162,14 @@ def decision_in(log: Log) -> RoundDecided:
 
 
 def one_of_each(run: Run) -> list[Log]:
-    """Return the last log of each event."""
     return [*{named(log): log for log in logs_of(run)}.values()]
 
 
 def tampered(run: Run, **changes: Any) -> AuditReport:
-    """Audit what a chain shows that changes some of its answers."""
     return audit(forged(remembered(run.ledger), **changes), run.blobs)
 
 
 def with_log(run: Run, true: Log, wrong: Log, **more: Any) -> AuditReport:
-    """Audit with one log in the place of the true one."""
     return tampered(
         run, logs_of=lambda logs: [wrong if one == true else one for one in logs], **more
     )
@@ -183,7 +180,6 @@ def with_transaction(run: Run, transaction_hash: bytes, **changes: Any) -> Audit
 
 
 def only(transaction_hash: bytes, **changes: Any) -> Callable[[Transaction], Transaction]:
-    """Return what changes one transaction and passes the others on."""
     return lambda one: replace(one, **changes) if one.hash == transaction_hash else one
 
 
@@ -430,7 +426,6 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
 
 
 def is_possible(function: str, data: bytes) -> bool:
-    """Say whether an answer names a strategy, or a stage, that there is."""
     values = decode(answer_types(function), data)
     return (
         values[0] in set(LedgerStage) if function == "state" else values[6] in set(AcceptanceForm)

@@ -48,13 +48,7 @@ SEEDS = st.integers(0, 2**32)
 
 @dataclass
 class Branches:
-    """One run that has gone two ways since its second round.
-
-    Attributes:
-        one: as it went.
-        other: as it also went.
-        final: the last block that both have.
-    """
+    """One run that has gone two ways since its second round."""
 
     one: Run
     other: Run
@@ -406,13 +400,11 @@ def commit_twice_before_a_ban(ended: Run) -> None:
 
 
 def commit_with_the_decision(ended: Run) -> None:
-    """Let the block of a decision hold the next round's first commitment, as the newest one."""
     ended.play()
     shared(ended, lambda: ended.commit({ended.trainers[0]: ended.word(ended.trainers[0])}))
 
 
 def ban_with_the_decision(ended: Run) -> None:
-    """Let the newest block hold a decision and a ban."""
     ended.play()
     shared(ended, lambda: ended.ban(ended.committee[0]))
 
@@ -514,11 +506,7 @@ T = TypeVar("T")
 
 
 class OnceAway(PassedOn):
-    """A node that does not answer one call, and all others.
-
-    Attributes:
-        calls: how often each call was made.
-    """
+    """A node that does not answer one call, and all others."""
 
     def __init__(
         self,

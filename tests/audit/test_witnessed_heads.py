@@ -47,13 +47,7 @@ POLICY = parse_policy(policy_text("2").encode())
 
 @dataclass
 class Forks:
-    """One run that has gone two ways since its first round, and a backup from there.
-
-    Attributes:
-        one: three rounds.
-        other: three rounds, of which the first alone is the same.
-        backup: the first round alone.
-    """
+    """One run that has gone two ways since its first round, and a backup from there."""
 
     one: Run
     other: Run

@@ -72,7 +72,6 @@ def pool_here(
 
 
 def published(run: Run, folder: Path) -> FolderBlobs:
-    """Return the blobs of a run in a folder."""
     blobs = FolderBlobs(folder)
     for digest in run.blobs.digests():
         blobs.put(run.blobs.get(digest))
@@ -80,7 +79,6 @@ def published(run: Run, folder: Path) -> FolderBlobs:
 
 
 def in_two_ways(run: Run, blobs: BlobReader, start_after_bytes: int = 0) -> tuple[AuditReport, ...]:
-    """Audit in one process and with workers."""
     workers, ledger = AuditWorkers(2, lambda: blobs, start_after_bytes), remembered(run.ledger)
     return audit(ledger, blobs), audit(ledger, blobs, AuditOptions(workers=workers))
 

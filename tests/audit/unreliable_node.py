@@ -29,13 +29,8 @@ class UnreliableNode(PassedOn):
 
     Attributes:
         branches: the chains that it may answer from; equal up to the final block.
-        final: the newest final block.
-        chance: of every choice.
         failing: how likely a call is not served.
         moving: how likely it goes over to another branch before a call.
-        leaving: how likely it goes away for good.
-        lost: how likely a transaction is among those that it has dropped.
-        lie: changes one answer, given the name of the call.
     """
 
     branches: Sequence[ChainReader]

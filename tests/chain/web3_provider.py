@@ -31,7 +31,6 @@ class EmbeddedProvider(JSONBaseProvider):
         return cast("RPCResponse", self._methods.answer(request))
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002, FBT - web3's
-        """Return True: the chain is in this process."""
         return True
 
 

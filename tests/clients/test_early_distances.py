@@ -43,7 +43,6 @@ class Counted:
 
 
 def copied(*clients: int) -> dict[ClientId, NDArray[np.float32]]:
-    """Return updates as those find them who read the same memory."""
     return {client: np.frombuffer(UPDATES[client].data, "<f4") for client in ids(*clients)}
 
 

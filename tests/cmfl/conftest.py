@@ -17,7 +17,6 @@ FACE = pytest.mark.xdist_group("face")
 def _temporary_homes(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keep temporary homes among the tests' folders: their process clears up nothing."""
     if request.path.parent == Path(__file__).parent:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 

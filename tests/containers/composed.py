@@ -73,7 +73,6 @@ class Composed:
         return self.folder / "volumes" / name
 
     def url(self, port: int) -> str:
-        """Return the URL of a port of the file, whose service has printed its own."""
         return f"http://127.0.0.1:{self.ports[str(port)]}"
 
     def learn_port(self, name: str, service: dict[str, Any]) -> None:

@@ -31,7 +31,6 @@ LEFT_OUT = {"cmfl_requests_created", "cmfl_request_seconds_created"}
 
 
 def instructions(name: str) -> list[str]:
-    """Return the arguments of an instruction of the Dockerfile, one for each time."""
     text = DOCKERFILE.read_text("utf-8").replace("\\\n", " ")
     return re.findall(rf"^{name} +(.*)$", text, re.MULTILINE)
 

@@ -40,7 +40,6 @@ def rankable(twins: Twins) -> tuple[ClientId, ...]:
 
 
 def honest(twins: Twins) -> Proposal:
-    """Return the honest decision on all who can be ranked."""
     return support.proposal(twins, support.ranking_of(rankable(twins)))
 
 
@@ -53,7 +52,6 @@ def idle(twins: Twins) -> ClientId:
 
 
 def primary(twins: Twins, view: int) -> int:
-    """Return the place of the aggregation phase's primary in a view."""
     state = twins.state
     return primary_seat(state.seed, Phase.AGGREGATION, view, len(state.committee))
 

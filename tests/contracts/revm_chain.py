@@ -40,7 +40,6 @@ class RevmChain:
         self._number = 0
 
     def head(self) -> Block:
-        """Return the newest block."""
         return self._block(self._number)
 
     def mine(self, blocks: int) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def open_round(twins: Twins) -> OpenRound:
-    """Return the open round of a contract, to sign for."""
     return OpenRound.of(twins.state, twins.keys)
 
 
@@ -69,7 +68,6 @@ def signed_commitment(
 
 
 def commit_all(twins: Twins, clients: Iterable[ClientId]) -> Outcome:
-    """Commit for all of these clients in one transaction."""
     return twins.commit(twins.state.round, [commitment(twins, client) for client in clients])
 
 
@@ -131,12 +129,10 @@ def able_view(twins: Twins, phase: Phase) -> int:
 
 
 def proposal(twins: Twins, ranking: tuple[int, ...]) -> Proposal:
-    """Return the honest decision on a ranking, with both certificates."""
     return certified(twins, decision_of(twins, ranking))
 
 
 def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposal:
-    """Return a decision with both certificates, as honest members sign them."""
     first, second = (
         certificate(twins, request(twins, decision, phase, able_view(twins, phase)))
         for phase in Phase
@@ -147,7 +143,6 @@ def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposa
 def equivocation(
     twins: Twins, client: ClientId, kind: StatementKind = StatementKind.REQUEST, **fields: object
 ) -> EquivocationReport:
-    """Return the proof that a client signed two different statements for one place."""
     first, second = (statement(twins, client, kind, number, **fields) for number in (1, 2))
     return EquivocationReport(client, first, second)
 

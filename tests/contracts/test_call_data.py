@@ -77,7 +77,6 @@ def read_by_reader(data: bytes) -> bytes | None:
 
 
 def with_word(data: bytes, word: int, value: int) -> bytes:
-    """Return call data with another value in one word of the arguments."""
     at = 4 + 32 * word
     return data[:at] + value.to_bytes(32) + data[at + 32 :]
 

@@ -58,7 +58,6 @@ def registry_of(clients: int) -> tuple[RegisteredClient, ...]:
 
 
 def digest_of(*parts: object) -> Digest:
-    """Return a digest that stands for a blob of this description."""
     return encoding.sha256(repr(parts).encode())
 
 
@@ -78,7 +77,6 @@ class Shape:
     beacon: Beacon = Beacon.NONE
 
     def deployment(self, registry: Digest) -> Deployment:
-        """Return the constructor's arguments for a registry of this digest."""
         return Deployment(
             config=digest_of("configuration", self),
             registry=registry,
@@ -176,7 +174,6 @@ class Twins:
         )
 
     def relayed(self, act: Callable[[Twins], Outcome]) -> Outcome:
-        """Do something through a contract that passes every call on."""
         return self._sent_by(RelayedLedger(self.chain, self.ledger), act)
 
     def delegated(self, act: Callable[[Twins], Outcome]) -> Outcome:

@@ -41,8 +41,6 @@ def _certificate(
     change: Callable[[Twins, SubmittedCertificate], SubmittedCertificate],
     phase: Phase = Phase.AGGREGATION,
 ) -> Callable[[Twins], Outcome]:
-    """Send an honest decision in which one certificate is changed."""
-
     def act(twins: Twins) -> Outcome:
         found = honest(twins)
         certificates = list(found.certificates)
@@ -67,7 +65,6 @@ def _resigned(phase: Phase, **fields: object) -> Callable[[Twins], Outcome]:
 
 
 def _swapped(field: str) -> Callable[[Twins], Outcome]:
-    """Send an honest decision in which one digest is another than the committee voted on."""
     return _deciding(
         lambda _, p: replace(
             p,

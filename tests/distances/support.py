@@ -34,7 +34,6 @@ def draws(seed: int, count: int, dimension: int) -> np.ndarray:
 
 
 def other_tile() -> Distances:
-    """Distances by the code for processors with fewer registers."""
     processor = this_processor()
     return distances_with(compiled(replace(processor, tile=6 - processor.tile)))
 

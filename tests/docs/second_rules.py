@@ -84,7 +84,6 @@ def base_of(q: Sequence[float]) -> float:
 
 
 def ranking_of(distances: Mapping[int, float]) -> list[int]:
-    """Return the words of trainers, best first."""
     return sorted(bits(distance) << 32 | k for k, distance in distances.items())
 
 
@@ -95,7 +94,6 @@ def accepted_of(words: Sequence[int], first: int) -> list[int]:
 
 
 def bound_of(updates: Iterable[Numbers]) -> float:
-    """Return the norm to which longer accepted updates are shortened."""
     norms = sorted(map(exact_norm, updates))
     return norms[2 * (len(norms) - 1) // 5]
 
@@ -112,7 +110,6 @@ def next_model(w_t: Numbers, accepted: Iterable[int], updates: Mapping[int, Numb
 
 
 def exact_norm(update: Numbers) -> float:
-    """Return the root of the exact sum of squares."""
     return math.sqrt(math.fsum(x * x for x in update))
 
 
@@ -128,10 +125,8 @@ def unit(x: Numbers) -> Numbers:
 
 
 def dot(x: Numbers, y: Numbers) -> float:
-    """Return an inner product."""
     return math.fsum(a * b for a, b in zip(x, y, strict=True))
 
 
 def apart(x: Numbers, y: Numbers) -> float:
-    """Return a squared distance."""
     return math.fsum((a - b) ** 2 for a, b in zip(x, y, strict=True))

@@ -51,7 +51,6 @@ _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Return the language and the text of each block of a page."""
     return [(language, text) for _, language, text in _BLOCK.findall(page.read_text("utf-8"))]
 
 
@@ -106,7 +105,6 @@ def faults_of_cmfl(arguments: list[str]) -> list[str]:
 
 
 def named_commands(page: Path) -> list[str]:
-    """Return the commands of a page: of console blocks, and those quoted in its text."""
     text = page.read_text("utf-8")
     if page.suffix == ".service":
         return re.findall(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)

@@ -264,7 +264,6 @@ class TestWithoutOurCode:
         return second_rules.peers(usable, None).distances
 
     def ranked(self) -> list[tuple[float, int]]:
-        """Return the trainers with their distances, best first."""
         distances = self.distances()
         return sorted((distances[k], k) for k in self.trainers if k in distances)
 

@@ -126,7 +126,6 @@ class Example:
 
     @property
     def record(self) -> bytes:
-        """The record's bytes."""
         return encode_record(self.judgement.record)
 
 
@@ -195,7 +194,6 @@ def update(place: int, scale: float) -> NDArray[np.float32]:
 
 
 def open_round(inputs: Inputs) -> OpenRound:
-    """Return the round, to sign for."""
     return ClosedRound(inputs, Evidence(FIRST_MODEL, {}, {}), signers()).open_round
 
 
@@ -491,7 +489,6 @@ def private_keys() -> Sequence[bytes]:
 
 
 def signer_of(secret: bytes) -> bytes:
-    """Return the address of a private key."""
     return KeySigner(secret).address
 
 
@@ -506,7 +503,6 @@ def document(data: bytes) -> str:
 
 
 def lines(values: Mapping[str, object]) -> str:
-    """Return one line for each value."""
     width = max(map(len, values))
     return "".join(f"{name:<{width}}  {value}\n" for name, value in values.items())
 
@@ -534,7 +530,6 @@ def rewritten(document_text: str) -> str:
 
 
 def shown(document_text: str) -> dict[str, str]:
-    """Return the blocks that the document shows."""
     return {found["name"]: found["text"] for found in BLOCK.finditer(document_text)}
 
 

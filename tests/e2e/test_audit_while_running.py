@@ -44,7 +44,6 @@ def test_audits_during_a_run_pass_as_of_their_head(
     with EmbeddedReader.open(running.chain) as chain:
 
         def growing(*arguments: Any, **options: Any) -> None:
-            """Verify a chain that is seen to grow after its first block was read."""
             wait = functools.partial(wait_for_more, chain, chain.head().number)
             verify_chain(*arguments, **options | {"progress": lambda _: wait()})
 

@@ -152,7 +152,6 @@ class Relays:
         return relay
 
     def turn(self, relay: Relay, condition: LinkCondition, delay_seconds: float = 0.5) -> None:
-        """Change the condition of a path, and return once open connections are affected."""
         self._carry_out(relay.turn(condition, delay_seconds))
 
     def close(self) -> None:

@@ -42,7 +42,6 @@ class State:
     audited: int = 0
 
     def is_complete(self, possible: tuple[Cell, ...], wanted: int = WANTED) -> bool:
-        """Say whether every cell that can be done here has occurred often enough."""
         return all(self.cells[cell].done >= wanted for cell in possible)
 
     def write(self, path: Path) -> None:

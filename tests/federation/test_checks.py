@@ -62,7 +62,6 @@ class Told:
         self.checks.settled(cast("CommitteeLedger", self.contract))
 
     def reread(self) -> list[Violation]:
-        """See whether all is still there, and return what was found in all."""
         self.checks.history(cast("CommitteeLedger", self.contract))
         return self.checks.violations
 

@@ -90,7 +90,6 @@ class FileFaults(WorkerBehaviour):
 
 
 def faults_from_file(path: Path) -> str:
-    """Return the variable's value for a worker that reads its faults from a file."""
     return f"{FROM_FILE}:{path}"
 
 

@@ -44,7 +44,6 @@ def is_alive(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """Return the letter that the kernel has for the state of a process."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 

@@ -70,7 +70,6 @@ def main() -> int:
 
 
 def _turn(mutant: Mutant) -> tuple[bool, bytes]:
-    """Guards first, then in an order that is drawn once."""
     drawn = hashlib.sha256(mutant.name.encode()).digest()
     return mutant.kind != "guard", drawn
 
@@ -88,13 +87,11 @@ def outcome(mutant: Mutant, results: Path) -> dict[str, str]:
 
 
 def read(path: Path) -> dict[str, dict[str, str]]:
-    """Return the newest result of each mutant, by name."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return {one.pop("name"): one for one in map(json.loads, lines)}
 
 
 def reasons() -> dict[str, str]:
-    """Return the reasons of the survivors, by the mutant's name."""
     found = tomllib.loads(REASONS.read_text("utf-8"))
     return {name: one["reason"] for one in found["survivors"] for name in one["mutants"]}
 

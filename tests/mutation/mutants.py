@@ -62,12 +62,10 @@ class Mutant:
     name: str
 
     def applied(self, source: bytes) -> bytes:
-        """Return the source with the change."""
         return source[: self.begin] + self.replacement.encode() + source[self.end :]
 
 
 def mutants() -> list[Mutant]:
-    """Return all mutants of the contract."""
     files = [(f"contracts/{name}", (HERE / name).read_bytes()) for name in MUTATED]
     return [mutant for path, source in files for mutant in mutants_of(path, source)]
 
@@ -277,11 +275,9 @@ class _Edits:
                 self._add(kind, node, *place, changes[operator])
 
     def _is_external(self, function: Any) -> bool:
-        """Say whether a function's arguments are the sender's."""
         return any(getattr(one, "id", "") == "external" for one in function.decorator_list)
 
     def _locals(self, function: Any) -> dict[str, bytes]:
-        """Return the types of a function's own variables by their names."""
         declared = function.get_descendants(self._nodes.AnnAssign)
         return {one.target.id: self._text(one.annotation) for one in declared}
 

@@ -54,15 +54,12 @@ class Killers:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the deadliest tests first."""
         items.sort(key=lambda item: -self.kills[item.nodeid])
 
     def pytest_runtest_setup(self) -> None:
-        """Kill this process once the test has used up its CPU time."""
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_OF_A_TEST)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember the first failure."""
         if report.failed and not self.failed:
             self.failed = report.nodeid
 

@@ -74,13 +74,11 @@ def installed_with(requirements: Iterable[Requirement]) -> set[str]:
 
 @cache
 def distributions() -> dict[str, set[str]]:
-    """Return the canonical names of the distributions that have a top-level module, by module."""
     found = packages_distributions()
     return {module: set(map(canonicalize_name, names_)) for module, names_ in found.items()}
 
 
 def distribution_of(module: str) -> set[str]:
-    """Return the canonical names of the distributions that have a top-level module."""
     return distributions().get(module, set())
 
 

@@ -156,7 +156,6 @@ def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
 def _cast(
     sent: Iterable[SignedVote], sender: ClientId, slot: Slot, vote: Ballot
 ) -> tuple[SignedVote, ...]:
-    """Return the different votes that a member signed for one slot."""
     votes: dict[Vote, SignedVote] = {}
     for signed in sent:
         if signed.member == sender and signed.vote.slot == slot and vote.is_signed(signed):

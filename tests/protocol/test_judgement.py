@@ -213,7 +213,6 @@ LIES = ("silent", "false", "near", "garbage", "range", "other", "twice", "thrice
 
 
 def few(clients: st.SearchStrategy[int]) -> st.SearchStrategy[set[int]]:
-    """Return nobody, or one."""
     return st.just(set[int]()) | st.just(set[int]()) | clients.map(lambda client: {client})
 
 

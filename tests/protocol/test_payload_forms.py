@@ -72,7 +72,6 @@ def raw(form: int, low: int, *rows: bytes) -> bytes:
 
 
 def row(offset: int, *numbers: int) -> bytes:
-    """Return a block that begins with some numbers and goes on with zeros."""
     return bytes([offset, *(number % 256 for number in numbers)]).ljust(1 + BLOCK, b"\0")
 
 

@@ -71,7 +71,6 @@ DECISION = SubmittedDecision(
 
 
 def fresh(parameters: Parameters = PENCIL) -> LedgerState:
-    """Return the ledger after its constructor."""
     deployment, _ = ledger_state.deployment_of(parameters, CONFIG, REGISTRY, MODEL)
     return rounds.deployed(deployment, DOMAIN)
 
@@ -92,7 +91,6 @@ def committed(clients: Iterable[int] = TRAINERS, parameters: Parameters = PENCIL
 
 
 def banned(state: LedgerState, *clients: int, banned_in: int) -> LedgerState:
-    """Return the state in which these clients were banned in a round."""
     registry = tuple(
         replace(client, banned_in=banned_in if i in clients else 0)
         for i, client in enumerate(state.registry)

@@ -102,7 +102,6 @@ class Host(BaseHTTPRequestHandler):
         self.do_GET()
 
     def piece(self) -> bytes:
-        """Return what is sent next."""
         return bytes(1 << 16)
 
 
@@ -110,7 +109,6 @@ class Dripping(Host):
     """Sends a byte now and then."""
 
     def piece(self) -> bytes:
-        """Return a byte, after a while."""
         time.sleep(0.02)
         return b"<"
 

@@ -48,6 +48,5 @@ def registered(
 
 
 def mirrored(signature: bytes) -> bytes:
-    """Return the other signature of the same digest and key, with s in the upper half."""
     s = GROUP_ORDER - int.from_bytes(signature[32:64])
     return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])

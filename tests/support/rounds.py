@@ -114,7 +114,6 @@ class OpenRound:
         statements: tuple[Digest, Digest] = (encoding.sha256(b"one"), encoding.sha256(b"other")),
         **fields: object,
     ) -> EquivocationReport:
-        """Return the proof that a client signed two statements for one slot."""
         first, second = (self.statement(client, kind, other, **fields) for other in statements)
         return EquivocationReport(ClientId(client), first, second)
 
@@ -170,7 +169,6 @@ class ClosedRound:
         return vector
 
     def claim(self, member: int, data: bytes, key: int | None = None) -> SignedScores:
-        """Return the member's signed claim of a vector for all usable updates."""
         clients, base = encoding.set_digest(self.usable), self.inputs.closing.base
         return self.open_round.scores(member, base, clients, encoding.sha256(data), key)
 
@@ -191,13 +189,11 @@ class ClosedRound:
         return scored
 
     def compose(self) -> RoundRecord:
-        """Return the record that a primary makes of everything that was published."""
         return compose_record(self.inputs, self.evidence, self.claims)
 
     def judge(
         self, record: RoundRecord | None = None
     ) -> tuple[Judgement | None, tuple[Violation, ...]]:
-        """Return what follows from a record, by default from the one that a primary makes."""
         return judge(self.inputs, record or self.compose(), self.evidence)
 
     def judged(self) -> Judgement:

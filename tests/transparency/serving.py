@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 @contextmanager
 def served(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> Iterator[str]:
-    """Yield the URL of an app."""
     with (
         listening_socket("127.0.0.1", 0) as listener,
         in_a_thread(bounded_server(app, allowed_hosts), listener),
@@ -52,14 +51,12 @@ def witness_at(
     clock: Callable[[], float] | None = None,
     logs: Sequence[VerifierKey] = (LOG.verifier,),
 ) -> Iterator[str]:
-    """Yield the URL of a witness."""
     with served(create_witness(WitnessFolder(folder, logs, key, clock or Clock()))) as url:
         yield url
 
 
 @contextmanager
 def log_at(folder: Path) -> Iterator[str]:
-    """Yield the URL of a log's files."""
     with served(create_static_log(folder)) as url:
         yield url
 
@@ -71,7 +68,6 @@ class Answers:
     by_path: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def of(self, path: str) -> tuple[int, bytes]:
-        """Return status and body for a path."""
         return self.by_path.get(path, (404, b""))
 
 

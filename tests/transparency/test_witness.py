@@ -36,7 +36,6 @@ LOGS = [LOG.verifier, OTHER_LOG.verifier]
 
 
 def request(old: int, new: int, *, fork: int | None = None) -> AddCheckpoint:
-    """Return a request with the proof that the new tree has of itself."""
     proof = consistency_proof(min(old, new), leaves(new, fork=fork))
     return AddCheckpoint(old, proof, checkpoint(new, fork=fork).note.encoded())
 

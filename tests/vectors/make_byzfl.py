@@ -161,7 +161,6 @@ def main(wheel: Path) -> None:
 
 
 def _listed(value: object) -> str:
-    """Return a value as JSON, a list with one element in each line."""
     if not isinstance(value, list):
         return json.dumps(value)
     return "[\n" + ",\n".join(f"  {json.dumps(one)}" for one in value) + "\n ]"

@@ -59,7 +59,6 @@ def _each_step(measure: Measure) -> Callable[[Results], list[ClaimFinding]]:
 
 
 def _by_members(results: Results, place: Scenario) -> list[ClaimFinding]:
-    """Return what attackers on the committee change, beside the same attackers honest there."""
     others = replace(place, condition=f"{place.condition}{TRAINERS_ONLY}")
     difference = results.difference((place, METHOD), (others, METHOD), final)
     return compare_with_margin(str(place), difference, 0.0)

@@ -63,15 +63,7 @@ def goal(results: Results, place: Scenario) -> float | None:
 def times(
     results: Results, place: Scenario, method: str, transmission: Transmission, rate: float
 ) -> list[float]:
-    """Return the times to the goal of a method's cells, ascending by seed.
-
-    Args:
-        results: the rows.
-        place: where.
-        method: name.
-        transmission: by which model.
-        rate: in Mbit/s.
-    """
+    """Return the times to the goal of a method's cells, ascending by seed."""
     accuracy = goal(results, place)
     if accuracy is None:
         return []

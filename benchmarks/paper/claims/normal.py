@@ -37,8 +37,6 @@ LOW, HIGH = 0.4, 0.8
 
 
 def _share(test: Callable[[float], bool]) -> Measure:
-    """Return the measure of the share of the clients whose accuracy passes a test."""
-
     def measure(cell: CellRow) -> float | None:
         accuracies = [value for value in cell.client_accuracy or () if value is not None]
         return sum(map(test, accuracies)) / len(accuracies) if accuracies else None

@@ -50,7 +50,6 @@ def _best(
     *,
     above: bool = True,
 ) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of one method's number over those of others, wherever an attack goes on."""
     return in_every_scenario(2, method, others, measure, *words, above=above)
 
 
@@ -76,7 +75,6 @@ def _keeps(
 
 
 def _breaks(method: str, words: tuple[str, ...]) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of whether a method loses a tenth of its clean accuracy."""
     opposite = {True: False, False: True, None: None}
     return lambda results: [
         replace(finding, holds=opposite[finding.holds])

@@ -40,7 +40,6 @@ def constant(name: str) -> Measure:
 
 
 def _last_error(cell: CellRow) -> float | None:
-    """Return F(w) - F* after the last round."""
     errors: list[float | None] = path_of(cell, "theorem").get("error") or [None]
     return errors[-1]
 

@@ -22,7 +22,6 @@ class Constants:
         least_gap: φ_min of definition 2.
         largest_gap: φ_max of definition 2.
         start_squared: ‖w_1 − w*‖².
-        local_steps: τ.
     """
 
     smoothness: float
@@ -48,9 +47,6 @@ class Bound:
 
     Attributes:
         gradients: of G² and σ².
-        kappa: of κ².
-        heterogeneity: of Γ, the part that vanishes.
-        start: of the distance at the start.
         lasting: 8 L Γ / (3 mu) · (φ_max / φ_min − 1), which stays however long one trains.
     """
 
@@ -74,7 +70,6 @@ def bound_after(steps: int, constants: Constants) -> Bound | None:
 
     Args:
         steps: T, counted in steps of SGD and not in rounds: its proof has T = i τ.
-        constants: what it is made of.
 
     Returns:
         Its terms; None where φ_min is not above 0: the proof divides by it, and says nothing.

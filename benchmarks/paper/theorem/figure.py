@@ -27,13 +27,7 @@ TITLES = {"theorem": "the theorem's step sizes", "rate": "a constant rate"}
 
 
 def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw an experiment on Theorem 1.
-
-    Args:
-        name: of the experiment.
-        cells: of it.
-        folder: where to.
-    """
+    """Draw an experiment on Theorem 1."""
     methods = series.by_method(cells)
     with panels(len(STEP_SIZES) + 1, size=(3.6, 3.0)) as drawn:
         for axes, step_sizes in zip(drawn.axes, STEP_SIZES, strict=False):
@@ -55,7 +49,6 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
 
 
 def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | None]]:
-    """Return what gives the error or the bound of a cell after each round."""
     return lambda cell: path_of(cell, step_sizes).get(what, ())
 
 

@@ -57,8 +57,6 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
 
     Args:
         configuration: of the run: data, sizes, rules, rounds, tau, batch size and learning rate.
-        method: with `TheoremOptions` as its options.
-        seed: of the run.
 
     Returns:
         `accuracy`, `loss` and `training_loss` after each round with the learning rate, the losses
@@ -69,11 +67,6 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         the `bound` after each round from the constants of the whole path, and the `terms` of the
         last one. Bound and terms are None where phi_min is not above 0. The largest and least of
         one path replace those over all possible paths: the bound is a lower estimate.
-
-    Raises:
-        ConfigurationError: another model, epochs instead of steps, FedProx, attackers, a server
-            rate other than 1, a learning rate too large for mu, a wrong option, or data that
-            cannot be had.
     """
     options = parse_settings(TheoremOptions, method.options, "options")
     configuration = configuration.model_copy(update={"seed": seed})
@@ -132,11 +125,7 @@ def require_theorem(configuration: Configuration, mu: float) -> None:
     """Refuse what the theorem is not about.
 
     Args:
-        configuration: of the run.
         mu: weight of the L2 term.
-
-    Raises:
-        ConfigurationError: names the setting and the rule.
     """
     training, malice = configuration.training, configuration.malice
     rate, server_rate = training.learning_rate, configuration.protocol.server_rate
@@ -179,7 +168,6 @@ def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> di
 
 
 def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
-    """Return error and bound of a path, and what the bound is made of."""
     steps = range(local_steps, local_steps * len(path.rounds) + 1, local_steps)
     bounds = [_bound(number, path.constants) for number in steps]
     return {

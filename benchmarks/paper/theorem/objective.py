@@ -28,7 +28,6 @@ class Objective:
     Attributes:
         inputs: x_i with a one behind it, shape (n, inputs + 1).
         labels: y_i, shape (n,).
-        classes: number of classes.
         mu: weight of the L2 term, at least 0.
     """
 
@@ -94,8 +93,6 @@ class Objective:
         E‖g − ∇F‖² = S (n − b) / (b (n − 1)) with S = 1/n Σ_i ‖g_i‖² − ‖1/n Σ_i g_i‖².
 
         Args:
-            weights: W.
-            residuals: of all samples at W.
             batch_size: b; at most n.
 
         Returns:

@@ -29,7 +29,6 @@ class ConvexProblem:
     Attributes:
         clients: F_k of client k at index k.
         together: F = Σ p_k F_k, p_k = n_k / Σ n_k: the objective of all samples together.
-        optimum: w* and F*.
         minima: F_k* of client k at index k, shape (K,).
         samples: n_k of client k at index k, shape (K,).
         mu: of assumption 2.

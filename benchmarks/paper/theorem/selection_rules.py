@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AveragingSelection:
-    """FedAvg: n clients train, and all of them are averaged.
-
-    Attributes:
-        clients: K.
-        trainers: n.
-    """
+    """FedAvg: n clients train, and all of them are averaged."""
 
     clients: int
     trainers: int
@@ -47,18 +42,12 @@ class AveragingSelection:
         model: ParameterVector,  # noqa: ARG002 - a committee needs it
         updates: Mapping[ClientId, ParameterVector],
     ) -> tuple[ClientId, ...]:
-        """Return all of them."""
         return tuple(sorted(updates))
 
 
 @dataclass(slots=True)
 class CommitteeSelection:
-    """CMFL: C members rank the n trainers, and their strategy accepts some of these.
-
-    Attributes:
-        parameters: rules and sizes.
-        layout: of the model.
-    """
+    """CMFL: C members rank the n trainers, and their strategy accepts some of these."""
 
     parameters: Parameters
     layout: Layout

@@ -36,10 +36,7 @@ class PathSettings:
     """Training settings of all clients.
 
     Attributes:
-        rounds: number of rounds.
-        local_steps: τ.
         batch_size: samples of a step; a client that has fewer uses all it has.
-        step_size: η_t.
         members: C, for S_c*.
         seed: of the run; who is drawn, and all batches, follow from it.
     """
@@ -58,8 +55,6 @@ class PathRound:
 
     Attributes:
         accepted: S_a.
-        weights: the model after it.
-        error: F(w) − F* after it.
     """
 
     accepted: tuple[int, ...]
@@ -85,10 +80,7 @@ def follow_path(
     """Return the path of a run.
 
     Args:
-        problem: the objectives.
-        choosing: whose updates enter the model.
         start: w_1.
-        settings: how clients train.
     """
     observed = _Observations(problem, settings.members)
     weights, rounds = start, []
@@ -112,12 +104,7 @@ def follow_path(
 
 
 class _Observations:
-    """The extremes that a run shows.
-
-    Args:
-        problem: the objectives.
-        members: C.
-    """
+    """The extremes that a run shows."""
 
     def __init__(self, problem: ConvexProblem, members: int) -> None:
         self.problem = problem
@@ -129,7 +116,6 @@ class _Observations:
         self._optimal_gaps: list[float] = []
 
     def gradients(self, client: int, second_moment: float, variance: float) -> None:
-        """Take note of E‖g‖² and E‖g − ∇F_k‖² at a local model."""
         self._gradient = max(self._gradient, second_moment)
         self._variances[client] = max(self._variances[client], variance)
 

@@ -33,9 +33,6 @@ def backdoor(attacker: PoisonInput) -> Samples:
 
     Args:
         attacker: with p as its factor: floor(p n + 1/2) of its n samples are poisoned, at least 1.
-
-    Raises:
-        ConfigurationError: no trigger fits the inputs.
     """
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
@@ -49,13 +46,6 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
     """Return test samples of other classes with the trigger, labelled with the target class.
 
     The accuracy on them is the attack's success rate.
-
-    Args:
-        data: the data set, which determines the trigger.
-        test: test samples, as stored.
-
-    Raises:
-        ConfigurationError: all are of the target class, or no trigger fits.
     """
     others = test.y != TARGET
     if not others.any():

@@ -25,11 +25,7 @@ class PoisonInput:
     """Knowledge of an attacker, which never sees another client's samples.
 
     Attributes:
-        own: its training samples, as stored.
-        form: of the data.
-        public_inputs: stored ones: those of the test set.
         rng: its own random stream.
-        factor: the attack's free parameter.
     """
 
     own: Samples

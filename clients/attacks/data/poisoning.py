@@ -29,13 +29,7 @@ def poisoned(
 
     Args:
         data: divided and clean; other clients' samples and all test samples stay unchanged.
-        malicious: indices of the attackers.
-        attack: on their samples.
-        parameters: of the attack.
         seed: of the run; each attacker's stream follows from it.
-
-    Raises:
-        ConfigurationError: a factor out of range, or data that the attack does not fit.
     """
     if data.form.task != "classify":
         raise ConfigurationError(

@@ -28,13 +28,6 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
       as possible, or as dark as possible if that corner is bright already.
     * Words with fixed vectors: the last word of the vocabulary, put first.
     * Characters: the last one of the alphabet, in place of the last three of the window.
-
-    Args:
-        form: of the data.
-        inputs: stored inputs, to measure the corner's brightness.
-
-    Raises:
-        ConfigurationError: inputs that are neither images nor tokens, or a vocabulary of one.
     """
     if form.vocabulary is None:
         if inputs.ndim < 3:

@@ -37,7 +37,6 @@ def largest_z(clients: int, attackers: int) -> float:
 
     Args:
         clients: n, the clients whose updates may enter the model.
-        attackers: f of them.
     """
     honest = clients - attackers
     supporters = max(clients // 2 + 1 - attackers, 1)

@@ -8,11 +8,7 @@ from clients.attacks.updates.update_attack import AttackInput, Factor, Update, U
 
 
 def back_gradient(attacker: AttackInput) -> Update:
-    """Return −s Δ, the update in the opposite direction.
-
-    Args:
-        attacker: with s as its factor; s = 10 is ten-fold scaling, which ruins a plain average.
-    """
+    """Return −s Δ, the update in the opposite direction."""
     return (-attacker.factor * attacker.own).astype(np.float32)
 
 

@@ -18,9 +18,6 @@ def false_reference(attacker: AttackInput) -> Update:
     """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times.
 
     Δ̄ is the mean of the colluders' honest updates, s = 0.5; one attacker alone is its own mean.
-
-    Args:
-        attacker: with F as its factor.
     """
     if attacker.is_member:
         return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)

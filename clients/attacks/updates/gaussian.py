@@ -12,9 +12,6 @@ def gaussian(attacker: AttackInput) -> Update:
 
     The standard deviation is s times the root mean square of the attacker's own update, so noise
     with s = 1 has the length of an honest update.
-
-    Args:
-        attacker: with s as its factor.
     """
     own = attacker.own.astype(np.float64)
     deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))

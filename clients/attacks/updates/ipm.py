@@ -12,9 +12,6 @@ def ipm(attacker: AttackInput) -> Update:
 
     With a small s it is near to everyone by squared distance, and still points backwards. A single
     attacker sends −s times its own update.
-
-    Args:
-        attacker: with s as its factor, the paper's ε.
     """
     return (-attacker.factor * attacker.mean).astype(np.float32)
 

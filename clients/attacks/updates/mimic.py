@@ -13,9 +13,6 @@ def mimic(attacker: AttackInput) -> Update:
     No rule can call it dishonest; it counts one client's data many times. i* is the first of the
     attackers that are active in the round. The paper mimics an honest client chosen by all honest
     updates, which attackers do not see here. A single attacker sends its own update.
-
-    Args:
-        attacker: its colluders are ascending by client.
     """
     return np.array(attacker.colluders[0])
 

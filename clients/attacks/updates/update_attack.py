@@ -78,16 +78,12 @@ class AttackInput:
         colluders: the honest updates of all attackers that are active in the round, its own
             included, ascending by client, shape (attackers, d).
         rng: its own stream of the round.
-        factor: the attack's free parameter.
         trainers: number of clients whose updates may enter the model of the round, n.
-        attacking_trainers: number of attackers among them, f.
         is_member: whether the attacker is on the committee.
         parameters: the rules of the run; None if there is no committee.
         travel: recent displacement of the global model, in the direction of an update, shape (d,);
             None if the rules have none.
         layout: the tensors of an update; empty if unknown.
-        members: number of clients on the committee.
-        seats: rows of the colluders that are on the committee.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
         model: w_t, shape (d,); None if clients start from different models.
         bad_model: w_bad, which the attackers have trained on their own samples with false labels,
@@ -145,10 +141,8 @@ class Attack:
     """What attacks on updates and on samples share.
 
     Attributes:
-        name: as in TOML.
         factor: range of the free parameter; None if there is none.
         sends: the update or the samples that it makes, as a phrase.
-        source: its name and where it was published.
     """
 
     name: str

@@ -28,14 +28,6 @@ def values_of(where: str, column: Any) -> NDArray[Any]:
 
     Numbers and truth values keep their type, text becomes text of at most `LONGEST_TEXT`
     characters, lists become one more dimension, images bytes of shape (channels, height, width).
-
-    Args:
-        where: file, column and first row.
-        column: a validated Arrow array.
-
-    Raises:
-        ConfigurationError: an entry is missing, too long or of another length than the first, or
-            the column holds something else.
     """
     types = imported("pyarrow.types", "data", "Arrow files")
     type_ = column.type

@@ -51,9 +51,7 @@ class ArrayRule:
         dtype: exact element type, in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
         shape: its shape; None for any length.
         low: least value of numbers; they must be finite in any case.
-        high: greatest value.
         rows: group name; arrays of one group have equally many rows.
-        by_column: whether Fortran order is also allowed.
     """
 
     dtype: str
@@ -65,12 +63,7 @@ class ArrayRule:
 
 
 def require_file(path: Path) -> None:
-    """Reject a path that is not a regular file.
-
-    Raises:
-        ConfigurationError: it does not exist, or is a folder, a pipe or a device.
-        OSError: it is not accessible.
-    """
+    """Reject a path that is not a regular file."""
     if not path.exists():
         raise ConfigurationError(f"{path}: no such file")
     if not path.is_file():
@@ -94,9 +87,6 @@ def read_arrays(
     """Return the arrays of an `.npz` file; it must hold those that have a rule, and no other.
 
     `max_bytes` limits the file and its arrays.
-
-    Raises:
-        ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
     """
     with _opened(path, max_bytes) as archive:
         entries = archive.infolist()

@@ -10,16 +10,7 @@ from ledger.protocol.errors import ConfigurationError
 
 
 def imported(module: str, extra: str, purpose: str) -> Any:
-    """Return a module of an extra; raise ConfigurationError with the extra's name if it is missing.
-
-    Args:
-        module: its name.
-        extra: the extra that installs it.
-        purpose: subject of the message, plural.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
+    """Return a module of an extra; raise ConfigurationError if the extra is missing."""
     try:
         return import_module(module)
     except ImportError as error:

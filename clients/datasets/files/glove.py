@@ -33,14 +33,9 @@ def read_glove(path: Path, words: Set[str]) -> WordVectors:
 
     Args:
         path: an `.npz` file with `word` and `vector`, or a text file.
-        words: the requested ones.
 
     Returns:
         At least one vector; the first for a repeated word.
-
-    Raises:
-        ConfigurationError: the file is damaged or too large, its vectors differ in width or are not
-            finite, or it has none of the words.
     """
     vectors = _arrays(path, words) if path.suffix == ".npz" else _lines(path, words)
     if not vectors:

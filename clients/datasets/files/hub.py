@@ -32,14 +32,6 @@ def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
 
     Args:
         source: the files. The hub is that of HF_ENDPOINT, if it is set; no token is sent.
-        destination: the new folder.
-
-    Returns:
-        The files.
-
-    Raises:
-        ConfigurationError: the folder exists, the extra is missing, the hub cannot be reached or
-            lacks the files, or a file is not as stated.
     """
     if destination.exists():
         raise ConfigurationError(f"{destination} is there already")

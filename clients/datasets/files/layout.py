@@ -52,9 +52,6 @@ class Layout:
     """The files at a path, and the fields that they state.
 
     Attributes:
-        path: as given.
-        kind: of the files.
-        files: in reading order.
         names: of arrays or columns, in the order of the first file; empty for LEAF, where they
             never differ.
     """
@@ -71,11 +68,7 @@ class Layout:
 
 
 def layout_of(path: Path) -> Layout:
-    """Return the layout of a file or folder.
-
-    Raises:
-        ConfigurationError: the path does not exist, has an unknown layout, or inconsistent files.
-    """
+    """Return the layout of a file or folder."""
     try:
         if path.is_dir():
             return _folder(path)

@@ -73,13 +73,7 @@ def read_leaf(
     """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
 
     Args:
-        layout: of the folder.
-        convert: makes samples of one user's inputs and labels.
         ordered: puts a user's samples into their final order.
-
-    Raises:
-        ConfigurationError: a file is damaged or too large, states a wrong number of samples, or
-            repeats a user of the same split.
     """
     users: dict[str, LeafUser] = {}
     total = 0
@@ -98,11 +92,7 @@ def read_leaf(
 
 
 def first_input(layout: Layout) -> Any:
-    """Return one input of a LEAF folder, by which its data set is recognised.
-
-    Raises:
-        ConfigurationError: its smallest file is damaged, or has no samples.
-    """
+    """Return one input of a LEAF folder, by which its data set is recognised."""
     path = min(layout.files, key=lambda file: file.stat().st_size)
     for _, x, _ in _users(path):
         if x:
@@ -137,11 +127,7 @@ class _File(BaseModel):
 
 
 def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield name, inputs and labels of each user of one file.
-
-    Raises:
-        ConfigurationError: the file is damaged or too large, or contradicts itself.
-    """
+    """Yield name, inputs and labels of each user of one file."""
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)

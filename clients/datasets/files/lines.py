@@ -35,11 +35,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
     Only "\n" ends a line.
 
     Args:
-        path: the file.
         longest: bytes of a line at most.
-
-    Raises:
-        ConfigurationError: the file cannot be read or is not text, or it or a line is too large.
     """
     try:
         size = path.stat().st_size
@@ -61,11 +57,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the object of each line of a JSON Lines file; blank lines are skipped.
-
-    Raises:
-        ConfigurationError: it cannot be read or is too large, or a line holds no object.
-    """
+    """Yield the object of each line of a JSON Lines file; blank lines are skipped."""
     for number, line in enumerate(read_lines(path, LONGEST_TEXT_LINE), start=1):
         if not (text := line.removeprefix(BYTE_ORDER_MARK)).strip():
             continue
@@ -79,11 +71,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def csv_header(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns of a CSV file, as it has them.
-
-    Raises:
-        ConfigurationError: it is damaged or too large, or another character separates its columns.
-    """
+    """Return the names of the columns of a CSV file, as it has them."""
     header, _ = _csv_rows(path)
     if len(header) == 1:
         separator = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
@@ -96,12 +84,7 @@ def csv_header(path: Path) -> tuple[str, ...]:
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """Yield these columns of each row of a CSV file with a header; blank lines are skipped.
-
-    Raises:
-        ConfigurationError: it is damaged or too large, a column is missing, or a row has another
-            number of fields than the header.
-    """
+    """Yield these columns of each row of a CSV file with a header; blank lines are skipped."""
     header, rows = _csv_rows(path)
     missing = [name for name in columns if header.count(name) != 1]
     if missing:

@@ -41,21 +41,13 @@ class Column(StrEnum):
 
 
 def column_names(path: Path) -> tuple[str, ...]:
-    """Return the names of a table's columns, in their order.
-
-    Raises:
-        ConfigurationError: it is damaged or too large.
-    """
+    """Return the names of a table's columns, in their order."""
     with _opened(path) as table:
         return tuple(table.schema_arrow.names)
 
 
 def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
-    """Yield the columns of some rows at a time: whole numbers as int64, texts, images' bytes.
-
-    Raises:
-        ConfigurationError: the file is damaged or too large, or a column has another kind.
-    """
+    """Yield the columns of some rows at a time: whole numbers as int64, texts, images' bytes."""
     with _opened(path) as table:
         schema = table.schema_arrow
     for name, kind in columns.items():
@@ -78,11 +70,7 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, A
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
-    """Yield validated Arrow batches with these columns.
-
-    Raises:
-        ConfigurationError: the file is damaged or too large, or lacks a column.
-    """
+    """Yield validated Arrow batches with these columns."""
     with _opened(path) as table:
         for name in names:
             if table.schema_arrow.names.count(name) != 1:

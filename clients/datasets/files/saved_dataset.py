@@ -36,9 +36,6 @@ def saved_files(folder: Path) -> tuple[Path, ...]:
     """Return the Arrow files of a folder: those of the split `train`, then those of `test`.
 
     Other splits are not read.
-
-    Raises:
-        ConfigurationError: it has no split `train`, or its own files cannot be read or name none.
     """
     if not (folder / _DICTIONARY).is_file():
         return _files_of(folder)
@@ -50,11 +47,7 @@ def saved_files(folder: Path) -> tuple[Path, ...]:
 
 
 def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
-    """Return the names of the columns that the Arrow files have, in the order of the first.
-
-    Raises:
-        ConfigurationError: one is damaged, or has other columns than the first.
-    """
+    """Return the names of the columns that the Arrow files have, in the order of the first."""
     columns: tuple[str, ...] | None = None
     for file in files:
         with opened(file) as stream:
@@ -70,11 +63,7 @@ def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """Open an Arrow file; any failure while it is open becomes one kind of error.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is damaged or too large.
-    """
+    """Open an Arrow file; any failure while it is open becomes one kind of error."""
     arrow = imported("pyarrow", "data", "Arrow files")
     ipc = imported("pyarrow.ipc", "data", "Arrow files")
     try:

@@ -56,9 +56,6 @@ def dirichlet_shares(
 
     Returns:
         K ascending arrays of sample indices, client i's at index i.
-
-    Raises:
-        ConfigurationError: more clients than data, or an alpha that is not above 0.
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")

@@ -38,8 +38,6 @@ class Partition(SettingsTable, ABC):
         """Return the rows of each client, at least one training row each, no row twice.
 
         Args:
-            pool: the data set.
-            clients: number of clients K.
             rng: the partition's own random stream.
 
         Raises:
@@ -58,12 +56,7 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
     """Reject more clients than there are training samples for.
 
     Args:
-        samples: number of training samples.
-        clients: number of clients K.
         minimum: least number of samples per client.
-
-    Raises:
-        ConfigurationError: no clients, or too many.
     """
     if clients < 1:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")

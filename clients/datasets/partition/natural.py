@@ -22,17 +22,7 @@ class NaturalPartition(Partition):
     name: Literal["natural"] = "natural"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each drawn owner; a test may be empty.
-
-        Args:
-            pool: the data set.
-            clients: number of clients K.
-            rng: draws the owners.
-
-        Raises:
-            ConfigurationError: the data have no owners, or fewer than K; an owner has no training
-                sample; or the drawn ones have no test sample.
-        """
+        """Return the rows of each drawn owner; a test may be empty."""
         if pool.owner is None:
             raise ConfigurationError(
                 f"data.partition.name = 'natural': {pool.source} has no natural clients"
@@ -58,7 +48,6 @@ class NaturalPartition(Partition):
 def _rows_of(
     owner: NDArray[np.int64], rows: Indices, chosen: NDArray[np.int64]
 ) -> tuple[Indices, ...]:
-    """Return the rows of each chosen owner, in their own order."""
     order = rows[np.argsort(owner[rows], kind="stable")]
     starts = np.searchsorted(owner[order], chosen, side="left")
     stops = np.searchsorted(owner[order], chosen, side="right")

@@ -34,11 +34,7 @@ def partition_of(
     Args:
         values: the table; the default name is "natural", or without owners "dirichlet", which
             divides classes, or "iid" where samples have no class.
-        has_owners: whether the data have natural clients.
         has_classes: whether a sample's label is its class.
-
-    Raises:
-        ConfigurationError: unknown name, or an unknown setting or one out of range.
     """
     pooled = "dirichlet" if has_classes else "iid"
     name = values.get("name", "natural" if has_owners else pooled)

@@ -30,9 +30,6 @@ class CellJob:
     """A cell that is to be played.
 
     Attributes:
-        cell: which.
-        factor: times the configured learning rate.
-        folder: with a folder for each cell that runs on a chain.
         data: folder of the data; None where no file is needed.
     """
 
@@ -43,7 +40,6 @@ class CellJob:
 
     @property
     def name(self) -> str:
-        """The cell's name."""
         return self.cell.name
 
 
@@ -60,19 +56,7 @@ def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
 
 
 def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
-    """Play a trial for the choice of a learning rate.
-
-    Args:
-        trial: which.
-        on_round: called after each round.
-
-    Returns:
-        Its row.
-
-    Raises:
-        ConfigurationError: no round of it is measured.
-        CmflError: it cannot be carried out.
-    """
+    """Play a trial for the choice of a learning rate."""
     cell = trial.cell.at_rate(trial.factor)
     task = task_of(cell, on_round)
     played = kind_named(cell.method.kind).play(task)
@@ -100,9 +84,6 @@ def row_of(
     """Return the row of a played cell.
 
     Args:
-        cell: which.
-        played: its run.
-        seconds: what it took.
         evidence: of its run on a chain; None without one.
     """
     rounds, malicious = played.rounds, played.malicious
@@ -155,12 +136,7 @@ def _attack(cell: Cell) -> str | None:
 
 
 def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:
-    """Return the task of a cell, its stopwatch running.
-
-    Args:
-        cell: which, its learning rate chosen.
-        on_round: called after each round.
-    """
+    """Return the task of a cell, its stopwatch running."""
     # Whoever is measured first in a process shall not pay for compiling what all of them use.
     with suppress(NoMachineCodeError):
         machine_code()

@@ -44,9 +44,6 @@ class ChainRun:
 
     Attributes:
         configuration: as it was played, as TOML that names no folder of this machine.
-        played: its run.
-        report: of its audit.
-        evidence: where it was recorded, as a row has it.
     """
 
     configuration: str
@@ -71,17 +68,7 @@ def play_and_save(
     """Play a cell on a chain, audit it, save configuration and report, and remove chain and blobs.
 
     Args:
-        cell: which.
-        task: how it is played.
-        folder: in which it has a folder of its name.
         data: the folder of the data; saved files do not name it.
-
-    Returns:
-        Its result, and where it was recorded.
-
-    Raises:
-        CmflError: it cannot be played.
-        OSError: the folder cannot be written.
     """
     own = folder / cell.name
     home = own / _HOME

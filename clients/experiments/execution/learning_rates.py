@@ -25,10 +25,6 @@ def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceR
 
     The best mean counts; of two as good, that which is nearer to the configured rate, and then the
     smaller.
-
-    Args:
-        plan: which trials there are.
-        rows: their results.
     """
     rows_by_name = {row.cell: row for row in rows}
     trials: defaultdict[str, list[Trial]] = defaultdict(list)

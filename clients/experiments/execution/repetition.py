@@ -52,14 +52,7 @@ _REPORTED = ("outcome", "rounds", "findings")
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCell:
-    """A cell that was played again, on a fresh chain.
-
-    Attributes:
-        row: the published one.
-        again: the reproduced row.
-        report: of the audit.
-        file_differences: differences of the published files from the repeated run, in sentences.
-    """
+    """A cell that was played again, on a fresh chain."""
 
     row: CellRow
     again: CellRow
@@ -101,21 +94,7 @@ class RepeatedCell:
 def repeat_cell(
     plan: ExperimentPlan, store: RowStore, name: str, home: Path, on_round: Callable[[], None]
 ) -> RepeatedCell:
-    """Play a cell again on a fresh chain, and audit it there.
-
-    Args:
-        plan: of its experiment.
-        store: where its row is.
-        name: of the cell.
-        home: of the chain, which is made.
-        on_round: called after each round.
-
-    Raises:
-        ConfigurationError: there is no such cell or no row of it, it was on no chain, its
-            experiment has changed since, or the choice of its learning rate is not there.
-        CmflError: it cannot be played.
-        OSError: the home cannot be written.
-    """
+    """Play a cell again on a fresh chain, and audit it there."""
     cell = plan.cell(name)
     row = next((row for row in store.rows().cells if row.cell == name), None)
     if row is None:
@@ -153,12 +132,6 @@ def saved_file_differences(
 
     The section `machine` may differ, which changes no result. A report of an older form is compared
     in the fields that both forms have. A missing or unreadable file is a difference.
-
-    Args:
-        out: folder of the rows.
-        evidence: names the files.
-        configuration: of the run, as it would be saved.
-        report: of its audit.
     """
     differences: list[str] = []
     saved = _parsed(out, evidence.configuration, tomllib.loads, differences)
@@ -181,9 +154,6 @@ def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
     """Refuse to repeat a cell of another protocol version.
 
     A missing or unreadable file is reported after the repetition.
-
-    Raises:
-        ConfigurationError: seeds and heads of that version cannot be reproduced.
     """
     saved = _parsed(out, evidence.report, json.loads, [])
     deployment = None if saved is None else saved.get("deployment")

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowStore:
-    """The rows of an experiment on disk.
-
-    Attributes:
-        out: folder of all experiments' rows.
-        experiment: name of the experiment.
-    """
+    """The rows of an experiment on disk."""
 
     out: Path
     experiment: str
@@ -51,15 +46,7 @@ class RowStore:
         return read_rows(self.path)
 
     def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:
-        """Return all rows, checked to be of this plan.
-
-        Args:
-            plan: what is to be run.
-
-        Raises:
-            ConfigurationError: a line is no row, or is one of another version of the experiment.
-            OSError: it cannot be read.
-        """
+        """Return all rows, checked to be of this plan."""
         rows = self.rows()
         trials = {trial.name: trial.digest for trial in plan.trials}
         expected: list[tuple[CellRow | TrialRow, str | None]]
@@ -79,15 +66,7 @@ class RowStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the rows for writing, and cut off the half line of a killed process.
-
-        Yields:
-            Nothing.
-
-        Raises:
-            ConfigurationError: somebody else adds rows.
-            OSError: the folders cannot be made.
-        """
+        """Lock the rows for writing, and cut off the half line of a killed process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # The folder, not the rows: nothing is left behind to tell a lock by.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,7 +88,6 @@ class RowStore:
         append_row(self.path, row)
 
     def _refuse(self, what: str) -> None:
-        """Refuse to add to rows of another experiment."""
         raise ConfigurationError(
             f"experiment {self.experiment} has changed since {self.path} was started: {what}; put "
             f"its TOML, preset or data back, take that row away, or name another folder with --out"

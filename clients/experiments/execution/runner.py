@@ -28,12 +28,7 @@ Job: TypeAlias = CellJob | Trial
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A cell or trial could not be carried out.
-
-    Attributes:
-        job: name of it.
-        reason: why, as a sentence.
-    """
+    """A cell or trial could not be carried out."""
 
     job: str
     reason: str
@@ -49,10 +44,6 @@ class ExperimentProgress:
 
     Attributes:
         rounds: how many there are to play, those of cells that have their rows left out.
-        done: how many of them are over.
-        job: whose round was the last.
-        rows: what has been added.
-        failures: what could not be carried out.
     """
 
     rounds: int = 0
@@ -63,16 +54,7 @@ class ExperimentProgress:
 
 
 def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
-    """Load the data of every kind of cell that is left once, and refuse what does not fit.
-
-    Args:
-        plan: what is to be run.
-        rows: of what has been run.
-
-    Raises:
-        ConfigurationError: data that cannot be had, a model that does not fit them, or something
-            to measure that they do not have.
-    """
+    """Load the data of every kind of cell that is left once, and refuse what does not fit."""
     looked_at: set[str] = set()
     for cell in remaining_cells(plan, rows):
         configuration = cell.configuration
@@ -104,19 +86,10 @@ def run_experiment(
     """Run everything without a row: trials, choices of learning rates, cells.
 
     Args:
-        plan: of the experiment.
-        store: where rows are.
-        processes: run the jobs.
         on_progress: called after each round and each row.
 
     Returns:
         How it went; a cell that failed has no row, and is tried again by the next run.
-
-    Raises:
-        ConfigurationError: the rows that are there are of another version of the experiment, or
-            somebody else adds to them.
-        ChildEndedError: a process ended before its work was done.
-        OSError: rows cannot be written.
     """
     store.rows_of(plan)  # refused before anything is made
     progress = ExperimentProgress()
@@ -139,12 +112,7 @@ def run_experiment(
 
 
 def run_job(job: Job, report: Callable[[Event], None]) -> None:
-    """Run a cell or a trial, and report its rounds and its row.
-
-    Args:
-        job: which.
-        report: called with each.
-    """
+    """Run a cell or a trial, and report its rounds and its row."""
 
     def on_round() -> None:
         report(job.name)

@@ -51,11 +51,7 @@ class Stopwatch:
 
     @contextmanager
     def timing(self, part: str) -> Iterator[None]:
-        """Add what passes in the context to a part.
-
-        Args:
-            part: its name.
-        """
+        """Add what passes in the context to a part."""
         begun = self._clock()
         try:
             yield
@@ -95,12 +91,8 @@ class Stopwatch:
 class TimedEngine(Engine):
     """An engine whose work is timed; what it computes is the other's.
 
-    Attributes:
-        distances: the other's, timed.
-
     Args:
         engine: does the work; its opener closes it.
-        stopwatch: takes the times.
     """
 
     def __init__(self, engine: Engine, stopwatch: Stopwatch) -> None:

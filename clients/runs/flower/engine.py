@@ -39,10 +39,7 @@ class FlowerEngine(Engine):
         distances: counterpart of `plain_distances`, computed in this process.
 
     Args:
-        local: evaluates, and computes distances.
-        partitions: the nodes.
         run: digest of the settings that an update follows from.
-        parameters: of the run.
     """
 
     def __init__(
@@ -90,12 +87,7 @@ class FlowerEngine(Engine):
         self._local.close()
 
     def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:
-        """Return the payloads of an answer.
-
-        Raises:
-            EncodingError: it is no answer, or its payloads have another number or length.
-            TrainingError: the node says that it cannot train.
-        """
+        """Return the payloads of an answer."""
         size = self._form.size(self._dimension)
         trained = decode_answer(answer, jobs * size + MAX_OVERHEAD_BYTES)
         if isinstance(trained, NodeFailure):

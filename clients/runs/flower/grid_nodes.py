@@ -22,11 +22,7 @@ _FORM = "cmfl.bytes"
 
 
 class GridNodes:
-    """Nodes of a ServerApp's Grid.
-
-    Args:
-        grid: Flower's.
-    """
+    """Nodes of a ServerApp's Grid."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -39,11 +35,7 @@ class GridNodes:
             raise TrainingError(_lost(error)) from error
 
     def send(self, node: int, message: bytes) -> str:
-        """Send a message, and return its name.
-
-        Raises:
-            TrainingError: the SuperLink is silent, or does not take it.
-        """
+        """Send a message, and return its name."""
         content = RecordDict({_RECORD: _record(message)})
         try:
             names = list(self._grid.push_messages([Message(content, node, TRAIN)]))

@@ -45,8 +45,6 @@ class NodeDescription:
 
     Attributes:
         partition: its number, from 0; it trains the clients with this remainder.
-        partitions: number of nodes.
-        environment: class of the environment in which it trains, for people.
     """
 
     partition: int
@@ -65,7 +63,6 @@ class TrainingRequest:
     Attributes:
         run: digest of the settings that an update follows from.
         start: w_t as little-endian float32.
-        jobs: clients and seeds.
     """
 
     run: _Run
@@ -103,11 +100,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(data: bytes, limit: int) -> Request:
-    """Return the request behind untrusted bytes.
-
-    Raises:
-        EncodingError: they are too many, or no request of this version.
-    """
+    """Return the request behind untrusted bytes."""
     request: Request = _decode(_REQUESTS, data, limit, "request to a node")
     return request
 
@@ -118,11 +111,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(data: bytes, limit: int) -> Answer:
-    """Return the answer behind untrusted bytes.
-
-    Raises:
-        EncodingError: they are too many, or no answer of this version.
-    """
+    """Return the answer behind untrusted bytes."""
     answer: Answer = _decode(_ANSWERS, data, limit, "answer of a node")
     return answer
 

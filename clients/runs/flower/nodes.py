@@ -64,7 +64,6 @@ class Partitions:
     """The nodes by their partition, and requests to several of them.
 
     Args:
-        nodes: the connected nodes.
         run: digest of the settings that an update follows from.
         seconds: how long a call waits without any answer.
     """
@@ -79,11 +78,7 @@ class Partitions:
         self._descriptions: dict[int, NodeDescription] = {}
 
     def count(self) -> int:
-        """Return the number of partitions, once a node has named it.
-
-        Raises:
-            TrainingError: no node answers in time, or one has other settings.
-        """
+        """Return the number of partitions, once a node has named it."""
         waiting = _Patience(self._seconds)
         while not self._descriptions:
             if self._describe():
@@ -95,11 +90,7 @@ class Partitions:
         """Send a message to each partition, and again where its node is lost.
 
         Args:
-            messages: by partition.
             accept: takes a partition and its answer; EncodingError if that is none.
-
-        Raises:
-            TrainingError: a partition has no node for too long, or fails several times.
         """
         left = dict(messages)
         sent: dict[str, tuple[int, int]] = {}
@@ -142,17 +133,12 @@ class Partitions:
         return None
 
     def _drop_lost(self, sent: dict[str, tuple[int, int]]) -> None:
-        """Forget messages to nodes that are gone, or whose partition has another node by now."""
         for name, (partition, node) in list(sent.items()):
             if self._node_of.get(partition) != node:
                 del sent[name]
 
     def _describe(self) -> bool:
-        """Ask new nodes what they are, forget lost ones; return whether one has answered.
-
-        Raises:
-            TrainingError: a node has other settings.
-        """
+        """Ask new nodes what they are, forget lost ones; return whether one has answered."""
         online = set(self._nodes.online())
         self._descriptions = {
             node: description for node, description in self._descriptions.items() if node in online
@@ -178,11 +164,7 @@ class Partitions:
         return has_answered
 
     def _add(self, node: int, described: NodeDescription) -> None:
-        """Take a node into use.
-
-        Raises:
-            TrainingError: it has another number of partitions than the others.
-        """
+        """Take a node into use."""
         for other in self._descriptions.values():
             if other.partitions != described.partitions:
                 raise TrainingError(
@@ -208,7 +190,6 @@ class _Patience:
         self._since = time.monotonic()
 
     def reset(self) -> None:
-        """Start to wait anew."""
         self._since = time.monotonic()
 
     def pause(self, what: str) -> None:
@@ -219,11 +200,7 @@ class _Patience:
 
 
 def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescription | None:
-    """Return the description of a node; None if it was lost before it gave one.
-
-    Raises:
-        TrainingError: it refuses.
-    """
+    """Return the description of a node; None if it was lost before it gave one."""
     if isinstance(answer, UnansweredMessage):
         _log.warning("node %d does not describe itself: %s", node, answer)
         return None

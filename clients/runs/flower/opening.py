@@ -25,14 +25,7 @@ FLWR = "flwr[simulation]==1.41.0"
 
 
 def require_flower(*modules: str) -> None:
-    """Reject what needs Flower where it is not installed.
-
-    Args:
-        modules: that are needed.
-
-    Raises:
-        ConfigurationError: one of them is missing.
-    """
+    """Reject what needs Flower where it is not installed."""
     if any(importlib.util.find_spec(module) is None for module in modules):
         raise ConfigurationError(
             "this needs Flower, whose pins differ from this project's: install both in an "
@@ -47,17 +40,10 @@ def flower_engine(
     """Open the engine.
 
     Args:
-        configuration: with a chosen training path.
-        local: evaluates, and computes distances.
-        parameters: of the run.
         nodes: those of a ServerApp; None for a simulation that starts with the engine.
 
     Yields:
         The engine; a simulation of its own ends with the context.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
-        TrainingError: the simulation does not start.
     """
     run = run_digest(configuration)
     if nodes is not None:

@@ -36,17 +36,7 @@ _START_SECONDS = 120.0
 
 @contextmanager
 def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
-    """Simulate a SuperNode for each client of a run, on as many cores as it has workers.
-
-    Args:
-        configuration: with a chosen training path.
-
-    Yields:
-        The nodes.
-
-    Raises:
-        TrainingError: the simulation does not start.
-    """
+    """Simulate a SuperNode for each client of a run, on as many cores as it has workers."""
     app = training_app(_node_of(configuration.to_toml()))
     server, grids, is_over = ServerApp(), SimpleQueue[Any](), threading.Event()
 

@@ -40,11 +40,7 @@ def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
 
 
 def _partition(context: Context) -> tuple[int, int]:
-    """Return the number of a node, and how many there are.
-
-    Raises:
-        ConfigurationError: its configuration does not say so.
-    """
+    """Return the number of a node, and how many there are."""
     names = (PARTITION_ID_KEY, NUM_PARTITIONS_KEY)
     partition, partitions = (context.node_config.get(name) for name in names)
     if type(partition) is not int or type(partitions) is not int or not 0 <= partition < partitions:

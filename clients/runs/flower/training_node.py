@@ -28,23 +28,13 @@ if TYPE_CHECKING:
 
 
 def run_digest(configuration: Configuration) -> Digest:
-    """Return the digest of all settings of a run but those of one machine.
-
-    Args:
-        configuration: with a chosen training path.
-    """
+    """Return the digest of all settings of a run but those of one machine."""
     machine = MachineSection()
     return sha256(configuration.model_copy(update={"machine": machine}).to_toml().encode())
 
 
 class TrainingNode:
-    """Trains for a ServerApp that has the same settings.
-
-    Args:
-        configuration: with a chosen training path.
-        engine: trains all clients of the run.
-        dimension: d.
-    """
+    """Trains for a ServerApp that has the same settings."""
 
     def __init__(self, configuration: Configuration, engine: Engine, dimension: int) -> None:
         self._run = run_digest(configuration)
@@ -57,11 +47,7 @@ class TrainingNode:
 
     @classmethod
     def open(cls, configuration: Configuration) -> Self:
-        """Load data and model of a run, and open an engine in this process.
-
-        Raises:
-            ConfigurationError: data, model or device are not available.
-        """
+        """Load data and model of a run, and open an engine in this process."""
         population = populate(configuration)
         configuration = with_training_path(configuration, population)
         machine = configuration.machine
@@ -84,8 +70,6 @@ class TrainingNode:
 
         Args:
             message: untrusted bytes.
-            partition: of the node.
-            partitions: number of nodes.
         """
         try:
             limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
@@ -95,7 +79,6 @@ class TrainingNode:
         return encode_answer(answer)
 
     def close(self) -> None:
-        """Close the engine."""
         self._engine.close()
 
     def _answer(self, request: Request, partition: int, partitions: int) -> Answer:

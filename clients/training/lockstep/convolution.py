@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 class ClientConvolution:
-    """The convolution of one client, by torch's own kernels, channels last.
-
-    Args:
-        layer: the layer.
-        places: views of the parameters.
-        rate: learning rate.
-    """
+    """The convolution of one client, by torch's own kernels, channels last."""
 
     _start: Tensor
     _x: Tensor
@@ -41,7 +35,6 @@ class ClientConvolution:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Load the start of a client's training."""
         self._start = start
         self._weight.copy_(self._places.of(start, self._layer.weight))
         if self._bias is not None and self._layer.bias is not None:
@@ -91,11 +84,6 @@ class StackedConvolution:
 
     Args:
         link: the layer with the shapes of its images.
-        layer: the same layer.
-        places: views of the parameters.
-        choice: numbers of clients and rows.
-        rate: learning rate.
-        device: of the buffers.
     """
 
     def __init__(
@@ -128,7 +116,6 @@ class StackedConvolution:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Load the start of all clients' training."""
         self._stack.load(start)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002

@@ -41,12 +41,7 @@ class ReluPart(_WithoutParameters):
 
 
 class ReshapePart(_WithoutParameters):
-    """Another shape of each sample, with its elements in the order of channels, rows and columns.
-
-    Args:
-        input_shape: of a sample.
-        output_shape: of a sample.
-    """
+    """Another shape of each sample; its elements stay in the order of channels, rows, columns."""
 
     def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
         self._before = input_shape

@@ -64,8 +64,6 @@ class ExecutionPlan:
     """The computation of a chain.
 
     Attributes:
-        kinds: method of each layer.
-        chunk: clients that take their steps together.
         batch: rows per client and step; a shorter batch is padded.
         steps: most local steps of any client.
     """
@@ -90,9 +88,7 @@ def execution_plan(
     """Return how a chain is computed.
 
     Args:
-        chain: the layers.
         samples: number of training samples of each client.
-        settings: of the local training.
         card_gib: memory of the card, in GiB; None on a processor.
     """
     batch = min(settings.batch_size, max(samples))
@@ -158,8 +154,6 @@ class PathPlan:
     """The training path of a run.
 
     Attributes:
-        path: plain, or lockstep.
-        reason: explanation, for people.
         layers: how each layer with parameters is computed, in order; empty on the plain path.
     """
 
@@ -173,15 +167,6 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
 
     Every module that is a chain of known layers takes the lockstep path: it was never slower in the
     measurements.
-
-    Args:
-        model: the model.
-        data: the divided data.
-        settings: of the local training.
-        device: its name in the settings.
-
-    Raises:
-        ConfigurationError: the device is not available.
     """
     memory = card_gib(device_named(device))
     if settings.proximal is not None:

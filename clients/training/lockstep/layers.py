@@ -17,8 +17,6 @@ class Linear:
     Attributes:
         weight: name of W in the module, shape (outputs, inputs).
         bias: name of b, shape (outputs,); None without.
-        inputs: size of one input.
-        outputs: size of one output.
     """
 
     weight: str
@@ -37,10 +35,8 @@ class Convolution:
     """A convolution of images, without groups, padded with zeros.
 
     Attributes:
-        weight: name of its kernels in the module.
         bias: name of its biases, one for each kernel; None without.
         kernels: shape (outputs, inputs, height, width).
-        stride: down and right.
         padding: rows of zeros above and below, columns left and right.
         dilation: steps between the elements under a kernel, down and right.
     """
@@ -68,8 +64,6 @@ class MaxPool:
     """The maximum of each window of an image.
 
     Attributes:
-        kernel: height and width of a window.
-        stride: down and right.
         padding: rows of minus infinity above and below, columns left and right.
     """
 
@@ -88,13 +82,7 @@ Layer = Linear | Convolution | Relu | MaxPool | Reshape
 
 @dataclass(frozen=True, slots=True)
 class ShapedLayer:
-    """A layer with the shapes around it.
-
-    Attributes:
-        layer: the layer.
-        input_shape: of one sample.
-        output_shape: of one sample.
-    """
+    """A layer with the shapes around it."""
 
     layer: Layer
     input_shape: tuple[int, ...]
@@ -135,26 +123,14 @@ class ChunkLayer(Protocol):
         """
 
     def forward(self, x: Tensor, step: int) -> Tensor:
-        """Return the outputs, and store what `backward` needs.
-
-        Args:
-            x: inputs.
-            step: number of earlier local steps.
-        """
+        """Return the outputs, and store what `backward` needs."""
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:
-        """Take the step of SGD; return the gradient of the inputs, None if not needed.
-
-        Args:
-            dy: gradient of the outputs.
-            step: number of earlier local steps.
-        """
+        """Take the step of SGD; return the gradient of the inputs, None if not needed."""
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
         """Write the difference w_start − w_end of one client's parameters.
 
         Args:
             update: of all parameters, shape (d,).
-            place: index of the client in the chunk.
-            steps: that it has taken.
         """

@@ -24,13 +24,6 @@ class SharedLinear:
     stored once and multiplied by the rows of all clients at once; no client's matrix or its
     gradient is formed before the end. In real arithmetic this equals plain SGD; in floating point
     it is more exact, as the change is not rounded into the matrix at every step.
-
-    Args:
-        layer: the layer.
-        places: views of the parameters.
-        choice: numbers of clients, rows and steps.
-        rate: learning rate.
-        device: of the buffers.
     """
 
     _start: Tensor
@@ -61,7 +54,6 @@ class SharedLinear:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Load the start of all clients' training."""
         self._start = start
         self._matrix = self._places.of(start, self._layer.weight)
         if self._layer.bias is not None:
@@ -110,15 +102,7 @@ class SharedLinear:
 
 
 class StackedLinear:
-    """Linear layers with a matrix per client.
-
-    Args:
-        layer: the layer.
-        places: views of the parameters.
-        choice: numbers of clients and rows.
-        rate: learning rate.
-        device: of the buffers.
-    """
+    """Linear layers with a matrix per client."""
 
     def __init__(
         self,
@@ -134,7 +118,6 @@ class StackedLinear:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Load the start of all clients' training."""
         self._stack.load(start)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002

@@ -43,14 +43,6 @@ class Network:
         shifts: added to the outputs of each sample, shape (rows, classes); None for none.
         probabilities: of the classes in the newest steps, one of shape (rows, classes) for each,
             step after step around; none if nobody asked.
-
-    Args:
-        chain: the layers.
-        choice: the execution plan.
-        places: views of the parameters.
-        rate: learning rate.
-        device: of the buffers.
-        calibrated: whether there are shifts.
     """
 
     def __init__(
@@ -86,11 +78,7 @@ class Network:
             part.load(start)
 
     def step(self, step: int) -> None:
-        """Take one step of SGD for every client, with the current inputs, targets and weights.
-
-        Args:
-            step: number of earlier local steps.
-        """
+        """Take one step of SGD for every client, with the current inputs, targets and weights."""
         x = self.inputs
         for part in self._parts:
             x = part.forward(x, step)
@@ -109,8 +97,6 @@ class Network:
 
         Args:
             update: of all parameters, shape (d,).
-            place: index of the client in the chunk.
-            steps: that it has taken.
         """
         for part in self._parts:
             part.write(update, place, steps)
@@ -180,7 +166,6 @@ class _ByClient:
         self._y = channels_last(torch.zeros(len(network.inputs), *shape))
 
     def load(self, start: Tensor) -> None:
-        """Load the start of all clients' training."""
         for parts in self._clients:
             for part in parts:
                 part.load(start)
@@ -205,7 +190,6 @@ class _ByClient:
                 gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Write the differences of one client."""
         for part in self._clients[place]:
             part.write(update, place, steps)
 

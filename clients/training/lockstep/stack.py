@@ -58,8 +58,6 @@ class Stack:
             overwritten.
 
     Args:
-        layer: of the parameters.
-        places: views of the parameters.
         rows: zeros, shape (clients, rows, columns), with room for the column of ones.
     """
 

@@ -30,8 +30,6 @@ class Schedule:
     """The samples of a client, step by step.
 
     Attributes:
-        job: the client's.
-        samples: the client's.
         rows: indices of samples, shape (steps, batch); 0 where a batch is padded.
         counts: number of samples of each step's batch, shape (steps,).
     """
@@ -50,14 +48,7 @@ class Schedule:
 def schedule_of(
     job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
 ) -> Schedule:
-    """Return the schedule of a client.
-
-    Args:
-        job: the client's.
-        samples: the client's.
-        settings: of the local training.
-        batch: rows of a full batch.
-    """
+    """Return the schedule of a client."""
     steps = list(batches(job.seed, len(samples.y), settings))
     counts = np.fromiter(map(len, steps), dtype=np.int64, count=len(steps))
     if (counts == batch).all():
@@ -69,16 +60,7 @@ def schedule_of(
 
 
 class Staging:
-    """Buffers for the batches of a few steps of a chunk.
-
-    Attributes:
-        room: number of these steps.
-
-    Args:
-        network: receives inputs, targets and weights.
-        choice: numbers of clients, rows and steps.
-        collate: makes a model's inputs of stored rows.
-    """
+    """Buffers for the batches of a few steps of a chunk."""
 
     def __init__(self, network: Network, choice: ExecutionPlan, collate: Collate) -> None:
         self._network = network
@@ -99,7 +81,6 @@ class Staging:
 
         Args:
             step: number of earlier steps; steps come in order, from 0.
-            schedules: of the chunk's clients.
         """
         if step % self.room == 0:
             self._first = step

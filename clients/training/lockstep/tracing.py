@@ -52,10 +52,6 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
 
     Args:
         module: the module, on the processor; its buffers may change.
-        form: of the data.
-
-    Raises:
-        UnknownLayerError: it is not such a chain.
     """
     if form.input_dtype != "float32":
         raise UnknownLayerError(f"its inputs are {form.input_dtype}")
@@ -269,11 +265,6 @@ def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
 def _parameters(
     traced: fx.GraphModule, node: fx.Node, arguments: Arguments
 ) -> tuple[tuple[str, str | None], torch.Tensor]:
-    """Return the names of weight and bias, and the weight.
-
-    Raises:
-        UnknownLayerError: one of them is not a parameter.
-    """
     weight, bias = arguments["weight"], arguments.get("bias")
     for argument in (weight, bias):
         if argument is not None and not (

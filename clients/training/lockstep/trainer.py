@@ -92,7 +92,6 @@ class RecordedSteps:
         """Record the missing steps; the parameters in the network are lost.
 
         Args:
-            steps: number of local steps to come.
             start: any parameters, shape (d,).
         """
         for step in range(len(self._steps), steps):
@@ -122,19 +121,9 @@ class LockstepTrainer:
         chunk: number of clients per chunk; fewer take as long.
 
     Args:
-        model: the model.
-        train: training samples of client i at index i.
-        collate: makes a model's inputs of stored rows.
-        settings: of the local training.
-        device: its name in the settings.
         sizes: number of training samples of each client of the run; None for those of `train`. The
             plan follows from all of them, and with it the bytes of every update.
         resident: keeps the updates on a GPU as well; None to keep none there.
-
-    Raises:
-        ConfigurationError: the device is not available, there is a proximal term, the training is
-            calibrated and the task has no class labels, or the module has a layer that this path
-            does not support.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are

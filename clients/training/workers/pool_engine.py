@@ -59,16 +59,8 @@ class PoolEngine(Engine):
         distances: counterpart of `plain_distances`, computed in this process.
 
     Args:
-        workload: model, data and settings.
-        workers: number of processes.
         rows: expected number of jobs per call; more cost another allocation.
-        distances: computes all distances of a round.
         isa: cap of the instruction set under which the processes start; None for none.
-
-    Raises:
-        ValueError: samples that cannot be shared.
-        ConfigurationError: a process does not compute under the cap, as it says itself.
-        TrainingError: with a cap, a process ended early.
     """
 
     def __init__(
@@ -130,11 +122,7 @@ class PoolEngine(Engine):
         return PendingEvaluation(self._evaluation.result)
 
     def finish(self, evaluation: RunningEvaluation) -> None:
-        """Wait for an evaluation of this engine.
-
-        Raises:
-            TrainingError: a worker ended early, or the model failed.
-        """
+        """Wait for an evaluation of this engine."""
         with self._closing_on_failure():
             self._finish(evaluation)
 
@@ -145,11 +133,7 @@ class PoolEngine(Engine):
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
-        """End the workers after an error: they might go on with their tasks.
-
-        Raises:
-            TrainingError: the workers have ended already.
-        """
+        """End the workers after an error: they might go on with their tasks."""
         if not self._group.workers:
             raise TrainingError("the engine is closed: its workers have ended")
         try:
@@ -204,11 +188,6 @@ class PoolEngine(Engine):
 class RunningEvaluation:
     """An evaluation whose blocks are with the workers.
 
-    Args:
-        engine: that runs it.
-        sets: number of sample sets.
-        blocks: all their blocks.
-
     Attributes:
         finished: whether all of them have been evaluated.
     """
@@ -225,7 +204,6 @@ class RunningEvaluation:
         return len(self._parts) == len(self._blocks)
 
     def add(self, task: EvaluateTask, reply: EvaluateReply) -> None:
-        """Add a worker's reply to an evaluation task."""
         self._parts.update(zip(range(len(self._blocks))[task.chosen], reply.parts, strict=True))
 
     def result(self) -> tuple[Evaluation, ...]:

@@ -58,11 +58,7 @@ class SharedBytes:
             self._size, self._mapped = size, None
 
     def array(self, location: ArrayLocation) -> NDArray[Any]:
-        """Return a shared array: all processes see what one of them writes.
-
-        Raises:
-            ValueError: the memory is closed.
-        """
+        """Return a shared array: all processes see what one of them writes."""
         if self._descriptor < 0:
             raise ValueError("the memory is closed")
         if self._mapped is None:
@@ -91,8 +87,6 @@ class ArrayLocation:
     """Location of an array in shared memory.
 
     Attributes:
-        offset: of its first byte.
-        dtype: element type, in NumPy's notation.
         shape: its shape.
     """
 
@@ -106,9 +100,6 @@ def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocati
 
     Args:
         arrays: of numbers, or of strings of a fixed width.
-
-    Raises:
-        ValueError: an array of objects, which exist in one process only.
     """
     sources, locations, end = list(arrays), [], 0
     for array in sources:
@@ -135,7 +126,6 @@ class EncodedRow:
 
     Attributes:
         digest: sha256 of its bytes.
-        size: their number.
     """
 
     digest: Digest
@@ -143,13 +133,7 @@ class EncodedRow:
 
 
 class UpdateMatrix:
-    """Updates of shape (rows, d) and their payloads, in the same memory round after round.
-
-    Args:
-        rows: initial number.
-        dimension: d.
-        form: of the payloads.
-    """
+    """Updates of shape (rows, d) and their payloads, in the same memory round after round."""
 
     def __init__(self, rows: int, dimension: int, form: PayloadForm = FLOAT32) -> None:
         self._dimension = dimension
@@ -207,7 +191,6 @@ def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payloa
     """Return a row as a read-only payload of form float32, without copying.
 
     Args:
-        row: the update.
         digest: of its bytes, from the process that wrote them; None to hash them here.
     """
     data = row.data.toreadonly().cast("B")

@@ -61,8 +61,6 @@ class WorkerGroup:
     """Worker processes that live until `close`.
 
     Args:
-        shared: the memory they work in.
-        devices: of each worker.
         isa: cap of the instruction set under which they start; None for none.
     """
 
@@ -80,11 +78,7 @@ class WorkerGroup:
             raise
 
     def answers(self) -> Iterator[tuple[WorkerHandle, Task, Reply]]:
-        """Wait for workers, and yield their answers, at least one.
-
-        Raises:
-            TrainingError: a worker has ended, or could not do its task.
-        """
+        """Wait for workers, and yield their answers, at least one."""
         by_connection = {worker.child.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection)):
             worker = by_connection[ready]  # type: ignore[index]  # only these were waited for

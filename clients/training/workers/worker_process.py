@@ -40,8 +40,6 @@ class TrainTask:
 
     Attributes:
         rows: number of rows that the call needs.
-        places: row of each job.
-        jobs: the jobs.
     """
 
     rows: int
@@ -51,12 +49,7 @@ class TrainTask:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateTask:
-    """Evaluate some blocks of some sets.
-
-    Attributes:
-        sets: their names.
-        chosen: slice of their blocks.
-    """
+    """Evaluate some blocks of some sets."""
 
     sets: tuple[str, ...]
     chosen: slice
@@ -98,22 +91,14 @@ class TrainReply:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateReply:
-    """The blocks were evaluated.
-
-    Attributes:
-        parts: evaluation of each.
-    """
+    """The blocks were evaluated."""
 
     parts: tuple[Evaluation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FailureReply:
-    """The task failed.
-
-    Attributes:
-        sentence: the error message.
-    """
+    """The task failed."""
 
     sentence: str
 
@@ -126,10 +111,7 @@ class SharedWorkload:
     """A workload with its samples in shared memory, for a starting process.
 
     Attributes:
-        bare: the workload without samples.
-        memory: of the samples.
         places: of inputs and labels, client by client and then set by set.
-        sets: names of the sets.
     """
 
     bare: Workload
@@ -161,14 +143,7 @@ class SharedWorkload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedState:
-    """All shared memory of an engine with workers.
-
-    Attributes:
-        workload: model, data and settings.
-        parameters: two vectors, `START` and `MEASURED`.
-        vectors: their location.
-        updates: the updates of a call.
-    """
+    """All shared memory of an engine with workers."""
 
     workload: SharedWorkload
     parameters: SharedBytes

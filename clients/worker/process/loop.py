@@ -37,7 +37,6 @@ class Startup:
     There is no round to finish yet, so that `cmfl leave` ends the worker at once.
 
     Args:
-        folder: of the worker, locked by this process.
         wait: waits for a number of seconds; returns whether the worker is to end at once.
         wall: Unix seconds now.
     """
@@ -91,11 +90,7 @@ class Startup:
 
 
 class WorkerLoop:
-    """Drives one worker.
-
-    Attributes:
-        stand: the worker's state.
-    """
+    """Drives one worker."""
 
     def __init__(
         self,
@@ -108,9 +103,6 @@ class WorkerLoop:
         """Prepare to drive a worker in its folder.
 
         Args:
-            opened: the worker.
-            folder: its folder.
-            status: its status file.
             account: returns the account that pays now, EIP-55.
             poll_seconds: pause between polls if nothing is due.
         """
@@ -126,7 +118,6 @@ class WorkerLoop:
         """Step until the run is over, no client can act any more, or the worker is to end.
 
         Args:
-            moment: returns the time.
             wait: waits for a number of seconds; returns whether to end at once.
         """
         is_told = wait(0)

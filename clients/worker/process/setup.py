@@ -76,10 +76,7 @@ class WorkerTarget:
 
     Attributes:
         contract: its address, EIP-55.
-        blobs: where everybody publishes.
-        mailbox: where envelopes are put.
         data: file or folder of the local training data; None if the run needs none.
-        settings: `section.key=value` of this machine.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_unknown_creation: accept a contract whose creation code is not checkable.
     """
@@ -100,8 +97,6 @@ class WorkerOptions:
     Attributes:
         seed: of its retry pauses, and of nothing else.
         behaviour: of its clients; honest, except in tests.
-        accept_rollback: continue though the chain has taken back final blocks.
-        allow_predictable_seeds: take part in a run whose seeds can be predicted.
     """
 
     seed: int = 0
@@ -112,13 +107,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
-    """A run, read from its contract.
-
-    Attributes:
-        ledger: the contract.
-        domain: that its signatures are bound to.
-        document: whose digest the contract names.
-    """
+    """A run, read from its contract."""
 
     ledger: LedgerWriter
     domain: Domain
@@ -134,14 +123,7 @@ class RunningWorker:
 
 
 def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
-    """Return the run of a contract, with its document from the blobs.
-
-    Raises:
-        NotServedError: its first round has not opened by the last final block.
-        ChainError: there is no such contract, or the chain is unreachable.
-        BlobError: the document is not there.
-        ConfigurationError: it is no document of this contract.
-    """
+    """Return the run of a contract, with its document from the blobs."""
     require_code(chain, places.contract)
     ledger = _opened_ledger(chain, places)
     deployment = ledger.deployment()
@@ -152,12 +134,7 @@ def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
 
 
 def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
-    """Return the contract with the block of its first event.
-
-    Raises:
-        IncompleteLogsError: the node has no log of the first round, which has opened.
-        NotServedError: its first round has not opened by the last final block.
-    """
+    """Return the contract with the block of its first event."""
     newest = chain.head()
     final = final_number(chain, newest, places.confirmations)
     created = creation_block(chain, places.contract, final)
@@ -179,7 +156,6 @@ def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
 
 
 def _has_opened(ledger: LedgerWriter, block: int) -> bool:
-    """Return whether the contract's state has an open round at a block."""
     try:
         return ledger.state(block).round > 0
     except ChainError:
@@ -201,11 +177,7 @@ def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
 def signers_by_client(
     document: RunDocument, signers: Sequence[KeySigner]
 ) -> dict[ClientId, KeySigner]:
-    """Return the signer of each hosted client, by its index in the registry.
-
-    Raises:
-        ConfigurationError: a key is not registered, or is given twice.
-    """
+    """Return the signer of each hosted client, by its index in the registry."""
     places = {client.address: ClientId(i) for i, client in enumerate(document.registry)}
     hosted: dict[ClientId, KeySigner] = {}
     for signer in signers:
@@ -231,21 +203,8 @@ def open_worker(
 ) -> Iterator[RunningWorker]:
     """Open a worker on its locked folder.
 
-    Args:
-        run: that it takes part in.
-        places: location of the run.
-        signers: keys of its clients.
-        folder: of this worker alone.
-        manner: its options.
-
     Yields:
         The worker. Training is interrupted when the context ends; sending continues in its thread.
-
-    Raises:
-        ConfigurationError: keys, data or model are not the run's, its seeds can be predicted, or
-            it stops early.
-        JournalError: the journal cannot be opened.
-        BlobError: a location is invalid.
     """
     document = run.document
     _require_shared(document, manner)

@@ -29,12 +29,7 @@ class WorkerFolder:
         self.leave = path / "leave"  # asks the worker to end after its round
 
     def make(self) -> None:
-        """Create the folder, readable for its owner alone, unless it exists.
-
-        Raises:
-            ConfigurationError: the path is no folder.
-            OSError: it cannot be created.
-        """
+        """Create the folder, readable for its owner alone, unless it exists."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:
@@ -45,13 +40,7 @@ class WorkerFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder's lock; the system releases it however the process ends.
-
-        Raises:
-            ConfigurationError: another worker holds it (with its process, if known), or it is no
-                folder.
-            OSError: the folder cannot be created or written.
-        """
+        """Hold the folder's lock; the system releases it however the process ends."""
         self.make()
         try:
             descriptor = take_lock(self.lock, 0o600)

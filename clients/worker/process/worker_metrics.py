@@ -34,16 +34,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(slots=True)
 class WorkerCounters:
-    """Counts since the process started.
-
-    Attributes:
-        rounds: rounds seen to open.
-        commitments: of its clients, on the chain.
-        views: entered by its members.
-        said: envelopes new to the mailbox, by kind.
-        bytes_put: of blobs.
-        bytes_got: of blobs.
-    """
+    """Counts since the process started."""
 
     rounds: int = 0
     commitments: int = 0
@@ -57,7 +48,6 @@ class WorkerCounters:
 
     @property
     def votes(self) -> int:
-        """Requests and replies."""
         return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
     def look(self, worker: Worker) -> None:
@@ -99,7 +89,6 @@ class CountingBlobs:
         return self._blobs.has(digest)
 
     def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest."""
         digest = self._blobs.put(data)
         self._counts.bytes_put += len(data)
         return digest
@@ -110,7 +99,6 @@ class CountingBlobs:
         self._counts.bytes_put += payload.size
 
     def remove(self, digest: Digest) -> None:
-        """Remove a blob."""
         self._blobs.remove(digest)
 
     def sync(self) -> None:
@@ -181,14 +169,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
     """Serve metrics while the context is open.
 
     Args:
-        metrics: to be served.
         port: of this machine, 0 for a free one; None not to serve.
-
-    Yields:
-        The port.
-
-    Raises:
-        ConfigurationError: the port is taken.
     """
     if port is None:
         yield None

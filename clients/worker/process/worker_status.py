@@ -90,10 +90,7 @@ def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) 
     """Return the status of a worker that knows no round yet.
 
     Args:
-        stand: starting or ended.
-        pid: of its process.
         says: what it waits for; empty for nothing.
-        times: failures so far.
     """
     return {
         "format": FORMAT,
@@ -145,11 +142,7 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return the status that a worker wrote last.
-
-    Raises:
-        ConfigurationError: there is none, or it is invalid.
-    """
+    """Return the status that a worker wrote last."""
     try:
         status = parse_json(read_file(path, MAX_STATUS_BYTES))
     except FileNotFoundError as error:

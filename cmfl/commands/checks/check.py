@@ -22,8 +22,6 @@ class DoctorCheck:
     """The result of one check.
 
     Attributes:
-        check: what was checked.
-        ok: whether nothing is wrong.
         found: a sentence; where something is wrong, it says what to do.
     """
 

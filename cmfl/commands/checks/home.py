@@ -62,7 +62,6 @@ def _chain(where: Target, *, deep: bool) -> str:
 
 
 def _require_none_noted(where: Target) -> None:
-    """Refuse to call a home new whose chain is gone."""
     from ledger.chain.embedded.file.head_note import read_note
 
     if (noted := read_note(where.chain_file)) is not None:

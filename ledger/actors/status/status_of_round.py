@@ -71,9 +71,6 @@ def status_after_closing(
     """Return the status of a round whose inputs are closed.
 
     Args:
-        chain: the round.
-        view: what was published of it so far.
-        first_seen: first sightings up to now.
         now: the time, in the chain's seconds.
         mailbox_is_readable: False if it could not be read; then no client is late or silent.
     """
@@ -135,7 +132,6 @@ def _scored(view: RoundView, client: ClientId) -> tuple[ScoredSet, ...]:
 
 
 def _votes(view: RoundView, client: ClientId) -> tuple[CastVote, ...]:
-    """Return the slots in which a member has signed, by phase and view."""
     votes_cast = [
         CastVote(slot.kind, slot.phase, slot.view, len(votes))
         for (member, slot), votes in view.votes.items()
@@ -216,7 +212,6 @@ def _is_answerable(view: RoundView, phase: Phase, number: int) -> bool:
 
 
 def _decisions_of(view: RoundView, settled_at: float) -> list[tuple[ClientId, ExpectedAction]]:
-    """Return when each member's turn to send the decision is over."""
     inputs = view.inputs
     return [
         (

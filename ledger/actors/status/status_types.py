@@ -66,7 +66,6 @@ class ScoredSet:
     """A set of updates for which a member has signed a score vector.
 
     Attributes:
-        clients: digest of the set.
         size: how many clients are in it; None where the vector is not one of this set.
     """
 
@@ -79,9 +78,6 @@ class CastVote:
     """A slot in which a member has signed.
 
     Attributes:
-        kind: request or reply.
-        phase: what is voted on.
-        view: v.
         different: how many different votes it has signed there; two are equivocation.
     """
 
@@ -109,11 +105,7 @@ class ClientRoundStatus:
         is_banned: whether the chain holds a ban of it, which counts from the next round on.
         counts: whether that is known to have come by the closing block; None while it is open.
         announced: digest of the payload that opens its commitment; None before it is published.
-        scored: sets for which it has signed score vectors.
-        votes: slots in which it has signed, by phase and view.
         has_equivocated: whether it has signed two statements where one is allowed.
-        passed: views that passed without its request.
-        awaited: what is waited for.
         late_since: when the first of it was due, in the chain's seconds; None if nothing is late.
     """
 
@@ -137,9 +129,6 @@ class OpenRoundStatus:
     """The status of an open round.
 
     Attributes:
-        round: t.
-        stage: how far it is.
-        window_block: the last block that takes commitments.
         deadline_block: the first block in which it may be abandoned.
         clients: the active ones, ascending.
         closing_block: block up to which commitments count; None while that is open.

@@ -45,7 +45,6 @@ class VotingProgress:
     """Voting progress of a closed round at one time.
 
     Attributes:
-        stage: how far the round is.
         phase: what is voted on; None where nothing is.
         span: the view in time; None where no view goes on.
         certified: view in which each phase was certified; None for one that is not.

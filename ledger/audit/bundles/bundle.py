@@ -61,11 +61,8 @@ class RoundBundle:
     """A round that has ended, as a bundle describes it; its blobs are separate parts.
 
     Attributes:
-        basis: the run, the heads round it, and who could take part.
-        earlier: the decisions that gave the models which the round's rules need.
         blocks: those that hold an event of the round, ascending; their times are not kept.
         transactions: those that made an event of it; their senders are not kept.
-        logs: its events, in the chain's order.
     """
 
     basis: RoundBasis
@@ -80,9 +77,6 @@ class RoundBundle:
 
         Args:
             round_number: the bundle's own, or an earlier one.
-
-        Raises:
-            EncodingError: the path does not reach back so far, or the decision is not here.
         """
         link = self.decided_before(round_number)
         if link is None and not self.basis.is_whole:
@@ -126,12 +120,10 @@ class BundleChain(OfflineChain):
 
     @property
     def chain_id(self) -> int:
-        """The chain's EIP-155 id."""
         return self._bundle.basis.chain_id
 
     @property
     def genesis_hash(self) -> bytes:
-        """The hash of block 0."""
         return self._bundle.basis.genesis_hash
 
     def head(self) -> Block:
@@ -291,24 +283,12 @@ def as_dict(bundle: RoundBundle) -> dict[str, Any]:
 
 
 def read_manifest(data: bytes, blobs: BlobReader) -> RoundBundle:
-    """Return the bundle behind a `bundle.json`.
-
-    Args:
-        data: its bytes.
-        blobs: the store of the configuration.
-
-    Raises:
-        EncodingError: it is none, or of no possible round.
-    """
+    """Return the bundle behind a `bundle.json`."""
     return bundle_of(parse_document(data, MAX_MANIFEST_BYTES), blobs)
 
 
 def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
-    """Return the bundle behind plain data, as `as_dict` gives it.
-
-    Raises:
-        EncodingError: it is none, or of no possible round; names the field and the rule.
-    """
+    """Return the bundle behind plain data, as `as_dict` gives it."""
     require_version("bundle", value)
     document = validate_document(BundleDocument, value)
     try:

@@ -46,7 +46,6 @@ class RoundExport:
 
     Attributes:
         manifest: the bytes of `bundle.json`.
-        blobs: a store that has noted which blobs belong to it.
         verification: the result of checking it against the chain that it was read from.
     """
 
@@ -61,20 +60,10 @@ def export_bundle(
     """Write a round's bundle into a file: whole, or not at all.
 
     Args:
-        ledger: the contract.
-        blobs: what was published.
-        round_number: t.
         path: of the file; one of that name is replaced.
 
     Returns:
         The result of checking the round against the chain that it was read from.
-
-    Raises:
-        ConfigurationError: the round has not ended.
-        BlobError: a blob of the round is not to be had.
-        EncodingError: the configuration's blob is none, or the bundle would be too large.
-        ChainError: the chain is unreachable or damaged.
-        OSError: the file cannot be written.
     """
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)
@@ -89,16 +78,7 @@ def prepare_export(
     What belongs to it is what checking it reads, so that nothing can be forgotten.
 
     Args:
-        ledger: the contract.
-        blobs: what was published.
-        round_number: t.
         whole: let the path begin with the run and end with the newest head; see `make_bundle`.
-
-    Raises:
-        ConfigurationError: the round has not ended.
-        BlobMissingError: a blob of the round is not to be had.
-        EncodingError: the configuration's blob is none.
-        ChainError: the chain is unreachable or damaged.
     """
     noting = RecordingBlobs(blobs)
     bundle = make_bundle(ledger, noting, round_number, whole=whole)
@@ -118,17 +98,8 @@ def make_bundle(
     """Return what the chain holds of a round, and what its beginning follows from.
 
     Args:
-        ledger: the contract.
-        blobs: where the configuration is.
-        round_number: t.
         whole: let the path begin with the run and end with the newest head, so that any later
             head that somebody kept will do. Else it reaches back to the models that are needed.
-
-    Raises:
-        ConfigurationError: the round has not ended.
-        BlobError: the configuration cannot be had.
-        EncodingError: the configuration's blob is none.
-        ChainError: the chain is unreachable or damaged.
     """
     basis = make_basis(ledger, blobs, round_number, whole=whole)
     if basis.path.ended(round_number) is None:

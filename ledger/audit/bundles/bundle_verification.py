@@ -82,11 +82,8 @@ class RoundVerification:
     """The result of checking one round.
 
     Attributes:
-        round: t.
         steps: whether its beginning and its places are those of the run that is trusted.
-        audit: the ten steps of an audit, on this round.
         findings: who was caught at what, or failed to deliver.
-        counts: what was read and recomputed.
         caveats: what is not proven, however all this ends.
         unchecked: fields of the bundle that were not checked, or not whole.
     """
@@ -108,7 +105,6 @@ class RoundVerification:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
         return _SENTENCES[self.outcome].format(self.round)
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,16 +131,11 @@ def verify_bundle(
     """Return the result of checking a round.
 
     Args:
-        bundle: the chain's part of it, as the bundle claims.
         blobs: those of the bundle, or of any other store.
         trusted: what the caller takes for true; None for nothing, which proves nothing.
         distances: how true distances are computed; None for the fastest that is here.
         rules: files or packages of the run's own rules, which are run if their digests are the
             document's.
-
-    Raises:
-        EncodingError: the path does not reach back to the models that the round needs.
-        ConfigurationError: a file is of none of the run's rules.
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
@@ -180,7 +171,6 @@ class _RoundAudit:
     """The audit of one round, from where it began.
 
     Attributes:
-        log: what the ten steps have said.
         head: of the ledger, after the round's transactions.
     """
 
@@ -225,7 +215,6 @@ class _RoundAudit:
             self.log.counts["bytes"] += checked.bytes_read
 
     def _origin(self) -> Digest | None:
-        """Return the digest of the model that the travel of the round's distances begins with."""
         rounds = rounds_of_models(self._bundle.basis)
         return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
 
@@ -367,11 +356,7 @@ def _reached(bundle: RoundBundle, trusted: Trusted | None) -> int:
 
 
 class RecordingBlobs:
-    """A blob store that is read through.
-
-    Attributes:
-        read: digests of the blobs that were there.
-    """
+    """A blob store that is read through."""
 
     def __init__(self, blobs: BlobReader) -> None:
         self.read: set[Digest] = set()
@@ -386,15 +371,10 @@ class RecordingBlobs:
 
         Returns:
             The bytes.
-
-        Raises:
-            BlobMissingError: there is none.
-            BlobError: it is damaged, or larger than the limit.
         """
         data = self._blobs.get(digest, limit)
         self.read.add(digest)
         return data
 
     def has(self, digest: Digest) -> bool:
-        """Say whether there is something under this digest, without reading it."""
         return self._blobs.has(digest)

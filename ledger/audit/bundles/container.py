@@ -60,9 +60,6 @@ class BundleFile:
 
         Args:
             file: opened for reading, and kept open by the caller.
-
-        Raises:
-            EncodingError: it is no bundle; names the part and the rule.
         """
         self._file = file
         self._parts: dict[Digest, BlobSpan] = {}
@@ -82,10 +79,6 @@ class BundleFile:
 
         Returns:
             The bytes.
-
-        Raises:
-            BlobMissingError: there is none.
-            BlobError: it is larger than the limit, or the file has changed since it was opened.
         """
         part = self._parts.get(digest)
         if part is None:
@@ -113,11 +106,7 @@ class BundleFile:
         return data
 
     def _read_blob(self, previous: str) -> str | None:
-        """Read one blob past; return its name, None at the end of the bundle.
-
-        Raises:
-            EncodingError: it is no part of a bundle.
-        """
+        """Read one blob past; return its name, None at the end of the bundle."""
         block = self._exactly(BLOCK)
         if block == bytes(BLOCK):
             if self._file.read(BLOCK + 1) != bytes(BLOCK):
@@ -164,15 +153,7 @@ class BundleFile:
 
 @contextmanager
 def open_bundle(path: Path) -> Iterator[BundleFile]:
-    """Open a bundle's file for reading: a pipe or a device under its name does not block.
-
-    Yields:
-        The bundle, while the file is open.
-
-    Raises:
-        OSError: there is no file, or it cannot be read.
-        EncodingError: it is no bundle.
-    """
+    """Open a bundle's file for reading: a pipe or a device under its name does not block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -191,12 +172,7 @@ def write_container(
     Args:
         path: of the file, as a user named it; an existing file is replaced.
         manifest: the bytes of `bundle.json`.
-        digests: the blobs that belong to it.
         blobs: where they are; one at a time is held.
-
-    Raises:
-        OSError: it cannot be written.
-        BlobError: a blob is not to be had.
     """
     with writing_named(path) as file:
         for part in container_parts(manifest, digests, blobs):
@@ -210,15 +186,10 @@ def container_parts(
 
     Args:
         manifest: the bytes of `bundle.json`.
-        digests: the blobs that belong to it.
         blobs: where they are; one at a time is held.
 
     Yields:
         Bytes that follow one another.
-
-    Raises:
-        EncodingError: the manifest is larger than it may be.
-        BlobError: a blob is not to be had.
     """
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EncodingError(
@@ -234,11 +205,7 @@ def container_parts(
 
 
 def _size_of(block: bytes, name: str, most: int) -> int:
-    """Return the size that a header gives, if it is the header that such a part has.
-
-    Raises:
-        EncodingError: it is another.
-    """
+    """Return the size that a header gives, if it is the header that such a part has."""
     field = block[124:136]
     if not _SIZE.fullmatch(field):
         raise EncodingError(f"{name} has no size in eleven octal digits")

@@ -82,11 +82,7 @@ class AuditCheck:
     """One of the ten steps.
 
     Attributes:
-        title: its subject.
-        check: yields the contradictions, missing inputs, findings and counts of an observation.
-        refusals: the contract's refusals of a recorded transaction that fail this step.
         events: those that fail this step where a log is not what its transaction makes.
-        event_fields: names of the fields that fail this step whatever their event.
     """
 
     step: AuditStep

@@ -67,7 +67,6 @@ def check(observation: Observation) -> Iterator[StepResult]:
 
 
 def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
-    """Yield a set that is not the one that the contract derives from the ranking."""
     derived = sets_of(sizes, event.ranking)
     elected = derived.elected(sizes.members, event.next_seed)
     for fact, recorded, true in (

@@ -45,11 +45,8 @@ class UnavailableBlob:
     """A blob that is not to be had.
 
     Attributes:
-        loss: why.
-        kind: what it should be.
         digest: its sha256.
         round: whose it is; None where it is the run's.
-        detail: what the store says.
     """
 
     loss: BlobFailure
@@ -69,9 +66,7 @@ class Archive:
     """A blob store as one audit, or one round of it, reads it.
 
     Attributes:
-        named: the digests of all that was asked for.
         blobs_read: how many blobs were read and found to be what they should be.
-        bytes_read: how long they are together.
     """
 
     def __init__(self, blobs: BlobReader) -> None:
@@ -89,10 +84,7 @@ class Archive:
         """Return a blob whose digest was found in this process: an audit takes no word for it.
 
         Args:
-            kind: what it is.
             digest: its sha256.
-            at: round.
-            clients: whose it is.
 
         Returns:
             Its bytes, or why they are not to be had.

@@ -46,7 +46,6 @@ class Accusations:
 
     Attributes:
         holding: accusations that are proven, or that cannot be proven.
-        ignored: how many do not hold.
         lost: blobs that they name and that are not to be had, the document's own too.
     """
 
@@ -61,9 +60,7 @@ def read_accusations(
     """Return whom a round's incidents accuse, and whether that holds.
 
     Args:
-        evidence: of a decided round.
         model: w_t, shape (d,); None if it is not known.
-        archive: where the document is.
     """
     blobs = RoundBlobs(archive, evidence.event.round)
     proposals = _Proposals(evidence, model, blobs)

@@ -35,7 +35,6 @@ class ModelStep:
         is_known_before: whether w_t is known.
         lacking: accepted clients whose update is not to be had.
         computed: w_{t+1} from w_t and the accepted updates; None for want of one of them.
-        digest: of what was computed.
     """
 
     recorded: Digest
@@ -70,8 +69,6 @@ class ModelChain:
 
         Args:
             digest: of w_t, as the chain has it.
-            dimension: d.
-            archive: where it is.
 
         Returns:
             Why its blob is not to be had, if it had to be read and is not; said of another round.
@@ -91,9 +88,7 @@ class ModelChain:
         """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
 
         Args:
-            inputs: of a decided round whose model is the newest here.
             before: digest of w_s; None if that is not known.
-            archive: where it is.
         """
         if not inputs.needs_displacement or before is None or self.vector is None:
             return None
@@ -104,12 +99,7 @@ class ModelChain:
         return None if vector is None else displacement(vector, self.vector)
 
     def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
-        """Return w_{t+1} as it is recorded and as it follows, and go on from there.
-
-        Args:
-            evidence: of a decided round.
-            archive: where the recorded one is.
-        """
+        """Return w_{t+1} as it is recorded and as it follows, and go on from there."""
         event, before = evidence.event, self.vector
         lacking = tuple(client for client in _entering(evidence) if client not in evidence.updates)
         computed = digest = None
@@ -141,7 +131,6 @@ class ModelChain:
 
 
 def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
-    """Return the clients whose updates determine the next model."""
     if evidence.inputs.parameters.compares_directions and evidence.record is not None:
         return evidence.record.clients  # all lengths determine how far an update is clipped
     return evidence.event.accepted

@@ -52,14 +52,12 @@ class RoundEvidence:
     """A decided round with all that an auditor could read of it.
 
     Attributes:
-        event: the decision.
         inputs: what the chain has closed.
         record: what the decision rests on; None if it cannot be read.
         malformed: why the record's blob is no record; empty if it is one, or is not to be had.
         lost: blobs that are not to be had, of the record and of those that it names.
         blobs: payloads and vectors that could be read, of those that the record names. The
             model among them only supplies the dimension: step 9 knows the true one.
-        distances: how true distances are computed.
         rules: names of own rules whose code the auditor has named.
     """
 
@@ -174,9 +172,6 @@ def read_round_evidence(
 
     Args:
         inputs: what the chain has closed.
-        event: the decision.
-        archive: where the blobs are.
-        distances: how true distances are computed.
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """

@@ -134,9 +134,7 @@ class VerificationStep:
     """One comparison.
 
     Attributes:
-        name: what is compared.
         expected: the value that it must have.
-        computed: the value that follows from the document.
         is_ok: whether they agree; None where that is unknown.
     """
 

@@ -68,11 +68,7 @@ def parse_document(data: bytes, limit: int) -> Any:
     """Return the plain data of a JSON document.
 
     Args:
-        data: the document.
         limit: how many bytes it may have.
-
-    Raises:
-        EncodingError: it is larger, no JSON, nested too deeply, or has a key twice.
     """
     if len(data) > limit:
         raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
@@ -83,11 +79,7 @@ def parse_document(data: bytes, limit: int) -> Any:
 
 
 def validate_document(model: type[M], value: object) -> M:
-    """Return the document behind plain data.
-
-    Raises:
-        EncodingError: it is none; names the first field that is wrong and the rule.
-    """
+    """Return the document behind plain data."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -266,11 +258,7 @@ def basis_dict(basis: RoundBasis, kind: str) -> dict[str, Any]:
 
 
 def require_possible_basis(basis: RoundBasis) -> None:
-    """Refuse a round that no run with its configuration can have.
-
-    Raises:
-        EncodingError: names the value and the rule.
-    """
+    """Refuse a round that no run with its configuration can have."""
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
         raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
@@ -286,11 +274,7 @@ def require_possible_basis(basis: RoundBasis) -> None:
 
 
 def require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> None:
-    """Refuse clients that the run does not have, or that come twice.
-
-    Raises:
-        EncodingError: names the client.
-    """
+    """Refuse clients that the run does not have, or that come twice."""
     for client in clients:
         if client >= sizes.clients:
             raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")

@@ -98,14 +98,8 @@ class CommittedDecision:
     """The parts of a decision that its head commits to.
 
     Attributes:
-        ranking: ranking words, best first.
         model: digest of w_{t+1}.
-        updates_root: Merkle root over the ranked updates.
-        scores_root: Merkle root over the counted score vectors.
         reveal: digest of the ranked trainers' payload digests.
-        record: digest of the round's record.
-        views: of the aggregation and of the election.
-        signers: bitmaps of the places that replied.
         incidents: digest of the incidents document, 32 zero bytes without one.
         next_seed: seed_{t+1}, which draws the next committee; None if there are C candidates.
     """
@@ -156,13 +150,10 @@ class RoundBasis:
 
     Attributes:
         chain_id: EIP-155.
-        contract: its address.
         deployed_after: hash of the block before the one that deployed it, which is part of the
             domain's salt; zeros with `beacon = none`.
-        round: t.
         configuration: the run document's bytes.
         path: heads from before the round to after it, from the configuration on if it is whole.
-        seed: seed_t.
         committee: S_c, by places.
         bans: those recorded before the round opened, in the chain's order.
     """
@@ -185,12 +176,10 @@ class RoundBasis:
 
     @cached_property
     def config(self) -> Digest:
-        """Digest of the configuration."""
         return encoding.sha256(self.configuration)
 
     @property
     def document(self) -> RunDocument:
-        """The configuration."""
         return _document(self.configuration)
 
     @property
@@ -234,7 +223,6 @@ class ClientProof(RoundBasis):
         signature: the client's own, of its commitment; None if it has none, or it cannot be read.
         committed_at: where the chain holds its commitment; None without one.
         ended_at: where the chain holds decision or abandonment; None while open.
-        statement: what is claimed to follow from all this.
     """
 
     client: ClientId
@@ -274,9 +262,6 @@ def derive_statement(proof: ClientProof) -> ClientStatement:
 
     Args:
         proof: everything; whether it is true is not asked here.
-
-    Raises:
-        EncodingError: configuration or record are none.
     """
     role, has_committed = _role(proof), proof.commitment is not None
     record, dropout = proof.recorded, None

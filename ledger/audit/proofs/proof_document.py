@@ -171,7 +171,6 @@ class ProofDocument(BasisDocument):
     statement: StatementDocument
 
     def proof(self) -> ClientProof:
-        """Return the proof."""
         return ClientProof(
             **self.basis_fields(self.configuration),
             client=self.client,
@@ -214,11 +213,7 @@ def read_proof(data: bytes) -> ClientProof:
 
 
 def proof_of(value: Any) -> ClientProof:
-    """Return the proof behind plain data, as `as_dict` gives it.
-
-    Raises:
-        EncodingError: it is none, or of no possible round; names the field and the rule.
-    """
+    """Return the proof behind plain data, as `as_dict` gives it."""
     require_version("proof", value)
     proof = validate_document(ProofDocument, value).proof()
     _require_possible(proof)

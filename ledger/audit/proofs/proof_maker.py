@@ -87,19 +87,9 @@ def make_proof(
     """Return the proof of what became of a client in a round, as of the chain's present head.
 
     Args:
-        ledger: the contract.
-        blobs: where configuration and record are.
-        round_number: t.
-        client: who.
         whole: let the path begin with the run and end with the newest head, so that any later
             head that somebody kept will do; it is then as long as the run. Else it is as long as
             the round and the one before.
-
-    Raises:
-        ConfigurationError: the round has not opened, or there is no such client.
-        BlobError: the configuration cannot be had.
-        EncodingError: the configuration's blob is none.
-        ChainError: the chain is unreachable or damaged.
     """
     rounds = _Rounds(ledger)
     basis = _basis(ledger, rounds, blobs, round_number, whole=whole)
@@ -132,20 +122,7 @@ def make_proof(
 def make_basis(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
 ) -> RoundBasis:
-    """Return the basis of a round, as of the chain's present head.
-
-    Args:
-        ledger: the contract.
-        blobs: where the configuration is.
-        round_number: t.
-        whole: let the path begin with the run and end with the newest head.
-
-    Raises:
-        ConfigurationError: the round has not opened.
-        BlobError: the configuration cannot be had.
-        EncodingError: the configuration's blob is none.
-        ChainError: the chain is unreachable or damaged.
-    """
+    """Return the basis of a round, as of the chain's present head."""
     return _basis(ledger, _Rounds(ledger), blobs, round_number, whole=whole)
 
 
@@ -176,13 +153,7 @@ def _basis(
 
 
 def path_between(ledger: CommitteeLedger, first: int, last: int) -> HeadPath:
-    """Return the way from the head that a round opened with to the end of a later one.
-
-    Args:
-        ledger: the contract.
-        first: the round that it begins with, from 1.
-        last: the round with whose end it ends; with all so far while it is open.
-    """
+    """Return the way from the head that a round opened with to the end of a later one."""
     return _path_between(_Rounds(ledger), first, last)
 
 

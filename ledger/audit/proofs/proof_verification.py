@@ -62,9 +62,6 @@ class ProofVerification:
     """The result of checking a proof.
 
     Attributes:
-        round: t.
-        statement: what follows from the document.
-        steps: all comparisons, in order.
         caveats: what is not proven, however they end.
     """
 
@@ -81,7 +78,6 @@ class ProofVerification:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
         return _OUTCOMES[self.outcome].format(stated(self.round, self.client, self.statement))
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,13 +99,7 @@ def verify_proof(
     """Return the result of checking a proof.
 
     Args:
-        proof: as it was decoded.
-        round_number: the round that was asked for.
-        client: the client that was asked for.
         trusted: what the caller takes for true; None for nothing, which proves nothing.
-
-    Raises:
-        EncodingError: the record in it is none.
     """
     question, given = (round_number, client), (proof.round, proof.client)
     statement, trusted = derive_statement(proof), final_trust(proof, trusted)

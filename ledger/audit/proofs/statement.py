@@ -68,7 +68,6 @@ class CutOff:
 
     Attributes:
         form: how S_a follows from the ranking.
-        accepted: how many are in it.
         edge_bits: float64 bits of the distance of the one of them next to those that are not.
     """
 
@@ -97,7 +96,6 @@ class ClientStatement:
     """The statement about one client in one round.
 
     Attributes:
-        verdict: in one word.
         has_committed: whether the contract took a commitment of it.
         rank: its place; None if it was not ranked.
         cut_off: where S_a ends; None if it was not ranked.

@@ -38,13 +38,11 @@ class TrustedContract:
     """A round as a contract on a trusted chain reports it.
 
     Attributes:
-        deployment: what the contract says was deployed.
         code_doubt: why code or creation there are not the ledger's; empty if they are.
         code_unchecked: why the creation is not checkable; empty if it is.
         opening: how the round began; None if it has not.
         bans: those recorded before it opened, in the chain's order.
         commitments: those taken in it, in the chain's order.
-        commitment_places: where the chain holds each of them.
         places: where the chain holds each event of the round up to its end, in the chain's order.
         ended: head after decision or abandonment; None while the round is open.
         ended_at: where the chain holds it; None while the round is open.
@@ -70,15 +68,7 @@ Trusted: TypeAlias = TrustedHead | TrustedContract
 
 
 def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
-    """Return what a contract says of a round.
-
-    Args:
-        ledger: the contract, on a chain that one trusts.
-        round_number: t.
-
-    Raises:
-        ChainError: the chain is unreachable or damaged, or there is no such contract.
-    """
+    """Return what a contract says of a round."""
     chain = ledger.chain
     domain = ledger.domain()
     deployment, final = ledger.deployment(), chain.finalized()
@@ -110,12 +100,7 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
 
 
 def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan, ...]:
-    """Return the bans that were recorded before a round opened, in the chain's order.
-
-    Args:
-        ledger: the contract.
-        round_number: t.
-    """
+    """Return the bans that were recorded before a round opened, in the chain's order."""
     bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
     return tuple(ban for ban in bans if ban.round < round_number)
 
@@ -182,11 +167,7 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
     """Yield whether run, heads, seed, committee and bans are those that one trusts.
 
     Args:
-        basis: the basis of a round.
         trusted: what the caller takes for true; None for nothing.
-
-    Raises:
-        EncodingError: there is no configuration.
     """
     match trusted:
         case TrustedContract():
@@ -240,7 +221,6 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
 
 
 def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
-    """Return whether the round has ended with the head that the contract has."""
     place = basis.path.end_of(basis.round)
     computed = None if place is None else to_hex(basis.path.heads[place + 1])
     expected = None if facts.ended is None else to_hex(facts.ended)

@@ -38,13 +38,7 @@ _FOLDED = (
 
 
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
-    """Return the state that an event claims, and whether it is of the round that is open.
-
-    Args:
-        state: before it.
-        event: as logged.
-        block_number: the block that holds it.
-    """
+    """Return the state that an event claims, and whether it is of the round that is open."""
     match event:
         case ledger_state.LedgerDeployed():
             return state, True

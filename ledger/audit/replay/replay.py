@@ -83,7 +83,6 @@ class ReplayPosition:
     """The state after the transactions up to some block.
 
     Attributes:
-        state: the contract's state after them.
         believes_registry: whether clients were registered by a transaction that cannot be read.
         view: the state that the recorded events of a node alone lead to.
         is_from_calls: whether call data gave all of `state`, and no event had to be believed.
@@ -109,7 +108,6 @@ class Replay:
     Attributes:
         state: the contract's state after all that has been replayed.
         believes_registry: whether clients were registered by a transaction that cannot be read.
-        applied: transactions that the specification accepts.
         is_confirmed: whether the newest recorded head follows from all that is recorded before it,
             in events or in call data. If it ends a round, no log before it is missing; the head of
             a ban names no commitment of the open round.
@@ -133,10 +131,6 @@ class Replay:
 
         Yields:
             An observation, or a round that ended; `state` is then the next one's.
-
-        Raises:
-            ReadingEndedError: some logs cannot be had, without which nothing after them is known.
-            ChainUnreachableError: the node went away.
         """
         for transaction in self._transactions.read(to_block):
             if isinstance(transaction, Disagreement | Unavailable):
@@ -208,7 +202,6 @@ class Replay:
         yield from self._follow(self.state, event, transaction, None)
 
     def _without_deployment(self, block_number: int) -> Observation:
-        """Return the observation that the logs do not begin with the deployment."""
         if not self._is_of_node:
             return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
         fact = f"no log up to block {block_number} is of the deployment"
@@ -250,7 +243,6 @@ class Replay:
         return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
 
     def _can_apply(self, call: Call) -> bool:
-        """Say whether the state is one that the specification can start from."""
         if isinstance(call, RegisterCall) and self.believes_registry:
             return False
         return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)

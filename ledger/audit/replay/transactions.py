@@ -46,8 +46,6 @@ class RecordedTransaction:
     """A transaction that left events of the contract.
 
     Attributes:
-        block_number: of the block that its logs name.
-        logs: its events, in order.
         call: what it asked of the contract; None if that cannot be read.
         unserved: why the chain does not serve the transaction; empty if it does.
         block: what it saw of its block; None if that cannot be read.
@@ -80,15 +78,7 @@ class TransactionReader:
         self._block: Block | None = None
 
     def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
-        """Yield every transaction that left an event, and what is wrong among their logs.
-
-        Yields:
-            The transactions in the chain's order.
-
-        Raises:
-            ReadingEndedError: some logs cannot be had, without which nothing after them is known.
-            ChainUnreachableError: the node went away.
-        """
+        """Yield every transaction that left an event, and what is wrong among their logs."""
         ledger = self._ledger
         for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
             last = min(first + LOG_BATCH_BLOCKS - 1, to_block)

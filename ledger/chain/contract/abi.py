@@ -36,9 +36,6 @@ class Artifact:
     """Compiler output, as committed.
 
     Attributes:
-        compiler: name and version.
-        abi: functions and events by name.
-        bytecode: creation code, without the constructor's arguments.
         runtime: deployed code, without the immutables that follow it.
         sources: sha256 of each source file.
     """
@@ -87,11 +84,7 @@ def creation_data(*arguments: object) -> bytes:
 
 
 def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return the arguments of call data as the contract reads them; see `decode_call_words`.
-
-    Raises:
-        ChainError: the data call another function, or the contract refuses them.
-    """
+    """Return the arguments of call data as the contract reads them; see `decode_call_words`."""
     if data[:4] != selector(function):
         raise ChainError(f"the transaction does not call {function}")
     try:
@@ -101,11 +94,7 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return the decoded results of a call.
-
-    Raises:
-        NotServedError: the answer does not decode, so it is not this contract's.
-    """
+    """Return the decoded results of a call."""
     try:
         return _decoded_values(_result_types(function), data, f"result of {function}")
     except ChainError as error:
@@ -126,11 +115,7 @@ def struct_fields(function: str, argument: str) -> tuple[str, ...]:
 
 
 def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str, Any]:
-    """Return the fields of an event's log by name, the indexed ones included.
-
-    Raises:
-        ChainError: the log does not decode.
-    """
+    """Return the fields of an event's log by name, the indexed ones included."""
     (indexed, indexed_types), (_, names, types) = _indexed(event), event_layout(event)
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
@@ -151,17 +136,12 @@ def event_layout(event: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[st
 
 @lru_cache(maxsize=16)
 def _indexed(event: str) -> tuple[tuple[str, ...], tuple[tuple[str], ...]]:
-    """Return names of an event's indexed fields, and the type of each as a one-element tuple."""
     indexed = [entry for entry in artifact().abi[event]["inputs"] if entry["indexed"]]
     return tuple(e["name"] for e in indexed), tuple((e["type"],) for e in indexed)
 
 
 def encoded(types: tuple[str, ...], values: Sequence[object]) -> bytes:
-    """Return the ABI encoding of values.
-
-    Raises:
-        eth_abi.exceptions.EncodingError: a value is none of its type.
-    """
+    """Return the ABI encoding of values."""
     data = encode_words(types, values)
     return encode(types, values) if data is None else data
 

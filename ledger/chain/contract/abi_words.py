@@ -46,11 +46,6 @@ class _Row:
         object.__setattr__(self, "split", _words(len(self.bounds)))
 
     def words(self, value: Any) -> list[bytes]:
-        """Return the words of a value.
-
-        Raises:
-            ValueError: the general encoder has to convert or to refuse it.
-        """
         if self.is_leaf:
             return [_word(value, self.bounds[0])]
         if not isinstance(value, list | tuple) or len(value) != len(self.bounds):
@@ -66,11 +61,7 @@ class _List:
     bounds: tuple[int | None, ...] = (_ANY,)
 
     def read(self, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-        """Return the values of the list at an offset, and the offset of its end.
-
-        Raises:
-            ValueError: the data end before the list does.
-        """
+        """Return the values of the list at an offset, and the offset of its end."""
         split, first = self.part.split, at + _WORD
         length = int.from_bytes(data[at:first])
         end = first + split.size * length
@@ -83,12 +74,6 @@ class _List:
         return tuple(zip(*[values] * len(self.part.bounds), strict=True)), end
 
     def words(self, values: Any) -> list[bytes]:
-        """Return length and elements of a list.
-
-        Raises:
-            TypeError: it is none.
-            ValueError: the general encoder has to convert or to refuse a value.
-        """
         if not isinstance(values, list | tuple):
             raise TypeError("no list")
         return [
@@ -98,11 +83,7 @@ class _List:
 
 
 def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]:
-    """Return the values of words.
-
-    Raises:
-        ValueError: one is out of range.
-    """
+    """Return the values of words."""
     values: list[Any] = []
     for word, bound in zip(words, bounds, strict=True):
         if bound is None:
@@ -116,11 +97,6 @@ def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]
 
 
 def _word(value: Any, bound: int | None) -> bytes:
-    """Return the word of a value.
-
-    Raises:
-        ValueError: the general encoder has to convert or to refuse it.
-    """
     if bound is None:
         if isinstance(value, bytes) and len(value) == _WORD:
             return value
@@ -131,7 +107,6 @@ def _word(value: Any, bound: int | None) -> bytes:
 
 @lru_cache(maxsize=64)
 def _words(count: int) -> Struct:
-    """Return the struct that splits data into words."""
     return Struct(f"{_WORD}s" * count)
 
 
@@ -147,17 +122,12 @@ class _Plan:
 
     @staticmethod
     def of(parts: list[_Part]) -> _Plan:
-        """Return the plan of consecutive parts."""
         ends = [sum(len(part.bounds) for part in parts[: i + 1]) for i in range(len(parts))]
         spans = zip([0, *ends], ends, parts, strict=False)
         return _Plan(tuple(spans), tuple(bound for part in parts for bound in part.bounds))
 
     def read(self, data: bytes) -> tuple[Any, ...]:
-        """Return the decoded values.
-
-        Raises:
-            ValueError: the data have another layout, or a value is out of range.
-        """
+        """Return the decoded values."""
         head = _words(len(self.bounds))
         if len(data) < head.size:
             raise ValueError("cut off")
@@ -177,11 +147,7 @@ class _Plan:
         return tuple(decoded)
 
     def read_call(self, data: bytes) -> tuple[Any, ...]:
-        """Return the arguments in call data, as the EVM reads them: see `decode_call_words`.
-
-        Raises:
-            ValueError: the contract refuses the data.
-        """
+        """Return the arguments in call data, as the EVM reads them: see `decode_call_words`."""
         head = _words(len(self.bounds))
         if len(data) < _SELECTOR + head.size:
             raise ValueError("cut off within the head")
@@ -200,11 +166,7 @@ class _Plan:
         return tuple(decoded)
 
     def write(self, values: Sequence[Any]) -> bytes:
-        """Return the encoded values.
-
-        Raises:
-            TypeError, ValueError: the general encoder has to convert or to refuse one of them.
-        """
+        """Return the encoded values."""
         head: list[bytes] = []
         tail: list[bytes] = []
         for value, (_, _, part) in zip(values, self.parts, strict=True):
@@ -239,10 +201,6 @@ def decode_call_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...]:
     `(4 + offset) mod 2**256`, wherever that is. Bytes behind the end of the data are zero, so data
     may be cut off within a list, and an offset behind the end leads to an empty list. Lists may
     overlap, and be in any order. Bytes that no offset leads to are ignored.
-
-    Raises:
-        ValueError: the contract refuses the data. The bounds of some lists are below the 256
-            elements that are allowed here.
     """
     plan = _plan(types)
     if plan is None:

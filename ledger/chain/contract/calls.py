@@ -75,11 +75,7 @@ Call: TypeAlias = RegisterCall | CommitCall | DecideCall | AbandonCall | ReportC
 
 
 def encode_call(call: Call) -> bytes:
-    """Return the call data of a transaction.
-
-    Raises:
-        SignatureError: a signature has no compact form.
-    """
+    """Return the call data of a transaction."""
     match call:
         case RegisterCall(words, rest):
             return abi.call_data("register_clients", words, rest)
@@ -101,11 +97,7 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(data: bytes) -> Call:
-    """Return the call in a transaction's data.
-
-    Raises:
-        ChainError: the data call another function, or do not decode.
-    """
+    """Return the call in a transaction's data."""
     name = _names().get(data[:4])
     if name is None:
         raise ChainError(f"0x{data[:4].hex()} names no transaction of the contract")
@@ -113,11 +105,7 @@ def decode_call(data: bytes) -> Call:
 
 
 def compact(signature: bytes) -> tuple[bytes, bytes]:
-    """Return r and vs (EIP-2098) of a 65-byte signature.
-
-    Raises:
-        SignatureError: wrong length, or a v or s that the compact form cannot express.
-    """
+    """Return r and vs (EIP-2098) of a 65-byte signature."""
     if len(signature) != 65 or signature[64] not in {27, 28} or signature[32] >> 7:
         raise SignatureError("the signature has no compact form: s is too large, or v not 27 or 28")
     vs = int.from_bytes(signature[32:64]) | (signature[64] - 27) << 255

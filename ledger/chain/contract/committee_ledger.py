@@ -76,7 +76,6 @@ class LedgerStorage:
     """Storage of a deployed contract.
 
     Attributes:
-        chain: the chain that holds it.
         address: EIP-55.
     """
 
@@ -85,12 +84,6 @@ class LedgerStorage:
         self.address = eip55(address)
 
     def deployment(self) -> ledger_state.Deployment:
-        """Return the values fixed at deployment.
-
-        Raises:
-            NotServedError: the answer names an unknown strategy.
-            ChainError: the address holds no such contract, or the chain is unreachable.
-        """
         (values,) = self._call("deployment")
         names = (field.name for field in dataclasses.fields(ledger_state.Deployment))
         fields = dict(zip(names, values, strict=True))
@@ -103,12 +96,7 @@ class LedgerStorage:
         return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the contract's storage after a block, None for the head.
-
-        Raises:
-            NotServedError: the answer names an unknown stage.
-            ChainError: the address holds no such contract, or the chain is unreachable.
-        """
+        """Return the contract's storage after a block, None for the head."""
         (values,) = self._call("state", block_number=block_number)
         stage, number, opened, *rest = values
         if stage not in set(ledger_state.LedgerStage):
@@ -166,8 +154,6 @@ class CommitteeLedger(LedgerStorage):
         """Store the arguments; nothing is requested yet.
 
         Args:
-            chain: the chain that holds the contract.
-            address: its address.
             from_block: number of the block that created it.
             fixed: its deployment values where they are known already; None to read them.
         """
@@ -177,7 +163,6 @@ class CommitteeLedger(LedgerStorage):
 
     @property
     def node(self) -> str | None:
-        """Address of the node that answers, without credentials; None for a file or memory."""
         return self.chain.node
 
     def deployment(self) -> ledger_state.Deployment:
@@ -195,10 +180,6 @@ class CommitteeLedger(LedgerStorage):
         """Return the parent hash of the deploying block; zeros with `beacon = none`.
 
         The deploying block is the one with LedgerDeployed, which only a constructor logs.
-
-        Raises:
-            NotServedError: the logs lack the deployment, or a reorganisation has replaced its
-                block.
         """
         if self._fixed.beacon is Beacon.NONE:
             return NO_DIGEST
@@ -211,11 +192,6 @@ class CommitteeLedger(LedgerStorage):
         return Digest(block.parent_hash)
 
     def creation(self) -> Transaction:
-        """Return the transaction that logged the deployment.
-
-        Raises:
-            ChainError: the chain does not serve the log or the transaction.
-        """
         return self.chain.transaction(self._deployment_log().transaction_hash)
 
     def _deployment_log(self) -> Log:
@@ -226,11 +202,7 @@ class CommitteeLedger(LedgerStorage):
         return logs[0]
 
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """Return the clients registered so far, without bans, from the events.
-
-        Raises:
-            IncompleteLogsError: an event is missing or repeated.
-        """
+        """Return the clients registered so far, without bans, from the events."""
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
             if isinstance(recorded.event, ledger_state.ClientsRegistered):
@@ -361,19 +333,15 @@ class LedgerWriter(CommitteeLedger):
         self.writer = chain
 
     def newest_block(self) -> Block:
-        """Return the chain's head."""
         return self.chain.head()
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
-        """Return the number of the newest final block; see `finality.rule`."""
         return final_number(self.chain, newest, confirmations)
 
     def block(self, number: int) -> Block:
-        """Return one block of the chain."""
         return self.chain.block(number)
 
     def mine(self, blocks: int) -> None:
-        """Let a number of empty blocks pass."""
         self.writer.mine(blocks)
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
@@ -392,7 +360,6 @@ class LedgerWriter(CommitteeLedger):
         return self._send(call, 2_000_000 + 30_000 * len(words))
 
     def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> Receipt:
-        """Submit signed commitments; see `rounds.commit_updates`."""
         call = calls.CommitCall(round_number, tuple(signed))
         # In the first round each of up to 55 flag words is new storage.
         return self._send(call, 1_700_000 + 12_000 * len(signed))
@@ -403,17 +370,14 @@ class LedgerWriter(CommitteeLedger):
         decision: ledger_state.SubmittedDecision,
         certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
     ) -> Receipt:
-        """Record a round; see `rounds.decide`."""
         call = calls.DecideCall(round_number, decision, certificates)
         replies = sum(len(certificate.replies) for certificate in certificates)
         return self._send(call, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
 
     def abandon_round(self, round_number: int) -> Receipt:
-        """End a round after its deadline; see `rounds.abandon_round`."""
         return self._send(calls.AbandonCall(round_number), DRAW_GAS)
 
     def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
-        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""
         return self._send(calls.ReportCall(report), 300_000)
 
     def _send(self, call: calls.Call, gas: int) -> Receipt:

@@ -63,7 +63,6 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
     """Return how the contract's storage differs from what its events lead to, None if it does not.
 
     Args:
-        view: the state that all events so far lead to.
         storage: as the contract answers after the block of the last of them.
     """
     if view.deployments != 1:
@@ -145,13 +144,7 @@ class CompleteLog:
         self._kept = -1  # number of the block up to which the table holds these logs
 
     def up_to(self, ledger: CommitteeLedger, block: Block | None = None) -> CommitteeLedger:
-        """Return a contract as of one block (None for the newest), with all of its events so far.
-
-        Raises:
-            IncompleteLogsError: the logs do not fold to the contract's state after that block.
-            ChainMovedError: the chain has dropped that block, or is reorganised again and again.
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return a contract as of a block (None for the newest), with all of its events so far."""
         attempts = ATTEMPTS if block is None else 1
         while True:
             target = ledger.chain.head() if block is None else block
@@ -319,11 +312,7 @@ class EventTable:
         self._is_usable = True
 
     def load(self, ledger: CommitteeLedger) -> tuple[_Place, tuple[Log, ...]] | None:
-        """Return the newest verified block of a contract, and all logs up to it; None if absent.
-
-        Raises:
-            ChainDamagedError: the rows of the contract are not logs.
-        """
+        """Return the newest verified block of a contract, and all logs up to it; None if absent."""
         if not self._path.is_file():
             return None
         rows: list[tuple[object, ...]] = []
@@ -341,9 +330,7 @@ class EventTable:
         """Keep all logs up to a block; return whether the table has them now.
 
         Args:
-            ledger: the contract.
             logs: all of its logs, in chain order.
-            newest: the block up to which they were verified.
             is_new: whether to replace what the table has of the contract. Else only later logs are
                 added, if the chain still holds the newest block in the table.
         """
@@ -460,7 +447,6 @@ class _PinnedChain(OfflineChain):
         return self._chain.node
 
     def head(self) -> Block:
-        """Return the pinned block."""
         return self._newest
 
     def finalized(self) -> int:
@@ -482,11 +468,7 @@ class _PinnedChain(OfflineChain):
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the contract's logs that match.
-
-        Raises:
-            NotServedError: another contract's logs are requested.
-        """
+        """Return the contract's logs that match."""
         if address != self._address:
             raise NotServedError(f"the logs of {address} were not read, {self._address}'s were")
         first = bisect_left(self._logs, from_block, key=_NUMBER)

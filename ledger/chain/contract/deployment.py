@@ -67,11 +67,7 @@ def deployment_for(
 
 
 def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDocument:
-    """Return the run document of a contract, decoded from the blob that the contract names.
-
-    Raises:
-        ConfigurationError: it is not a run document, or the contract was deployed with another one.
-    """
+    """Return the run document of a contract, decoded from the blob that the contract names."""
     document = decode_run(data)
     if deployment_for(document)[0] != deployment:
         raise ConfigurationError(
@@ -92,19 +88,7 @@ def deploy(
     """Deploy a run's contract and register its clients, unless this was done before.
 
     Args:
-        chain: the target.
-        document: the run's configuration.
         paths: of the run, which has a `config.toml` already.
-        disk: file operations.
-
-    Returns:
-        The manifest of a contract that is open or finished.
-
-    Raises:
-        SenderHasCodeError: the sender is a contract, or delegates its code.
-        ChainError: the existing manifest is of another run, chain, code or configuration, or the
-            chain refuses a transaction.
-        OSError: the manifest cannot be written.
     """
     require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
@@ -178,11 +162,7 @@ def _salt(ledger: CommitteeLedger) -> str:
 
 
 def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
-    """Return a manifest's contract after checking each field against chain and artefact.
-
-    Raises:
-        ChainError: another chain, artefact, code, creation or configuration.
-    """
+    """Return a manifest's contract after checking each field against chain and artefact."""
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
     if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
@@ -213,14 +193,7 @@ def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) ->
     """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it.
 
     Args:
-        ledger: the contract.
         allow_unknown_creation: whether to accept a contract whose creation code is not checkable.
-
-    Raises:
-        NotServedError: the logs lack the deployment.
-        ForeignCodeError: code or creation do not follow from these arguments and this program's
-            constructor.
-        ConfigurationError: the creation code is not checkable, and that is not accepted.
     """
     domain = ledger.domain()
     try:
@@ -235,11 +208,6 @@ def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) ->
 
 
 def _require_artifact(manifest: Manifest) -> None:
-    """Reject a manifest of another contract version.
-
-    Raises:
-        ChainError: another compiler, bytecode or source.
-    """
     artifact = abi.artifact()
     expected = {
         "compiler": artifact.compiler,
@@ -255,12 +223,7 @@ def _require_artifact(manifest: Manifest) -> None:
 
 
 def require_code(chain: ChainReader, address: str) -> None:
-    """Reject an address that does not hold this contract's code.
-
-    Raises:
-        ForeignCodeError: other code.
-        ChainError: no code.
-    """
+    """Reject an address that does not hold this contract's code."""
     code = chain.code(address)
     if not code:
         if isinstance(chain, Acknowledged):
@@ -273,14 +236,7 @@ def require_code(chain: ChainReader, address: str) -> None:
 
 
 def _require_creation(chain: ChainReader, manifest: Manifest, deployment: Deployment) -> None:
-    """Reject a wrong creation: reading from a wrong first block would miss events.
-
-    Raises:
-        UncheckableCreationError: the chain does not serve the transaction or its receipt, or
-            another contract created the contract.
-        ForeignCodeError: other code created the contract.
-        ChainError: another transaction, sender or block created the contract.
-    """
+    """Reject a wrong creation: reading from a wrong first block would miss events."""
     try:
         transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
     except ValueError as error:
@@ -341,10 +297,6 @@ def code_violation(ledger: CommitteeLedger, deployment: Deployment, domain: Doma
     """Return why runtime code or creation are not this deployment's; None if they are.
 
     Both are compared: other creation code can return the same runtime code and fill its storage.
-
-    Raises:
-        UncheckableCreationError: the runtime code is this deployment's, and the chain does not
-            serve the transaction that created the contract, or it ran a factory.
     """
     code = ledger.chain.code(ledger.address)
     if (violation := runtime_violation(code, deployment, domain)) is not None:
@@ -368,11 +320,7 @@ def _served_creation(address: str) -> Iterator[None]:
 
 
 def creation_violation(sent: Transaction, address: str, deployment: Deployment) -> str | None:
-    """Return why a transaction is not this deployment's creation; None if it is.
-
-    Raises:
-        UncheckableCreationError: another contract created the contract.
-    """
+    """Return why a transaction is not this deployment's creation; None if it is."""
     own = contract_created_by(to_canonical(sent.sender), sent.nonce)
     if sent.to is not None or own != to_canonical(address):
         raise UncheckableCreationError(
@@ -403,7 +351,6 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
 
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:
-    """Return the words that Vyper appends to the runtime code, one for each immutable."""
     return words(domain_separator(domain), domain.salt, *constructor_values(deployment))
 
 
@@ -414,16 +361,11 @@ def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
     every later block.
 
     Args:
-        chain: the chain.
         address: EIP-55.
-        newest: number of a final block.
 
     Returns:
         The number; None if the contract does not exist after `newest`, or the node has pruned old
         states.
-
-    Raises:
-        ChainUnreachableError: the node does not answer.
     """
     try:
         return _search(chain, address, newest)

@@ -49,10 +49,8 @@ class DeploymentIntent:
     """A started deployment.
 
     Attributes:
-        format: version of this file.
         genesis_hash: hash of its block 0, 0x-hex.
         deployer: sender of the creating transaction, EIP-55.
-        creation_sha256: of the creation code with its arguments.
     """
 
     format: int
@@ -66,16 +64,7 @@ class DeploymentIntent:
 def create_once(
     chain: ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
 ) -> Receipt:
-    """Create a run's contract exactly once, however often earlier attempts were interrupted.
-
-    Returns:
-        The receipt of the creation.
-
-    Raises:
-        TransactionRefusedError: the chain does not accept the creation.
-        ChainError: an earlier attempt used another chain or configuration, or the account's nonces
-            have gone back.
-    """
+    """Create a run's contract exactly once, however often earlier attempts were interrupted."""
     if (intent := read_intent(paths)) is not None:
         receipt = _resume(chain, intent, creation, gas, paths)
         if receipt is not None:
@@ -94,17 +83,7 @@ def create_once(
 def earlier_creation(
     chain: ReceiptLookup, intent: DeploymentIntent, creation: bytes, paths: RunPaths
 ) -> Receipt | None:
-    """Return the receipt of an earlier attempt's creation; None until it is mined.
-
-    Args:
-        chain: the target.
-        intent: the intent of the earlier attempt.
-        creation: creation code and arguments, as they would be sent now.
-        paths: of the run.
-
-    Raises:
-        ChainError: the attempt used another chain, or another configuration.
-    """
+    """Return the receipt of an earlier attempt's creation; None until it is mined."""
     _require_chain(chain, intent, paths)
     receipt = chain.receipt_of(intent.deployer, intent.nonce)
     if receipt is None or not _is_creation_of(chain, intent, receipt, paths):
@@ -120,12 +99,7 @@ def earlier_creation(
 def _resume(
     chain: ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
 ) -> Receipt | None:
-    """Return the creation of an earlier attempt; None if it can no longer be mined.
-
-    Raises:
-        TransactionRefusedError: the chain does not accept the creation.
-        ChainError: another configuration, or the account's nonces have gone back.
-    """
+    """Return the creation of an earlier attempt; None if it can no longer be mined."""
     receipt = earlier_creation(chain, intent, creation, paths)
     if receipt is not None or chain.receipt_of(intent.deployer, intent.nonce) is not None:
         return receipt
@@ -163,11 +137,7 @@ def _write(chain: ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> 
 
 
 def read_intent(paths: RunPaths) -> DeploymentIntent | None:
-    """Return the intent of a run's started deployment; None if there is none.
-
-    Raises:
-        ChainError: the file cannot be read, or is malformed.
-    """
+    """Return the intent of a run's started deployment; None if there is none."""
     if not paths.intent.exists():
         return None
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}

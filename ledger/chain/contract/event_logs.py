@@ -50,11 +50,7 @@ class RecordedEvent:
 
 
 def decode_log(log: Log) -> RecordedEvent:
-    """Return the event in one of the contract's logs; raise ChainError for any other log.
-
-    Raises:
-        ChainError: the log is not an event of the contract.
-    """
+    """Return the event in one of the contract's logs; raise ChainError for any other log."""
     name = _event_names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
@@ -74,7 +70,6 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
 
 @cache
 def _event_names() -> dict[bytes, str]:
-    """Return the names of the events by first topic."""
     return {abi.topic(name): name for name in _EVENTS}
 
 
@@ -106,11 +101,7 @@ def _read(kind: type[ledger_state.Event], fields: dict[str, Any]) -> ledger_stat
 
 
 def require_possible_sizes(fixed: Deployment) -> None:
-    """Reject sizes that the constructor rejects.
-
-    Raises:
-        NotServedError: no such contract can have been deployed.
-    """
+    """Reject sizes that the constructor rejects."""
     d = fixed
     possible = (
         MIN_MEMBERS <= d.members <= MAX_MEMBERS
@@ -129,11 +120,7 @@ def require_possible_sizes(fixed: Deployment) -> None:
 
 
 def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
-    """Reject an event that a contract of these sizes cannot have logged.
-
-    Raises:
-        NotServedError: names the event and its block.
-    """
+    """Reject an event that a contract of these sizes cannot have logged."""
     impossible = _impossible(recorded.event, fixed)
     if impossible is not None:
         name = type(recorded.event).__name__

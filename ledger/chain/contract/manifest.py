@@ -33,19 +33,14 @@ class Manifest:
     """A deployed contract; the reader checks each field.
 
     Attributes:
-        run: name of the run, equal to that of its folder.
         configuration: digest of the settings in its `config.toml`, 0x-hex.
         genesis_hash: hash of its block 0, 0x-hex.
         address: of the contract, EIP-55.
         salt: of its EIP-712 domain, 0x-hex.
         transaction: hash of the creating transaction, 0x-hex.
         deployer: its sender, EIP-55.
-        compiler: name and version.
-        bytecode_sha256: of the creation code without arguments.
         sources: sha256 of each source file.
         config: digest of the run's document, 0x-hex.
-        arguments: the constructor's arguments, readable.
-        version: of the protocol.
     """
 
     run: str
@@ -74,9 +69,6 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
     """Return the manifest of a run folder, checked against the run's name and settings.
 
     Nothing in it has been checked against a chain.
-
-    Raises:
-        ChainError: it cannot be read, or is of another run or of other settings.
     """
     manifest = read_manifest(paths.manifest)
     if manifest.run != paths.name:
@@ -94,11 +86,7 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
 
 
 def require_unplayed(paths: RunPaths) -> None:
-    """Reject a run without a manifest that has files which only a deployed run writes.
-
-    Raises:
-        ChainError: names the file.
-    """
+    """Reject a run without a manifest that has files which only a deployed run writes."""
     if (left := paths.left_by_play()) is not None:
         raise ChainError(
             f"{paths.manifest} is missing, though run {paths.name!r} has been played "
@@ -107,11 +95,7 @@ def require_unplayed(paths: RunPaths) -> None:
 
 
 def settings_digest(paths: RunPaths) -> str:
-    """Return the digest of a run's settings, 0x-hex, without those of machine and trackers.
-
-    Raises:
-        ChainError: the file cannot be read, or is not TOML.
-    """
+    """Return the digest of a run's settings, 0x-hex, without those of machine and trackers."""
     settings = _settings(paths)
     settings.pop("machine", None)
     settings.pop("track", None)
@@ -132,11 +116,7 @@ def was_in_memory(paths: RunPaths) -> bool:
 
 
 def _settings(paths: RunPaths) -> dict[str, Any]:
-    """Return a run's settings; none if it has no file of them.
-
-    Raises:
-        ChainError: the file cannot be read, or is not TOML.
-    """
+    """Return a run's settings; none if it has no file of them."""
     path = paths.configuration
     try:
         data = read_file(path, MAX_TOML_BYTES)
@@ -156,9 +136,6 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file, of whichever run.
 
     Nothing in it has been checked against a chain.
-
-    Raises:
-        ChainError: it cannot be read, or is not a manifest.
     """
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"version": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
@@ -174,14 +151,8 @@ def read_fields(
     """Return the fields of a small JSON file.
 
     Args:
-        path: of the file.
-        what: name of the file's kind in error messages.
         field: name of the field with the version, `version` or `format`.
-        version: required value of that field.
         kinds: type of each field; no other field may exist.
-
-    Raises:
-        ChainError: the file cannot be read, or breaks one of these rules.
     """
     try:
         data = read_file(path, MAX_MANIFEST_BYTES)
@@ -209,11 +180,7 @@ def read_fields(
 
 
 def require_current_home(home: Home) -> None:
-    """Reject a home whose runs are of another protocol version, before anything in it is opened.
-
-    Raises:
-        ChainError: names a manifest and its version.
-    """
+    """Reject a home whose runs are of another protocol version, before anything in it is opened."""
     try:
         path = next(home.runs.glob(f"*/{MANIFEST}"), None)
         value = None if path is None else parse_json(read_file(path, MAX_MANIFEST_BYTES))

@@ -62,12 +62,7 @@ class BlockReader:
         return None
 
     def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        """Accept the expected chain; None accepts any id or block 0.
-
-        Raises:
-            WrongChainIdError: it has another id.
-            WrongGenesisError: it has another block 0.
-        """
+        """Accept the expected chain; None accepts any id or block 0."""
         if chain_id is not None and chain_id != self.chain_id:
             raise WrongChainIdError(
                 f"{self._store.path}: has chain id {self.chain_id}, expected {chain_id}"
@@ -79,7 +74,6 @@ class BlockReader:
             )
 
     def head(self) -> Block:
-        """Return the newest block."""
         with self._lock, evm.damage_translated(self._store):
             return evm_values.block(self._canonical_head())
 
@@ -88,16 +82,10 @@ class BlockReader:
         return self.head().number
 
     def block(self, number: int) -> Block:
-        """Return one block."""
         return evm_values.block(self.header(number))
 
     def header(self, number: int | None = None) -> BlockHeaderAPI:
-        """Return the full header of a block, None for the head.
-
-        Raises:
-            ChainError: there is no such block.
-            ChainDamagedError: the header found is another block's.
-        """
+        """Return the full header of a block, None for the head."""
         with self._lock, evm.damage_translated(self._store):
             head = self._canonical_head()
             if number is None or number == head.block_number:
@@ -152,11 +140,6 @@ class BlockReader:
         return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a mined transaction; raise ChainError if there is none.
-
-        Raises:
-            ChainError: no block has it.
-        """
         entry = self.find(transaction_hash)
         if entry is None:
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
@@ -167,11 +150,7 @@ class BlockReader:
     def find(
         self, transaction_hash: bytes
     ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
-        """Return a transaction's header, index and EVM form; None until it is mined.
-
-        Raises:
-            ChainDamagedError: the lookup leads to another transaction.
-        """
+        """Return a transaction's header, index and EVM form; None until it is mined."""
         with self._lock, evm.damage_translated(self._store):
             key = integrity.transaction_key(transaction_hash)
             if not self._database.exists(key):
@@ -197,7 +176,6 @@ class BlockReader:
             return self._chain.chaindb.get_block_transactions(header, builder)
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None until it is mined."""
         entry = self.find(transaction_hash)
         if entry is None:
             return None

@@ -30,24 +30,14 @@ class CallAnswers:
         self._entries: OrderedDict[Hashable, CallAnswer] = OrderedDict()
 
     def get(self, key: Hashable) -> CallAnswer | None:
-        """Return the answer to a call; None if it is not cached.
-
-        Args:
-            key: the block and all arguments of the call.
-        """
+        """Return the answer to a call; None if it is not cached."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
     def put(self, key: Hashable, data: bytes, answer: CallAnswer) -> None:
-        """Cache an answer, unless it is large.
-
-        Args:
-            key: the block and all arguments of the call.
-            data: call data, part of the key.
-            answer: of the call.
-        """
+        """Cache an answer, unless it is large."""
         if len(data) + len(answer.output) > _MAX_CACHED_BYTES:
             return
         with self._lock:

@@ -38,11 +38,7 @@ _GAPS = {
 
 
 def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
-    """Verify that everything the next block needs is there.
-
-    Raises:
-        ChainDamagedError: names what is missing or wrong.
-    """
+    """Verify that everything the next block needs is there."""
     verify_score(store, head.block_number, head.hash)
     _verify_gaps(store, head.block_number)
     _verify_ancestors(store, head)
@@ -51,22 +47,14 @@ def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
 
 
 def verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
-    """Verify a block's score: since the merge, the sum of all block numbers up to its own.
-
-    Raises:
-        BlockDamagedError: it is missing or wrong.
-    """
+    """Verify a block's score: since the merge, the sum of all block numbers up to its own."""
     score = store.get(SchemaV1.make_block_hash_to_score_lookup_key(block_hash))  # type: ignore[arg-type]
     if score != rlp.encode(number * (number + 1) // 2):
         raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
 
 
 def verify_no_logs_beyond(store: ChainStore, head: int) -> None:
-    """Verify that the log table has no block after the newest.
-
-    Raises:
-        BlockDamagedError: names such a block.
-    """
+    """Verify that the log table has no block after the newest."""
     beyond = store.rows(
         "SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (log_table.row_id(head + 1, 0),)
     )
@@ -87,11 +75,7 @@ def _verify_gaps(store: ChainStore, head: int) -> None:
 
 
 def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
-    """Verify that the newest blocks are stored under their numbers and hashes.
-
-    Raises:
-        BlockDamagedError: names one that is not.
-    """
+    """Verify that the newest blocks are stored under their numbers and hashes."""
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
         stored = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
@@ -129,11 +113,7 @@ class _References:
 
 
 def verify_state(store: ChainStore, state_root: bytes) -> None:
-    """Verify that no part of a state is missing.
-
-    Raises:
-        ChainDamagedError: names what is missing or malformed.
-    """
+    """Verify that no part of a state is missing."""
     references = _References()
     for leaf in _leaves(store, {state_root}, "the accounts of the newest block"):
         account = _decoded(leaf, store)

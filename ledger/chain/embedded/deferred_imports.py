@@ -89,12 +89,10 @@ class _Curves(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a placeholder module."""
         del path, target
         return ModuleSpec(fullname, self) if fullname in DEFERRED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill a placeholder module."""
         for name in DEFERRED[module.__name__]:
             setattr(module, name, DeferredPrecompile(module.__name__, name))
 

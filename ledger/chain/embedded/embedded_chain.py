@@ -106,17 +106,9 @@ class EmbeddedChain(EmbeddedReader):
         """Return a new chain with a durable genesis, open for writing.
 
         Args:
-            path: of the new SQLite file.
             chain_id: the chain's EIP-155 id.
-            gas_limit: of every block.
             key: the private key that signs; genesis funds its account.
             clock: Unix seconds, for the blocks' times.
-            synchronous: durability of a commit.
-            accept_rollback: ignore that another chain was acknowledged here.
-
-        Raises:
-            ChainRolledBackError: a chain that was acknowledged here is gone.
-            ChainError: the file exists already, or cannot be made.
         """
         with _locked(path) as lock:
             if not accept_rollback:
@@ -144,19 +136,11 @@ class EmbeddedChain(EmbeddedReader):
         """Return an existing chain, open for writing.
 
         Args:
-            path: of the SQLite file.
             chain_id: the expected id; None accepts any.
             genesis_hash: the expected block 0; None accepts any.
-            key: the private key that signs.
             clock: Unix seconds, for the blocks' times.
-            synchronous: durability of a commit.
             accept_rollback: accept a chain without the newest acknowledged block, and forget that
                 block.
-
-        Raises:
-            ChainLockedError: another writer has the chain.
-            ChainRolledBackError: it lacks a block that was acknowledged here.
-            ChainError: there is no such file, or it is damaged or another chain.
         """
         with _locked(path) as lock:
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
@@ -186,16 +170,10 @@ class EmbeddedChain(EmbeddedReader):
         A file without tables counts as none: its creation was interrupted before block 0.
 
         Args:
-            path: of the SQLite file.
             chain_id: the expected id, or the new chain's; None accepts any.
             new_chain_id: the new chain's id if none is expected.
             accept_rollback: accept a chain without the newest acknowledged block, and forget that
                 block.
-
-        Raises:
-            ChainLockedError: another writer has the chain.
-            ChainRolledBackError: it lacks a block that was acknowledged here, or is gone.
-            ChainError: the file is damaged or another chain, or cannot be made.
         """
         if path.exists() and not ChainStore.is_blank(path):
             return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
@@ -221,10 +199,6 @@ class EmbeddedChain(EmbeddedReader):
 
         Args:
             raw: its typed encoding (EIP-2718).
-
-        Raises:
-            WrongChainIdError: it is signed for another chain.
-            TransactionRefusedError: it is malformed, untyped, or cannot be mined.
         """
         with self._lock:
             signed = self.read_transaction(raw)
@@ -236,10 +210,6 @@ class EmbeddedChain(EmbeddedReader):
 
         Args:
             raw: its typed encoding (EIP-2718).
-
-        Raises:
-            WrongChainIdError: it is signed for another chain.
-            TransactionRefusedError: it is malformed or untyped, or its signature is invalid.
         """
         with self._lock:
             machine = self._chain.get_vm()
@@ -253,13 +223,6 @@ class EmbeddedChain(EmbeddedReader):
 
         Args:
             pending: as `read_transaction` returns them, each account's ascending by nonce.
-
-        Returns:
-            Hashes of the transactions that no later block can hold either.
-
-        Raises:
-            TransactionRefusedError: the block itself is rejected; nothing was written.
-            ChainError: the block cannot be written, or the chain cannot be read.
         """
 
         def fill() -> tuple[BlockAPI, evm.BlockContents]:
@@ -321,9 +284,6 @@ class EmbeddedChain(EmbeddedReader):
 
         Returns:
             The block's header, and receipts and executions in the order of the transactions.
-
-        Raises:
-            TransactionRefusedError: one of them cannot be mined.
         """
         for transaction in transactions:
             require_own_chain(transaction, self.chain_id)
@@ -348,11 +308,7 @@ class EmbeddedChain(EmbeddedReader):
 
     @contextlib.contextmanager
     def _reset_after_failure(self) -> Iterator[None]:
-        """Continue from the file's head after an interrupted block.
-
-        Raises:
-            ChainLockedError: another process has written; the chain stays where it is.
-        """
+        """Continue from the file's head after an interrupted block."""
         try:
             yield
         except ChainLockedError:

@@ -52,12 +52,7 @@ class EmbeddedReader(BlockReader):
     def open(
         cls, path: Path, *, chain_id: int | None = None, genesis_hash: bytes | None = None
     ) -> EmbeddedReader:
-        """Return a chain file opened for reading; None accepts any id or block 0.
-
-        Raises:
-            ChainRolledBackError: there is no chain, and one was acknowledged here.
-            ChainError: there is no such file, or it is damaged or another chain.
-        """
+        """Return a chain file opened for reading; None accepts any id or block 0."""
         try:
             store = ChainStore.open_reading(path)
         except ChainError:
@@ -85,11 +80,6 @@ class EmbeddedReader(BlockReader):
             return state.get_nonce(owner), state.get_balance(owner)
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None until it is mined.
-
-        Raises:
-            ChainDamagedError: the chain cannot be read.
-        """
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
@@ -115,11 +105,7 @@ class EmbeddedReader(BlockReader):
     def estimate_gas(
         self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
     ) -> int:
-        """Return the gas that a transaction would need at the head.
-
-        Raises:
-            TransactionRevertedError: it would revert.
-        """
+        """Return the gas that a transaction would need at the head."""
         origin = to_canonical(sender)
         contract = to_canonical(to) if to is not None else CREATE_CONTRACT_ADDRESS
         with self._lock, evm.damage_translated(self._store, (VMError,)):
@@ -167,7 +153,6 @@ class EmbeddedReader(BlockReader):
 
         Args:
             to: the contract; None runs `data` as creation code.
-            data: call data, or the creation code.
             block_number: the block whose state is used; None for the head.
             sender: address of the caller.
             gas: the limit; None for a whole block's.
@@ -195,10 +180,6 @@ class EmbeddedReader(BlockReader):
 
         A chain without this block was rolled back. A snapshot answers with the note from before it
         was taken, so its own head is never older for that reason.
-
-        Raises:
-            ChainDamagedError: the note is damaged.
-            ChainError: the note cannot be read.
         """
         if not self._store.is_snapshot:
             return read_note(self._store.path)
@@ -207,12 +188,7 @@ class EmbeddedReader(BlockReader):
         return self._noted
 
     def verify_not_behind(self) -> None:
-        """Verify that the chain has the newest block that this home has acknowledged.
-
-        Raises:
-            ChainRolledBackError: the chain lacks it.
-            ChainError: the note cannot be read.
-        """
+        """Verify that the chain has the newest block that this home has acknowledged."""
         noted = self.acknowledged()
         if noted is not None:
             verify_not_behind(self, noted, self._store.path)
@@ -231,9 +207,6 @@ class EmbeddedReader(BlockReader):
             execute: also execute every transaction again, by py-evm's own parts, and compare the
                 state roots.
             progress: called with the number of each verified block.
-
-        Raises:
-            ChainDamagedError: names the first contradiction.
         """
         if not self._store.is_snapshot:
             with self.snapshot() as snapshot:

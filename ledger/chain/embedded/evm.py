@@ -116,7 +116,6 @@ class OverlayDatabase(BaseAtomicDB):
 
     Attributes:
         pending: the uncommitted writes; None means deleted.
-        nodes: decoded nodes of the state's tries.
     """
 
     def __init__(self, store: ChainStore) -> None:
@@ -185,11 +184,7 @@ class OverlayDatabase(BaseAtomicDB):
 
 
 def verify_fast_signatures() -> None:
-    """Verify that the compiled signature library is in use.
-
-    Raises:
-        ChainError: signatures would be made in pure Python, 30 to 70 times slower.
-    """
+    """Verify that the compiled signature library is in use."""
     name = type(PrivateKey(b"\x01" * 32).backend).__name__
     if name != "CoinCurveECCBackend":
         raise ChainError(f"eth-keys uses {name}; install coincurve")
@@ -200,8 +195,6 @@ class BlockContents:
     """Contents of a block.
 
     Attributes:
-        header: before the block is sealed.
-        receipts: of these.
         refused: hashes of transactions that no later block can hold either.
     """
 
@@ -227,11 +220,7 @@ class _SharedSecondsVM(PragueVM):
 
     @classmethod
     def validate_header(cls, header: BlockHeaderAPI, parent_header: BlockHeaderAPI) -> None:
-        """Verify a header by Prague's rules, except that it may have its parent's time.
-
-        Raises:
-            ValidationError: it breaks a rule.
-        """
+        """Verify a header by Prague's rules, except that it may have its parent's time."""
         if header.timestamp == parent_header.timestamp:
             header = header.copy(timestamp=parent_header.timestamp + 1)
         super().validate_header(header, parent_header)
@@ -280,7 +269,6 @@ class _ReferenceVM(_SharedSecondsVM):
 
 
 def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
-    """Return whether a block has gas left for a transaction, at a price that it pays."""
     is_paid = transaction.max_fee_per_gas >= (header.base_fee_per_gas or 0)
     return is_paid and header.gas_used + transaction.gas <= header.gas_limit
 
@@ -327,7 +315,6 @@ def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
     """Return the chain class with an EIP-155 id.
 
     Args:
-        chain_id: the id.
         is_reference: whether blocks are executed by py-evm's parts alone: slower, and the same.
     """
     kind = _ReferenceChain if is_reference else EvmChain
@@ -341,8 +328,6 @@ def make_genesis(
     """Return the hash of a block 0, and the EVM's storage after it.
 
     Args:
-        chain_id: the chain's id.
-        gas_limit: of every block.
         timestamp: Unix seconds.
         balances: wei per funded address of 20 bytes.
     """
@@ -372,15 +357,7 @@ def make_genesis(
 def damage_translated(
     store: ChainStore, passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn library errors over damaged bytes into a `ChainDamagedError`.
-
-    Args:
-        store: the chain file.
-        passing: errors with another meaning, which pass unchanged.
-
-    Raises:
-        ChainDamagedError: a library failed.
-    """
+    """Turn library errors over damaged bytes into a `ChainDamagedError`."""
     try:
         yield
     except DAMAGE as error:

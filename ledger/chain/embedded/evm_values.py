@@ -70,9 +70,6 @@ def receipt(
     """Return a receipt as a port value.
 
     Args:
-        header: the block's.
-        index: of the transaction in the block.
-        signed: the transaction.
         receipts: of the whole block, as each counts gas and logs from the block's start.
     """
     first = sum(len(earlier.logs) for earlier in receipts[:index])

@@ -25,9 +25,6 @@ def fresh_chain_id(salt: int) -> int:
     chain for keys of owners has a random salt. A simulation's keys are public, and its salt
     follows from its configuration.
 
-    Args:
-        salt: a number of which the low `SALT_BITS` bits are taken.
-
     Returns:
         The letters CMFL and the salt, below 2**53 for JavaScript wallets.
     """

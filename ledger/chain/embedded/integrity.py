@@ -49,10 +49,6 @@ def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
 
     Args:
         database: the chain's storage; it verifies hashes itself.
-        genesis_hash: recorded in the file's meta table.
-
-    Raises:
-        ChainDamagedError: one of them is missing.
     """
     if not database.exists(genesis_hash):
         raise ChainDamagedError("block 0 is missing or is not the recorded one")
@@ -77,15 +73,8 @@ def verify_chain(
     """Verify a whole chain.
 
     Args:
-        store: the chain file.
         database: a separate overlay over the store, never committed.
-        chain: the EVM over that overlay.
-        genesis_hash: recorded in the file's meta table.
-        execute: also execute every transaction again and compare the state roots.
         progress: called with the number of each verified block.
-
-    Raises:
-        BlockDamagedError: names the first wrong block, and what is wrong with it.
     """
     head = chain.get_canonical_head()
     parent: BlockHeaderAPI | None = None

@@ -28,8 +28,6 @@ class UnsignedCall:
 
     Attributes:
         to: EIP-55; None to create a contract.
-        data: call data, or the creation code.
-        gas: the limit.
         fee: the most that is paid, in wei per gas.
         value: wei to transfer.
     """
@@ -65,12 +63,7 @@ def sign_transaction(
 def decode_transaction(
     machine: VirtualMachineAPI, chain_id: int, raw: bytes
 ) -> SignedTransactionAPI:
-    """Return a signed transaction of this chain, decoded and not executed.
-
-    Raises:
-        WrongChainIdError: it is signed for another chain.
-        TransactionRefusedError: it is malformed or untyped, or its signature is invalid.
-    """
+    """Return a signed transaction of this chain, decoded and not executed."""
     if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
         raise TransactionRefusedError(
             "only EIP-1559 and access-list transactions are taken: others may name no chain"

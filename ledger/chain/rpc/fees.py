@@ -10,12 +10,7 @@ _BUMP_PARTS = 8
 
 @dataclass(frozen=True, slots=True)
 class FeeCaps:
-    """Upper limits of a sender's fees, in wei per gas.
-
-    Attributes:
-        fee: base fee and tip together.
-        tip: the tip alone.
-    """
+    """Upper limits of a sender's fees, in wei per gas."""
 
     fee: int
     tip: int
@@ -23,12 +18,7 @@ class FeeCaps:
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """Fees of a transaction, in wei per gas.
-
-    Attributes:
-        fee: maximum of base fee and tip together.
-        tip: maximum of the tip to the block's proposer.
-    """
+    """Fees of a transaction, in wei per gas."""
 
     fee: int
     tip: int
@@ -40,11 +30,6 @@ def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     A replacement has to raise both fees, the tip too where only the base fee has risen. A new
     transaction's tip therefore stays an eighth below its cap: at the cap it could never be
     replaced, and would block all later transactions of the account.
-
-    Args:
-        base_fee: of the newest block.
-        tip: suggested by the node.
-        caps: upper limits.
     """
     capped_tip = min(tip, caps.tip * _BUMP_PARTS // (_BUMP_PARTS + 1))
     if base_fee + capped_tip > caps.fee:
@@ -57,9 +42,7 @@ def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees |
     """Return the fees of a replacement; None if the caps leave no room for one.
 
     Args:
-        before: fees of the pending transaction.
         market: fees of a new transaction now; None if they exceed the caps.
-        caps: upper limits.
     """
     fee, tip = _bumped(before.fee), _bumped(before.tip)
     if market is not None:

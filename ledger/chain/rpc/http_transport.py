@@ -43,16 +43,8 @@ class MomentaryFailureError(ChainUnreachableError):
 class HttpTransport(JSONBaseProvider):
     """A connection to one node; safe to share between threads.
 
-    Args:
-        url: http or https.
-        timeout_seconds: for one request, from connecting to the last byte.
-        max_bytes: limit of one answer's size.
-
     Attributes:
         shown_url: the node's address without parts that may be secret.
-
-    Raises:
-        ChainError: the URL is malformed.
     """
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
@@ -65,11 +57,7 @@ class HttpTransport(JSONBaseProvider):
         self._most_bytes = max_bytes
 
     def ask(self, method: str, *parameters: object) -> Any:
-        """Return the result of one request; raise RpcFault if the node answers with an error.
-
-        Raises:
-            RpcFault: the node answered with an error.
-        """
+        """Return the result of one request; raise RpcFault if the node answers with an error."""
         answer: Any = self.make_request(cast("RPCEndpoint", method), list(parameters))
         if "error" in answer:
             error = answer["error"]
@@ -84,11 +72,7 @@ class HttpTransport(JSONBaseProvider):
         return answer["result"]
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Return the answer to one request, with `result` or with `error`.
-
-        Raises:
-            MalformedAnswerError: it is not a JSON-RPC answer.
-        """
+        """Return the answer to one request, with `result` or with `error`."""
         body = self._post(self.encode_rpc_request(method, params))
         try:
             answer = parse_json(body)

@@ -42,10 +42,7 @@ class UnsignedTransaction:
     """A transaction without fees and signature.
 
     Attributes:
-        nonce: its number among the account's.
         to: the recipient; None creates a contract.
-        data: call data, or the creation code.
-        gas: the gas limit.
         value: wei to transfer.
     """
 
@@ -84,9 +81,6 @@ class SendingContext:
     """Everything that the transactions of one account share.
 
     Attributes:
-        node: accepts the transactions.
-        account: signs them.
-        settings: time-outs and fees.
         clock: monotonic seconds.
         lost: returns how many confirmed transactions of the account the chain up to a block lacks.
     """
@@ -99,11 +93,9 @@ class SendingContext:
 
     @property
     def sender(self) -> str:
-        """Address of the account."""
         return self.account.address
 
     def sign(self, unsigned: UnsignedTransaction, offer: Fees) -> RawTransaction:
-        """Return a transaction signed with these fees."""
         return self.account.sign(unsigned.fields(self.node.chain_id, offer))
 
 
@@ -111,10 +103,6 @@ class InFlightTransaction:
     """A transaction that was sent; for one thread at a time.
 
     Args:
-        context: of its account.
-        unsigned: the transaction.
-        offer: its first fees.
-        block_number: the newest block when these were set.
         on_end: called once it is no longer in flight: with True if it was abandoned.
     """
 
@@ -167,14 +155,7 @@ class InFlightTransaction:
         return self._context.clock() > self._deadline
 
     def poll(self) -> Receipt | None:
-        """Return the receipt once it is confirmed, None before; resend what was lost.
-
-        Raises:
-            TransactionRevertedError: it was mined, but reverted.
-            TransactionRefusedError: another transaction with its nonce was mined.
-            TransactionTimeoutError: the time-out has passed, or the chain has lost earlier ones.
-            NotServedError: the node does not answer; try again.
-        """
+        """Return the receipt once it is confirmed, None before; resend what was lost."""
         try:
             receipt = self._receipt()
             if receipt is None:
@@ -307,11 +288,7 @@ class InFlightTransaction:
         self._send_at = self._context.clock() + self._settings.poll_seconds
 
     def _require_nonce_ours(self) -> None:
-        """Return while one of our versions may hold the account's nonce.
-
-        Raises:
-            TransactionRefusedError: another transaction has it, deep enough.
-        """
+        """Return while one of our versions may hold the account's nonce."""
         node, sender = self._context.node, self._context.sender
         self._send_at = self._context.clock() + self._settings.poll_seconds
         settled = max(0, node.head().number - self._settings.confirmations)

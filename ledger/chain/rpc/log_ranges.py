@@ -22,14 +22,7 @@ def log_parts(
 
     Args:
         fetch: returns the logs of one `eth_getLogs` request.
-        request: made by `log_request`.
-        first: first block, included.
-        last: last block, included.
         descending: newest first.
-
-    Raises:
-        RpcFault: the node refuses a single block, or has no such method.
-        AnswerTooLargeError: the logs of a single block exceed the limit.
     """
     waiting = [(first, last)]
     while waiting:

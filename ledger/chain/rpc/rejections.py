@@ -21,9 +21,6 @@ class RejectionReason(Enum):
     """Why a node did not accept a transaction.
 
     Attributes:
-        KNOWN: it has this very transaction already.
-        NONCE_USED: a transaction with this nonce, perhaps this one, is mined.
-        NONCE_TOO_HIGH: transactions with lower nonces are missing.
         UNDERPRICED: another one with this nonce is pending, and this one does not pay enough more.
         UNCLEAR: the node has failed; the transaction may be in flight.
         FINAL: it cannot be accepted as it is.
@@ -39,12 +36,7 @@ class RejectionReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A transaction that a node did not accept.
-
-    Attributes:
-        why: the reason.
-        words: the node's message.
-    """
+    """A transaction that a node did not accept."""
 
     why: RejectionReason
     words: str

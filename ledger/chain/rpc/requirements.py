@@ -38,11 +38,7 @@ class Requirement(StrEnum):
 
 
 class UnsuitableChainError(ChainError):
-    """The chain cannot run the contract.
-
-    Attributes:
-        unmet: the requirements, each with a sentence.
-    """
+    """The chain cannot run the contract."""
 
     def __init__(self, node: str | None, unmet: Mapping[Requirement, str]) -> None:
         self.unmet = dict(unmet)
@@ -54,12 +50,7 @@ class UnsuitableChainError(ChainError):
 
 
 def unmet_requirements(block: Mapping[str, Any], call: Call) -> dict[Requirement, str]:
-    """Return the requirements that a chain does not meet, each with a sentence.
-
-    Args:
-        block: the newest block's JSON form.
-        call: runs code after it.
-    """
+    """Return the requirements that a chain does not meet, each with a sentence."""
     unmet: dict[Requirement, str] = {}
     if block.get("baseFeePerGas") is None:
         unmet[Requirement.BASE_FEE] = "its blocks have no base fee (EIP-1559)"

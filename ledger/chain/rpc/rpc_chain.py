@@ -31,16 +31,10 @@ class RpcChain(SendingNode):
     """A chain behind a node, and an account of ours on it. Safe to share between threads.
 
     Args:
-        url: of the node, http or https.
         key: the private key, 32 bytes; it never leaves this process.
-        chain_id: the expected id.
         genesis_hash: the expected block 0; None accepts any.
-        settings: time-outs, limits and fees.
         sleep: waits a number of seconds.
         clock: monotonic seconds.
-
-    Attributes:
-        sender: address of the account.
     """
 
     def __init__(  # noqa: PLR0913 - all but three have a default
@@ -105,12 +99,6 @@ class RpcChain(SendingNode):
 
         Args:
             to: the contract; None creates one.
-            data: call data, or the creation code.
-            gas: the gas limit; never estimated.
-            value: wei to transfer.
-
-        Raises:
-            TransactionRefusedError: the node does not accept it; nothing was sent.
         """
         return self._manager.submit(to, data, gas, value)
 
@@ -149,7 +137,6 @@ class RpcChain(SendingNode):
         )
 
     def next_nonce(self) -> int:
-        """Return the nonce of the account's next transaction, pending ones counted."""
         return self.nonce(self.sender, pending=True)
 
     def create_contract(
@@ -165,7 +152,6 @@ class RpcChain(SendingNode):
         return None if receipt is None else self._confirmed(receipt.transaction_hash)
 
     def wait_for_pending(self, sender: str) -> None:
-        """Wait until an account has no pending transaction, or raise TransactionTimeoutError."""
         self._wait_for(
             f"a transaction of {sender}: not in a block",
             lambda: None if self._has_pending(sender) else True,

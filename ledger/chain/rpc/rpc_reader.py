@@ -54,15 +54,9 @@ class RpcSettings:
         confirmations: blocks on top of a transaction's own before it counts.
         request_timeout_seconds: for one request; no retry starts later, even after a longer pause
             requested by the node.
-        retries: attempts after a read's momentary failure.
         retry_pause_seconds: before the first retry; each later pause is three times as long.
         receipt_timeout_seconds: limit of the wait for a transaction.
-        resend_seconds: age at which an unmined transaction is resent.
-        replace_seconds: age at which it is replaced by one that pays more.
-        poll_seconds: longest pause between polls.
-        max_answer_bytes: limit of one answer's size.
         max_fee_per_gas_wei: limit of base fee and tip together.
-        max_tip_per_gas_wei: limit of the tip.
     """
 
     confirmations: int = 0
@@ -87,17 +81,10 @@ class RpcReader:
     """A chain behind a node, read-only. Safe to share between threads.
 
     Args:
-        url: of the node, http or https.
         chain_id: the expected id; None accepts any.
         genesis_hash: the expected block 0; None accepts any.
-        settings: time-outs and limits.
         sleep: waits a number of seconds.
         clock: monotonic seconds.
-
-    Raises:
-        WrongChainIdError: the node serves another chain.
-        WrongGenesisError: it serves another chain with the same id.
-        ChainError: it is unreachable, or not an Ethereum node.
     """
 
     def __init__(
@@ -160,9 +147,6 @@ class RpcReader:
         """Return the parsed result of an idempotent request, retried after momentary failures.
 
         So it is while `is_momentary` holds for the result.
-
-        Raises:
-            MalformedAnswerError: the result cannot be parsed; names node and method.
         """
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._retry.call(
@@ -177,19 +161,12 @@ class RpcReader:
             raise wire.MalformedAnswerError(f"{self._node.shown_url}: {method}: {error}") from None
 
     def head(self) -> Block:
-        """Return the newest block."""
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
         self._highest_head = max(self._highest_head, newest.number)
         return newest
 
     def block(self, number: int) -> Block:
-        """Return one block.
-
-        Raises:
-            ChainError: the number is negative.
-            NotServedError: the node has no such block.
-            MalformedAnswerError: it returns another one.
-        """
+        """Return one block."""
         if number < 0:
             raise ChainError(f"no block {number}")
         block = self._block_or_none(hex(number))
@@ -213,10 +190,6 @@ class RpcReader:
         A chain without finality and a node that has not seen a final block yet answer alike. The
         head counts as final only if this node has never named a final block and the chain is not
         proof of stake.
-
-        Raises:
-            RpcFault: the node may know final blocks, but does not answer now.
-            NotServedError: the chain must have final blocks, and the node names none.
         """
         try:
             final = self._block_or_none("finalized")
@@ -240,7 +213,6 @@ class RpcReader:
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer as of a block, None for the head; nothing is recorded."""
         return self._call({"to": to, "data": wire.to_hex(data)}, block_number)
 
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
@@ -254,11 +226,7 @@ class RpcReader:
             raise TransactionRevertedError(reverted) from fault
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
-        """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`.
-
-        Raises:
-            UnsuitableChainError: names the requirements that it does not meet.
-        """
+        """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`."""
         unmet = self.unmet_requirements()
         if not needs_block_hash:
             unmet.pop(Requirement.BLOCK_HASH, None)
@@ -282,7 +250,6 @@ class RpcReader:
         return unmet_requirements(newest, call)
 
     def code(self, address: str) -> bytes:
-        """Return a contract's runtime code; empty where there is none."""
         return self._ask(wire.data, "eth_getCode", address, "latest")
 
     def balance_of(self, address: str) -> int:
@@ -302,9 +269,6 @@ class RpcReader:
         """Return the logs that match; see `ChainReader.logs`.
 
         A range that the node refuses is requested in parts.
-
-        Raises:
-            NotServedError: the node lacks blocks that it had before.
         """
         request = log_request(address, topics)
         newest = self.head().number
@@ -333,9 +297,6 @@ class RpcReader:
 
         One that is pending is asked for again: anvil calls it so a moment longer than its receipt
         and its logs are there.
-
-        Raises:
-            NotServedError: no block of the node has it.
         """
         transaction = self._ask(
             _mined(wire.transaction),
@@ -352,7 +313,6 @@ class RpcReader:
         return transaction
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None until it is mined."""
         receipt = self._ask(
             _mined(wire.receipt), "eth_getTransactionReceipt", wire.to_hex(transaction_hash)
         )
@@ -406,22 +366,16 @@ def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
 
 
 def require_same_hash(actual: bytes, requested: bytes) -> None:
-    """Reject an answer about another hash than the requested one.
-
-    Raises:
-        MalformedAnswerError: the hashes differ.
-    """
+    """Reject an answer about another hash than the requested one."""
     if actual != requested:
         raise wire.MalformedAnswerError(f"0x{actual.hex()} where 0x{requested.hex()} was asked for")
 
 
 def _is_of_stake(block: object) -> bool:
-    """Return whether a block is of a proof-of-stake chain, which has final blocks."""
     difficulty = wire.members(block).get("difficulty")
     # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
     return difficulty is not None and wire.quantity(difficulty) == 0
 
 
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
-    """Return whether a node rejects the tag itself, for which nodes have several codes."""
     return fault.code in _NO_SUCH_TAG or "finalized" in fault.words

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GasMarket:
-    """Current gas prices, in wei per gas.
-
-    Attributes:
-        block_number: the newest block.
-        tip: suggested by the node.
-    """
+    """Current gas prices, in wei per gas."""
 
     block_number: int
     base_fee: int
@@ -34,11 +29,7 @@ class SendingNode(RpcReader):
     """A node that accepts signed transactions. Safe to share between threads."""
 
     def market(self) -> GasMarket:
-        """Return current gas prices.
-
-        Raises:
-            MalformedAnswerError: the newest block has no base fee.
-        """
+        """Return current gas prices."""
         number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
         try:
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
@@ -65,9 +56,6 @@ class SendingNode(RpcReader):
 
         Blocks are requested by number: a lagging node behind the same URL then fails, instead of
         answering as if the transaction did not exist.
-
-        Raises:
-            NotServedError: the node lags, or its chain changes meanwhile.
         """
         newest = self.head().number
         if self.nonce_at(sender, newest) <= nonce:
@@ -90,10 +78,6 @@ class SendingNode(RpcReader):
         """Send the node a signed transaction once; return the hash under which it was accepted.
 
         There is no retry after an unclear answer: "already known" would then be ambiguous.
-
-        Raises:
-            RpcFault: the node does not accept it, or has it already.
-            NotServedError: it is unknown whether the node has it.
         """
         return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
 
@@ -120,12 +104,7 @@ class SendingNode(RpcReader):
         return b""
 
     def gas_of(self, request: Mapping[str, str]) -> int:
-        """Return the node's gas estimate of a transaction now.
-
-        Raises:
-            TransactionRevertedError: it would revert.
-            RpcFault: the node rejects the request.
-        """
+        """Return the node's gas estimate of a transaction now."""
         try:
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
         except wire.RpcFault as fault:
@@ -141,7 +120,6 @@ def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
     A binary search from the newest block, as recent transactions are the usual case.
 
     Args:
-        nonce: of the transaction.
         newest: number of a block after which the transaction is mined.
         count: returns the account's number of transactions mined up to a block.
     """

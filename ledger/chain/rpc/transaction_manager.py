@@ -46,15 +46,8 @@ class TransactionManager:
     """The transactions of one account. Safe to share between threads.
 
     Args:
-        node: accepts the transactions.
-        account: signs them.
-        settings: time-outs and fees.
         sleep: waits a number of seconds.
         clock: monotonic seconds.
-
-    Attributes:
-        caps: upper limits of a transaction's fees.
-        sender: the account's address.
     """
 
     def __init__(
@@ -81,15 +74,11 @@ class TransactionManager:
 
         Args:
             to: the recipient; None creates a contract.
-            data: call data, or the creation code.
             gas: the gas limit; never estimated.
             value: wei to transfer.
 
         Returns:
             A transaction that the node has accepted, or may have accepted.
-
-        Raises:
-            TransactionRefusedError: the node has not accepted it, and never will.
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
@@ -119,11 +108,7 @@ class TransactionManager:
         """Send a transaction with the given nonce and no other.
 
         Args:
-            unsigned: the transaction.
             again: whether a pending transaction with its nonce may be replaced.
-
-        Raises:
-            TransactionRefusedError: the node has not accepted it, and never will.
         """
         with self._lock:
             if again:

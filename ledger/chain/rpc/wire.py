@@ -31,12 +31,7 @@ class MalformedAnswerError(NotServedError):
 
 
 class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
-    """A JSON-RPC error object.
-
-    Attributes:
-        data: its data, unparsed.
-        words: its message in lower case, for classification.
-    """
+    """A JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None, by: str = "") -> None:
         self.code = code
@@ -46,22 +41,14 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
 
 
 def quantity(value: object) -> int:
-    """Return a number from `0x` and hex digits.
-
-    Raises:
-        MalformedAnswerError: it is not a quantity of at most 256 bits.
-    """
+    """Return a number from `0x` and hex digits."""
     if not isinstance(value, str) or not 3 <= len(value) <= _LONGEST_QUANTITY:
         raise MalformedAnswerError(f"not a quantity: {_shown(value)}")
     return int.from_bytes(_unhex(value, "a quantity"), "big")
 
 
 def data(value: object, size: int | None = None) -> bytes:
-    """Return bytes from `0x` and an even number of hex digits, of a given size if there is one.
-
-    Raises:
-        MalformedAnswerError: it is malformed, or has another size.
-    """
+    """Return bytes from `0x` and an even number of hex digits, of a given size if there is one."""
     if not isinstance(value, str) or len(value) % 2:
         raise MalformedAnswerError(f"not bytes: {_shown(value)}")
     content = _unhex(value, "bytes")
@@ -87,33 +74,21 @@ def address(value: object) -> str:
 
 
 def members(value: object) -> Mapping[str, Any]:
-    """Return a JSON object.
-
-    Raises:
-        MalformedAnswerError: it is something else.
-    """
+    """Return a JSON object."""
     if not isinstance(value, dict):
         raise MalformedAnswerError(f"not an object: {_shown(value)}")
     return value
 
 
 def flag(value: object) -> bool:
-    """Return a JSON boolean.
-
-    Raises:
-        MalformedAnswerError: it is something else.
-    """
+    """Return a JSON boolean."""
     if not isinstance(value, bool):
         raise MalformedAnswerError(f"neither true nor false: {_shown(value)}")
     return value
 
 
 def items(value: object) -> list[Any]:
-    """Return a JSON array.
-
-    Raises:
-        MalformedAnswerError: it is something else.
-    """
+    """Return a JSON array."""
     if not isinstance(value, list):
         raise MalformedAnswerError(f"not an array: {_shown(value)}")
     return value
@@ -131,11 +106,7 @@ def block(value: object) -> Block:
 
 
 def log(value: object) -> Log:
-    """Return a log from its JSON form.
-
-    Raises:
-        MalformedAnswerError: a reorganisation has removed it, or it is malformed.
-    """
+    """Return a log from its JSON form."""
     fields = members(value)
     if fields.get("removed") is True:
         raise MalformedAnswerError("a log that a reorganisation has taken back")

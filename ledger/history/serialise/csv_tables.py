@@ -24,13 +24,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class CsvTable(Generic[P]):
-    """One list as a table.
-
-    Attributes:
-        name: of the list.
-        columns: each with the type of its values.
-        rows: returns the rows of a page, each with exactly the columns.
-    """
+    """One list as a table."""
 
     name: str
     columns: Mapping[str, type]
@@ -55,12 +49,7 @@ def csv_lines(table: CsvTable[P], pages: Iterable[list[Row]]) -> Iterator[bytes]
 
 
 def write_parquet(table: CsvTable[P], pages: Iterable[list[Row]], file: IO[bytes]) -> None:
-    """Write a table as Parquet, with a row group for each page.
-
-    Raises:
-        ModuleNotFoundError: the extra `data` is not installed.
-        ValueError, OverflowError: a value does not fit the type of its column.
-    """
+    """Write a table as Parquet, with a row group for each page."""
     import pyarrow as arrow  # noqa: PLC0415 - an extra
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -85,7 +74,6 @@ def _csv_cell(value: Cell) -> Cell:
 
 
 def _row(columns: Mapping[str, type], *parts: Mapping[str, Any]) -> Row:
-    """Return the cells of a row from the fields of the parts, of which the last one counts."""
     fields = {name: value for part in parts for name, value in part.items()}
     return {name: _cell(fields[name]) for name in columns}
 

@@ -226,7 +226,6 @@ def score_vector(blobs: BlobReader, digest: Digest) -> tuple[responses.Vector | 
     """Return a score vector, and whether its blob was available.
 
     Args:
-        blobs: where it should be.
         digest: its sha256; a member may sign the digest of anything.
     """
     try:
@@ -258,11 +257,7 @@ def _distances(
 
 
 def votes(view: DocumentedRound) -> responses.RoundVotes:
-    """Return both certificates, None if another contract sent the decision, and the incidents.
-
-    Raises:
-        ChainError: the chain cannot be read, or has another transaction in its place.
-    """
+    """Return both certificates, None if another contract sent the decision, and the incidents."""
     return {**view.heading(), **votes_body(view)}
 
 

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsPage:
-    """Return a page of clients, ascending.
-
-    Raises:
-        CursorError: the cursor belongs to another list.
-    """
+    """Return a page of clients, ascending."""
     registered = history.registered()
     scope = repr(("clients", str(history.path)))
     start = 0 if cursor is None else decode_cursor(cursor, scope, len(registered) - 1)

@@ -33,11 +33,7 @@ BLOB_KINDS = frozenset(
 def digest_page(
     history: FoldedHistory, digest: Digest, limit: int, cursor: str | None
 ) -> DigestPage:
-    """Return a page of the places of a digest, the deployment's first, then by round.
-
-    Raises:
-        CursorError: the cursor belongs to another digest.
-    """
+    """Return a page of the places of a digest, the deployment's first, then by round."""
     scope = repr(("digests", str(history.path), digest.hex()))
     start = 0 if cursor is None else decode_cursor(cursor, scope, LAST_POSITION)
     occurrences = history.occurrences(digest, start, limit + 1)

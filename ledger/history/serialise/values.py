@@ -40,7 +40,6 @@ class DocumentedRound:
 
     @staticmethod
     def of(history: FoldedHistory, round_: HistoryRound) -> DocumentedRound:
-        """Return a round with its documents."""
         return DocumentedRound(history, round_, history.documents(round_))
 
     @property
@@ -67,7 +66,6 @@ class DocumentedRound:
         return {"digest": to_hex(decided.incidents), "available": self.documents.has_incidents}
 
     def address(self, client: ClientId) -> str:
-        """Return a client's address."""
         return checksum(self.round.registry[client].address)
 
 

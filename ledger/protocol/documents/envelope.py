@@ -85,9 +85,7 @@ class PhaseCertificate:
     """The certificate of phase 1 that a request of phase 2 needs.
 
     Attributes:
-        view: of the aggregation phase.
         set_digest: S_a.
-        request: its primary's signature.
         replies: member and signature of each reply, by ascending seat.
     """
 
@@ -102,7 +100,6 @@ class Proposal:
     """A primary's request with its evidence.
 
     Attributes:
-        request: the signed request.
         opening: the preimage of its result; in phase 1.
         record: the bytes of its record; in phase 1.
         certificate: of phase 1; in phase 2.
@@ -136,10 +133,7 @@ class Attestation:
     Attributes:
         auditor: the address that signs; it need not be a client's.
         run: sha256 of the run document.
-        verdict: same or other.
-        environment: in which it was repeated.
         witness: of the losses of all local steps; see `replay_witness`.
-        signature: of the `ReplayStatement`.
     """
 
     auditor: Address
@@ -171,10 +165,7 @@ class Envelope:
     """One message of one client in one round, or of an auditor about a client's update.
 
     Attributes:
-        domain: the contract and chain it belongs to.
-        round: t.
         client: the sender; of an attestation, whose update it is about.
-        body: the message.
     """
 
     domain: Domain
@@ -184,7 +175,6 @@ class Envelope:
 
     @property
     def kind(self) -> EnvelopeKind:
-        """Kind of the body."""
         return _KINDS[type(self.body)]
 
 
@@ -219,9 +209,6 @@ def decode_envelope(data: bytes, domain: Domain) -> Envelope:
 
     An envelope names only the contract's address and chain: one of an earlier run at that address
     is decoded, and its signatures are void.
-
-    Raises:
-        EncodingError: not an envelope, or of another contract.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
     fields = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
-    """Return a map that has exactly these keys, with values of exactly these types.
-
-    Raises:
-        EncodingError: a key is missing or unknown, or a value has another type.
-    """
+    """Return a map that has exactly these keys, with values of exactly these types."""
     if set(value) != set(types):
         odd = sorted(set(value) ^ set(types))
         raise EncodingError(f"fields {odd!s:.200} are missing or not known")
@@ -40,11 +36,7 @@ def require_version(name: str, value: object) -> None:
     """Reject a document of another protocol version.
 
     Args:
-        name: of the document, in the message.
         value: the document; one without a version is rejected later, for its fields.
-
-    Raises:
-        EncodingError: another version.
     """
     version = value.get("version") if isinstance(value, Mapping) else None
     if type(version) is int and version != PROTOCOL_VERSION:
@@ -54,11 +46,7 @@ def require_version(name: str, value: object) -> None:
 def versioned_fields(
     name: str, value: Mapping[str, Any], types: Mapping[str, type]
 ) -> dict[str, Any]:
-    """Return the fields of a document of this protocol version.
-
-    Raises:
-        EncodingError: another version, or fields that are not those of the document.
-    """
+    """Return the fields of a document of this protocol version."""
     require_version(name, value)
     return exact_fields(value, {"version": int, **types})
 
@@ -106,11 +94,7 @@ def require_ascending(name: str, values: Iterable[Any]) -> None:
 
 
 def packed_clients(data: bytes) -> tuple[ClientId, ...]:
-    """Return the clients of a join of big-endian u32, strictly ascending.
-
-    Raises:
-        EncodingError: its length is no multiple of four, or they do not ascend.
-    """
+    """Return the clients of a join of big-endian u32, strictly ascending."""
     if len(data) % 4:
         raise EncodingError(f"{len(data)} bytes are no list of clients")
     starts = range(0, len(data), 4)

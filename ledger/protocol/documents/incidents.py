@@ -48,9 +48,6 @@ class Incident:
     """Misbehaviour or failure of a member during a vote.
 
     Attributes:
-        phase: of the vote.
-        view: of the vote.
-        member: the accused.
         votes: signed by the accused, as evidence; as many as `VOTES_OF` says.
         opening: preimage of a wrong proposal's result; None for another kind.
     """
@@ -93,11 +90,7 @@ def encode_incidents(document: Incidents) -> bytes:
 
 
 def decode_incidents(data: bytes) -> Incidents:
-    """Return the incidents behind a blob, which are not verified here.
-
-    Raises:
-        EncodingError: not an incidents document.
-    """
+    """Return the incidents behind a blob, which are not verified here."""
     types = {"round": int, "base": bytes, "incidents": list}
     value = versioned_fields("incidents document", canonical.decode(data), types)
     number = unsigned("round", value["round"], 64)
@@ -112,11 +105,7 @@ def preimage_fields(opening: ResultPreimage) -> list[object]:
 
 
 def decode_preimage(value: object) -> ResultPreimage:
-    """Return the opening that a document carries.
-
-    Raises:
-        EncodingError: it is none.
-    """
+    """Return the opening that a document carries."""
     return ResultPreimage(*map(digest, row(value, len(fields(ResultPreimage)))))
 
 

@@ -52,7 +52,6 @@ class Dropout:
     """An active client without a usable update.
 
     Attributes:
-        reason: why.
         payload: digest of a malformed payload; None for another reason.
     """
 
@@ -66,8 +65,6 @@ class RefusedScores:
     """A signed score vector that does not count.
 
     Attributes:
-        signed: the member's claim.
-        reason: why.
         client: the client whose distance is false; 0 for another reason.
     """
 
@@ -81,7 +78,6 @@ class RoundRecord:
     """The inputs of a decision.
 
     Attributes:
-        round: t.
         base: the commitments digest after the closing block.
         updates: the usable updates, ascending by client.
         dropouts: the other active clients, ascending.
@@ -147,11 +143,7 @@ def encode_record(record: RoundRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> RoundRecord:
-    """Return the round record behind a blob, which is not validated here.
-
-    Raises:
-        EncodingError: not a round record.
-    """
+    """Return the round record behind a blob, which is not validated here."""
     lists = ("updates", "dropouts", "scores", "refused")
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
     value = versioned_fields("record", canonical.decode(data), types)

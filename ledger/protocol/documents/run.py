@@ -46,7 +46,6 @@ class RunDocument:
     """The configuration of a run.
 
     Attributes:
-        parameters: the protocol's parameters.
         registry: every client's address and samples, index by index, addresses ascending.
         initial_model: sha256 of w_1.
         layout: the model's tensors, in the order in which a flat vector joins them.
@@ -54,7 +53,6 @@ class RunDocument:
         model_source: of the model's code, `bound_inputs.source_of_package` or the sha256 of its
             file; zeros for a built-in model.
         frozen_state: `bound_inputs.frozen_state` of the model; zeros if it has none.
-        data_root: `bound_inputs.data_root` of the clients' training samples.
     """
 
     parameters: Parameters
@@ -90,11 +88,7 @@ def encode_run(document: RunDocument) -> bytes:
 
 
 def decode_run(data: bytes) -> RunDocument:
-    """Return the run's configuration behind a blob, with its invariants checked.
-
-    Raises:
-        EncodingError: not a configuration of this protocol version.
-    """
+    """Return the run's configuration behind a blob, with its invariants checked."""
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
     value = versioned_fields("run document", canonical.decode(data), types)
@@ -113,11 +107,7 @@ def decode_run(data: bytes) -> RunDocument:
 
 
 def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
-    """Return the types of the settings that a document must have.
-
-    Raises:
-        EncodingError: it has a setting at its default.
-    """
+    """Return the types of the settings that a document must have."""
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
             raise EncodingError(

@@ -36,9 +36,6 @@ class ScoreVector:
     """A member's distances to the trainers and to the other members.
 
     Attributes:
-        round: t.
-        member: c.
-        base: of the inputs.
         trainers: the trainers scored, ascending.
         distances: D_k^c of each, shape (len(trainers),).
         members: the other members with an update, ascending.
@@ -91,9 +88,6 @@ def decode_vector(data: bytes) -> ScoreVector:
 
     Returns:
         The vector, with as many distances as clients; their values are judged elsewhere.
-
-    Raises:
-        EncodingError: anything else.
     """
     lists = ("trainers", "distances", "members", "member_distances")
     types = {"round": int, "member": int, "base": bytes, **dict.fromkeys(lists, bytes)}

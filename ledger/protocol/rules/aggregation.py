@@ -34,14 +34,10 @@ def aggregate(
         model: w_t, shape (d,).
         updates: Δ_k of the aggregation clients, each of shape (d,).
         samples: n_k of at least these clients.
-        server_rate: η.
         factors: s_k of these clients, for updates that are clipped; None for 1 each.
 
     Returns:
         The next model, shape (d,).
-
-    Raises:
-        ValueError: there is no update, or one has another shape than the model.
     """
     if not updates:
         raise ValueError("there is no update to aggregate")

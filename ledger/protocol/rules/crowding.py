@@ -34,7 +34,6 @@ class Crowding:
 
     Attributes:
         values: q, shape (n,).
-        base: B, the crowding of a usual update.
         excess: max(1, q / (2.5 B)), shape (n,).
     """
 

@@ -67,9 +67,6 @@ def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArr
 
     Each number is one subtraction in float32; all zeros, which have no direction, where one of
     them is not finite.
-
-    Raises:
-        ValueError: the models differ in length.
     """
     if before.shape != now.shape:
         raise ValueError(f"models of shapes {before.shape} and {now.shape} differ")
@@ -121,9 +118,6 @@ def direction_distances(
     Args:
         updates: each of shape (d,).
         travel: w_s − w_t, shape (d,); None in the first round. Zeros have no effect.
-
-    Raises:
-        ValueError: the updates, or the travel, differ in length.
     """
     rows = [updates[client] for client in sorted(updates)]
     has_travel = travel is not None and bool(travel.any())

@@ -57,9 +57,6 @@ def plain_distances(
 
     Returns:
         Shape (members, updates), members in the order given, clients ascending.
-
-    Raises:
-        ValueError: two updates differ in length.
     """
     clients = sorted(updates)
     if rule.between is None:

@@ -56,8 +56,6 @@ class OwnRuleName:
     """The name of an own rule in parameters.
 
     Attributes:
-        label: file or package, and function.
-        function: its name in the code.
         digest: of the code, 64 hex digits.
     """
 
@@ -86,21 +84,13 @@ class OwnDistance:
         self._function = function
 
     def __call__(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-        """Return the distance of an update from a reference, which are handed over read-only.
-
-        Raises:
-            OwnRuleViolationError: it is no finite number from 0 on.
-        """
+        """Return the distance of an update from a reference, which are handed over read-only."""
         return float(self.all(_handed(update), _handed(reference)[None])[0])
 
     def all(
         self, update: NDArray[np.float64], references: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the function's distances from all references.
-
-        Raises:
-            OwnRuleViolationError: they are no numbers from 0 to 1e300, one for each reference.
-        """
+        """Return the function's distances from all references."""
         result = self._function(update, references)
         if not isinstance(result, np.ndarray):
             raise self._violation(type(result).__name__, references)
@@ -122,11 +112,7 @@ def own_distance(name: OwnRuleName, function: Callable[..., Any]) -> DistanceRul
 
 
 def distance_named(name: str) -> DistanceRule:
-    """Return a distance of strategies I and II: the paper's, or an own one whose code is loaded.
-
-    Raises:
-        OwnRuleMissingError: it is an own one, and no code is loaded for it.
-    """
+    """Return a distance of strategies I and II: the paper's, or an own one whose code is loaded."""
     own = OwnRuleName.of(name)
     if own is None:
         return SQUARED

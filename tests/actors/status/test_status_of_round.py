@@ -60,13 +60,11 @@ def late(standing: OpenRoundStatus) -> dict[int, float | None]:
 
 
 def with_vote(view: RoundView, member: ClientId, vote: Vote) -> RoundView:
-    """Return the view with a reply that a member has signed."""
     body = Reply(signed_vote(member, vote))
     return view.with_envelopes([Envelope(DOMAIN, view.inputs.round, member, body)])
 
 
 def proposal_of(actions: list[Action]) -> Proposal:
-    """Return the request among what a member says."""
     envelopes = [one.envelope for one in actions if isinstance(one, PostEnvelope)]
     return next(one.body for one in envelopes if isinstance(one.body, Proposal))
 

@@ -64,7 +64,6 @@ class Store:
         return Upload(round_number, ClientId(client), url, sha256(data), len(data))
 
     def signed(self, upload: Upload, domain: Domain | None = None) -> str:
-        """Return an upload with its client's signature, as a header shows it."""
         signer = signers()[upload.client]
         return authorization_header(upload, sign(signer, domain or self.domain, upload))
 
@@ -73,7 +72,6 @@ class Store:
         return self.http.put(path_of(data), content=data, headers=headers)
 
     def files(self) -> set[str]:
-        """Return the blobs' files, and what is on its way to be one."""
         found = [*self.folder.glob("??/*"), *self.folder.glob("incoming/*")]
         return {path.name for path in found}
 

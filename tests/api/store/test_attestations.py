@@ -76,7 +76,6 @@ class Board:
         return self.store.http.put(path, content=data, headers={"Authorization": header})
 
     def listed(self, round_number: int = 1) -> int:
-        """Return the number of genuine attestations that a reader finds."""
         mailbox = mailbox_at(self.store.url)
         return len(attestations_of_round(mailbox, self.store.domain, self.run, round_number))
 

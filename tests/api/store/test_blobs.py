@@ -153,7 +153,6 @@ LARGE = bytes(16_000_000)
 
 
 def is_paused(connection: object) -> bool:
-    """Return whether a connection waits for its peer to read."""
     return isinstance(connection, H11Protocol) and connection.flow.write_paused
 
 

@@ -78,7 +78,6 @@ def _note_foreign(faults: list[str], url: str, own: str) -> None:
 
 
 def run_address(root: str) -> str:
-    """Return where the pages of a deployment begin, given its REST path."""
     _, _, _, chain, _, address = root.split("/")
     return f"#/runs/{chain}/{address}"
 

@@ -52,7 +52,6 @@ def shown(page: Page) -> list[list[str]]:
 
 
 def expected(one: dict[str, Any], primary: int | None) -> list[str]:
-    """Return a client's row as REST has it."""
     votes = [f"{v['kind']} in view {v['view'] + 1} of the {v['phase']}" for v in one["votes"]]
     return [
         str(one["client"]),

@@ -26,7 +26,6 @@ TOKEN = "a-token-that-this-test-has-made-up"
 
 
 def steps(page: Page) -> list[str | None]:
-    """Return how each step is marked."""
     return [row.get_attribute("data-outcome") for row in page.locator("[data-step]").all()]
 
 

@@ -61,13 +61,11 @@ def decided(client: httpx.Client, root: str) -> int:
 
 
 def figure(page: Page, name: str) -> str:
-    """Return the large number with a name."""
     entry = page.locator(".figures > div").filter(has=page.get_by_text(name, exact=True))
     return entry.locator("dd").inner_text().split("\n")[0]
 
 
 def rows(page: Page, caption: str) -> list[list[str]]:
-    """Return a table's cells as they are read out."""
     found: Locator = page.locator("table").filter(has=page.locator("caption", has_text=caption))
     return [
         [cell.strip() for cell in row.locator("th, td").all_text_contents()]

@@ -253,7 +253,6 @@ def is_named(path: Sequence[Any], found: RoundVerification) -> bool:
 
 
 def said(found: RoundVerification) -> dict[str, Any]:
-    """Return what a verification says of the round itself."""
     whole = found.as_dict()
     return {name: whole[name] for name in ("round", "audit", "findings", "counts")}
 

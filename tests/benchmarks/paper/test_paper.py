@@ -31,7 +31,6 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
-    """Unpack each archive once for all tests: nobody changes rows."""
     with patch("clients.experiments.rows.read_rows", cache(read_rows)):
         yield
 

@@ -23,7 +23,6 @@ class ForkingNode(ScriptedNode):
         super().__init__()
 
     def reorganise(self) -> None:
-        """Answer from the other chain from now on."""
         self._branch = 1
 
     def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:

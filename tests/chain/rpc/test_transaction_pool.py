@@ -57,7 +57,6 @@ def answer(chain: EmbeddedChain, pool: TransactionPool, method: str, *given: obj
 
 
 def held(chain: EmbeddedChain, number: int) -> list[tuple[str, int]]:
-    """Return sender and nonce of each transaction of a block, in its order."""
     found = chain.transactions(chain.header(number))
     return [(wire.to_hex(bytes(one.sender)), one.nonce) for one in found]
 

@@ -58,7 +58,6 @@ SMALL = {
 
 
 def sizes(configuration: Configuration) -> tuple[int, int, int, int]:
-    """Return K, C, n and m."""
     found = configuration.parameters(dimension=1)
     return found.clients, found.members, found.trainers, found.accepted
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 def look(
     watched: ChainFinalityGuard, chain: ChainReader, lineage: AncestryCheck | None = None
 ) -> None:
-    """Hold a chain's head against what was acted on, as a worker's step does."""
     watched.require_unchanged(chain.head(), lineage or AncestryCheck(chain.block))
 
 

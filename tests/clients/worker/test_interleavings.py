@@ -160,12 +160,8 @@ class Deed:
     """What one worker does in a turn.
 
     Attributes:
-        sleeps: it is frozen, or starved.
         left: it dies after so many envelopes; None to live on.
-        lost: so many of its next envelopes reach nobody.
-        held: it gets no mail.
         restarts: it is killed between two steps, and begun again.
-        loses: kinds of which nothing that it says reaches anybody.
     """
 
     sleeps: bool = False

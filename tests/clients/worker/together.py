@@ -104,8 +104,6 @@ class Mail(Mailbox):
     Attributes:
         held: envelopes of others that it does not get before they are released.
         left: envelopes that it still puts before it is killed; None for all.
-        lost: how many of the next that it puts are lost.
-        loses: kinds of which every one that it puts is lost.
         fails: kinds of which no listing is answered.
     """
 

@@ -19,7 +19,6 @@ AT_AN_IMPORT = "from tests.cmfl.commands.interrupted import at_an_import; at_an_
 
 
 def begun(*arguments: str) -> subprocess.Popen[str]:
-    """Return a started Python that is interrupted as it imports the first argument's module."""
     return subprocess.Popen(
         [sys.executable, "-c", AT_AN_IMPORT, *arguments],
         stdout=subprocess.PIPE,

@@ -25,7 +25,6 @@ MODULE = (sys.executable, "-m", "cmfl")
 
 
 def limited(limit: str, command: Sequence[object]) -> subprocess.CompletedProcess[str]:
-    """Return what a command came to under a limit that a shell sets for it."""
     named = [name for name in os.environ if name.startswith("COV")]
     return subprocess.run(
         ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *map(str, command)],

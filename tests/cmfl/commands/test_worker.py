@@ -76,7 +76,6 @@ class Served:
 
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
-    """Give torch its threads back: a worker takes one of them for its whole process."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

@@ -123,7 +123,6 @@ whole = st.integers(-1000, 1000)
 
 @st.composite
 def rounds(draw: st.DrawFn) -> dict[ClientId, NDArray[np.float32]]:
-    """Return updates of three whole numbers each."""
     rows = draw(st.lists(st.tuples(whole, whole, whole), min_size=1, max_size=6))
     return {ClientId(index): f32(*row) for index, row in enumerate(rows)}
 

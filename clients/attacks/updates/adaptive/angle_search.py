@@ -75,7 +75,6 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
 
 
 def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
-    """Return a score that a committee of C members drawn from such distances seldom exceeds."""
     error = float(distances.std()) / sqrt(parameters.members)
     return combined(distances) + _MARGIN * error
 

@@ -28,7 +28,6 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     honest trainers are nearer: the score at that share of the colluders' own.
 
     Args:
-        attacker: with the rules of the run.
         distances: between the colluders' honest updates, member by trainer, shape (colluders,
             colluders), at least two of them.
     """

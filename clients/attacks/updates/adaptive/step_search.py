@@ -47,8 +47,6 @@ def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> 
 
     Args:
         is_accepted: monotone: rejects every number above a rejected one.
-        least: lower bound.
-        most: upper bound.
     """
     if is_accepted(most):
         return most
@@ -67,7 +65,6 @@ class Line:
 
     Attributes:
         own: ‖Δ_c‖², shape (colluders,).
-        across: ⟨Δ̄, Δ_c⟩, likewise.
         mean: ‖Δ̄‖², likewise.
     """
 

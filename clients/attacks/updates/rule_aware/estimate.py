@@ -45,7 +45,6 @@ def estimated_effects(
     Args:
         game: of an attacker whose rule `can_estimate` admits.
         sent: by candidate, the coefficients of the colluders' updates, shape (colluders, k).
-        aim: in the game's coordinates.
 
     Returns:
         Shape (candidates,); infinite where an update has no direction, and nothing is estimated.
@@ -73,12 +72,7 @@ def estimated_effects(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RoundRule:
-    """Strategy 3 in a game; its rows are the round's updates, ascending by client.
-
-    Attributes:
-        parameters: of the run.
-        trainers: rows of those that are ranked.
-    """
+    """Strategy 3 in a game; its rows are the round's updates, ascending by client."""
 
     parameters: Parameters
     trainers: NDArray[np.int64]
@@ -101,7 +95,6 @@ class _RoundRule:
         """Return the part of the aggregate along the aim.
 
         Args:
-            products: inner products of the updates and, last, the travel if there is one.
             along_aim: those of the n updates with the aim, shape (n,).
         """
         norms = np.sqrt(np.diagonal(products))[: len(along_aim)]

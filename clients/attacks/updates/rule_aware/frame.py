@@ -35,15 +35,11 @@ class Frame:
         vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
             before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
-        own: rows of the colluders' honest updates.
         published: rows of the honest clients' updates of each of the two rounds before, the later
             round first.
-        noise: rows of Gaussian noise, one for each colluder.
         goal: row of p, the direction of w_t − w_bad.
-        travel: row of h, the direction of the recent displacement.
         drift: row of e, the direction that honest clients took in the rounds before; before
             anything is published it is that of the colluders' own mean.
-        last: row of the server's last aggregate.
     """
 
     vectors: NDArray[np.float64]
@@ -62,9 +58,6 @@ class Frame:
 
         Args:
             attacker: with finite updates of its colluders.
-
-        Raises:
-            ConfigurationError: the model that the colluders have trained is missing.
         """
         if attacker.model is None or attacker.bad_model is None:
             raise ConfigurationError(

@@ -37,13 +37,9 @@ class Game:
     """A round with stand-ins for the honest clients.
 
     Attributes:
-        attacker: who plays, with the rule.
         coordinates: of the frame's vectors, shape (k, ·).
         travel: of the displacement, as an update; None where there is none.
-        last: of the server's last aggregate.
         honest: coefficients of the stand-ins, shape (honest, k).
-        clients: the index of each stand-in, then of each colluder.
-        members: which of them form the committee.
     """
 
     attacker: AttackInput
@@ -59,8 +55,6 @@ class Game:
         """Return the game of a round; who stands in for whom is drawn.
 
         Args:
-            attacker: any of the colluders.
-            frame: its vectors.
             first: which of the published rounds the stand-ins are taken from before all others.
         """
         honest_members = max(attacker.members - len(attacker.seats), 0)

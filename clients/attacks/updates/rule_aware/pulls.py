@@ -18,10 +18,8 @@ def turned(
     """Return unit(cos θ b + sin θ p) for each b, shape (colluders, k).
 
     Args:
-        frame: the vectors.
         base: b, unit combinations, shape (colluders, k) or (1, k).
         aim: p, shape (1, k).
-        degrees: θ.
     """
     angle = np.radians(degrees)
     count = len(frame.own)

@@ -40,11 +40,8 @@ class Candidate:
     """What colluders may do in a round.
 
     Attributes:
-        base: name of the honest-looking part.
         angle: θ from it to the aim, in degrees.
         share: of the attacking trainers that act; the others are honest.
-        members: what colluding members send.
-        part: of the travel in what is sent.
     """
 
     base: str
@@ -69,11 +66,8 @@ def searched(
     """Return the updates of all colluders that move the model most along an aim.
 
     Args:
-        attacker: any of the colluders.
         candidates: the first of the best is taken, which differ by rounding alone.
-        pull: makes directions of a candidate.
         aim: makes the aim, as an update points, of shape (1, k).
-        rounds: published rounds that are known and played.
         length: s, of what is sent, in median lengths of the colluders' updates.
 
     Returns:
@@ -107,7 +101,6 @@ def best_of(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> i
 
     Args:
         estimates: of the effects, true up to `MARGIN`; infinite ones are always played.
-        effect: plays a candidate, by index.
     """
     effects: dict[int, float] = {}
     largest = -np.inf
@@ -130,11 +123,7 @@ def updates_of(
     """Return the coefficients of what each colluder sends, shape (colluders, k).
 
     Args:
-        attacker: any of the colluders.
-        frame: its vectors.
-        candidate: who acts.
         directions: unit combinations, shape (colluders, k).
-        length: s.
     """
     sent = frame.norms[frame.own][:, None] * frame.row(frame.own)
     members = [row for row in attacker.seats if row not in attacker.idle]

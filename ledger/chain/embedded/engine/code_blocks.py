@@ -103,8 +103,6 @@ class Block(NamedTuple):
         least: stack height below which one of them underflows.
         most: stack height above which one of them overflows.
         memory: length of memory that its constant addresses touch, in bytes.
-        steps: pairs of a kind and an argument.
-        end: the position after it.
         following: the opcode at its end, if py-evm executes that; None if another block begins.
     """
 
@@ -121,7 +119,6 @@ class DecodedCode:
     """Contract code, each block of which is decoded when it is first executed.
 
     Attributes:
-        blocks: by the position where they begin.
         destinations: positions to which a jump may lead.
     """
 

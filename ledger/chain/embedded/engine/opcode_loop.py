@@ -179,15 +179,6 @@ class BlockStream(CodeStream):
 
         The block's constant costs are paid already: if the rest does not suffice, all of it would
         not have sufficed for them and this.
-
-        Args:
-            start: of the range, in bytes.
-            length: of the range, in bytes; an empty one needs no memory.
-            gas: that is left.
-            word_gas: price of each word of the range.
-
-        Raises:
-            OutOfGas: the gas does not suffice.
         """
         cost = word_gas * ((length + 31) // 32)
         end = start + length if length else 0

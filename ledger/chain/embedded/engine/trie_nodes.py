@@ -51,11 +51,7 @@ class TrieNodes:
         """Return the value of a key; empty if there is none.
 
         Args:
-            root: hash of the trie's root.
             key: 32 bytes, as all keys of the trie.
-
-        Raises:
-            MissingTrieNode: the database lacks a node.
         """
         path, depth = key.hex(), 0
         child: Any = b"" if root == BLANK_ROOT_HASH else root

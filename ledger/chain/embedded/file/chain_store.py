@@ -39,11 +39,7 @@ _STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statemen
 
 
 class ChainStore:
-    """An open chain file; safe to share between threads.
-
-    Attributes:
-        path: of the SQLite file.
-    """
+    """An open chain file; safe to share between threads."""
 
     def __init__(self, file: SqliteFile) -> None:
         self.path = file.path
@@ -52,11 +48,7 @@ class ChainStore:
 
     @classmethod
     def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
-        """Return a new, empty store, which is not a chain before `initialise`.
-
-        Raises:
-            ChainError: the file has content already, or cannot be made.
-        """
+        """Return a new, empty store, which is not a chain before `initialise`."""
         store = cls(SqliteFile.write(path, "rwc", synchronous))
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
             store.close()
@@ -65,12 +57,7 @@ class ChainStore:
 
     @classmethod
     def open(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
-        """Return an existing store with a valid meta table, open for writing.
-
-        Raises:
-            ChainLockedError: the file has a second name, under which another process could write.
-            ChainError: there is no such file, or it is not a chain of this version.
-        """
+        """Return an existing store with a valid meta table, open for writing."""
         _require_file(path)
         require_one_name(path)
         return cls(SqliteFile.write(path, "rw", synchronous))._verified()
@@ -82,9 +69,6 @@ class ChainStore:
         Args:
             path: of the SQLite file; another process may write to it.
             is_snapshot: whether it shows one state of the file until it is closed.
-
-        Raises:
-            ChainError: there is no such file, it cannot be read, or is not a chain of this version.
         """
         _require_file(path)
         return cls(SqliteFile.read(path, is_snapshot=is_snapshot))._verified()
@@ -110,12 +94,7 @@ class ChainStore:
             file.close()
 
     def verify_meta(self) -> None:
-        """Verify the meta table of a chain of this version.
-
-        Raises:
-            ChainDamagedError: it is missing or incomplete.
-            ChainError: another version of this program wrote it.
-        """
+        """Verify the meta table of a chain of this version."""
         statements = {
             sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         }
@@ -138,11 +117,7 @@ class ChainStore:
         return dict(self.rows("SELECT name, value FROM meta"))
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value of the EVM's storage; None if there is none.
-
-        Raises:
-            ChainDamagedError: the file is damaged.
-        """
+        """Return a value of the EVM's storage; None if there is none."""
         rows = self.rows("SELECT value FROM kv WHERE key = ?", (key,))
         if not rows:
             return None
@@ -156,11 +131,7 @@ class ChainStore:
         return self._file.rows(query, parameters)
 
     def verify_pages(self) -> None:
-        """Verify that pages are whole and every index agrees with its table.
-
-        Raises:
-            ChainDamagedError: a search could miss or invent rows.
-        """
+        """Verify that pages are whole and every index agrees with its table."""
         [(first,), *_] = self.rows("PRAGMA integrity_check(1)")
         if first != "ok":
             summary = " ".join(str(first).split())[:200]
@@ -181,12 +152,6 @@ class ChainStore:
 
         Args:
             values: the EVM's storage; None deletes.
-            logs: the block's logs.
-            parent: hash of the parent block.
-
-        Raises:
-            ChainLockedError: the newest block is not the parent: another process has written.
-            ChainError: the disk refuses, or the file has been replaced; nothing was written.
         """
         if _identity(self.path) != self._identity:
             raise ChainError(
@@ -206,9 +171,6 @@ class ChainStore:
         Args:
             meta: the values that identify the chain, every one of `META_KEYS`.
             values: the EVM's storage after block 0.
-
-        Raises:
-            ChainError: the disk refuses; nothing was written.
         """
         with self._file.transaction() as connection:
             for statement in _STATEMENTS:
@@ -255,11 +217,7 @@ def _write(
 
 
 def require_one_name(path: Path) -> None:
-    """Reject a file with hard links: each name would have its own lock.
-
-    Raises:
-        ChainLockedError: it has several names.
-    """
+    """Reject a file with hard links: each name would have its own lock."""
     if (names := path.stat().st_nlink) > 1:
         raise ChainLockedError(
             f"{path}: the file has {names} names (hard links), and under each of them another "

@@ -61,11 +61,7 @@ class HeadNote:
 
     @classmethod
     def begin(cls, chain: Path, acknowledged: AcknowledgedBlock) -> Self:
-        """Return the note with this block in both slots, durable, replacing any older note.
-
-        Raises:
-            ChainError: the note cannot be written.
-        """
+        """Return the note with this block in both slots, durable, replacing any older note."""
         path = note_path(chain)
         try:
             # Sequence 2 goes into the first slot, as `write` expects.
@@ -76,11 +72,7 @@ class HeadNote:
         return cls(path, descriptor, 2)
 
     def write(self, acknowledged: AcknowledgedBlock) -> None:
-        """Note a newer durable block.
-
-        Raises:
-            ChainError: the note cannot be written; the block itself is on disk.
-        """
+        """Note a newer durable block."""
         if self._descriptor is None:
             return
         self._sequence += 1
@@ -107,12 +99,7 @@ def note_path(chain: Path) -> Path:
 
 
 def read_note(chain: Path) -> AcknowledgedBlock | None:
-    """Return the newest acknowledged block; None if there is no note.
-
-    Raises:
-        ChainDamagedError: the note is damaged.
-        ChainError: it cannot be read.
-    """
+    """Return the newest acknowledged block; None if there is no note."""
     path = note_path(chain)
     for _ in range(_READINGS):
         content = _content(path)
@@ -164,11 +151,7 @@ _MEANING = (
 
 
 def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
-    """Verify that a chain has the newest block acknowledged here.
-
-    Raises:
-        ChainRolledBackError: it does not.
-    """
+    """Verify that a chain has the newest block acknowledged here."""
     head = chain.head()
     if noted.genesis_hash != chain.genesis_hash:
         finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
@@ -185,11 +168,7 @@ def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) 
 
 
 def verify_nothing_acknowledged(path: Path) -> None:
-    """Verify that no chain was acknowledged where a new one is to be created.
-
-    Raises:
-        ChainRolledBackError: one was, and is gone.
-    """
+    """Verify that no chain was acknowledged where a new one is to be created."""
     noted = read_note(path)
     if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
         raise ChainRolledBackError(

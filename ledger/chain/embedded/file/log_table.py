@@ -59,10 +59,7 @@ def rows_of_receipt(
     """Return the rows of one transaction's logs.
 
     Args:
-        block_number: of the transaction's block.
         first_log: number of logs of the block's earlier transactions.
-        transaction_hash: of the transaction.
-        receipt: its receipt.
     """
     rows: list[LogRow] = []
     for log_index, log in enumerate(receipt.logs, start=first_log):
@@ -98,8 +95,6 @@ def select(
     Args:
         address: the contract, 20 bytes; None for every one.
         topics: per position a topic, alternatives, or None for any.
-        from_block: first block, included.
-        to_block: last block, included.
         limit: most rows to return; None for all.
         descending: newest first.
     """

@@ -67,11 +67,7 @@ class SqliteFile:
 
     @classmethod
     def write(cls, path: Path, mode: Literal["rw", "rwc"], synchronous: Synchronous) -> Self:
-        """Return the file open for writing, in write-ahead mode; mode "rwc" creates it.
-
-        Raises:
-            ChainError: it cannot be opened or created.
-        """
+        """Return the file open for writing, in write-ahead mode; mode "rwc" creates it."""
         with translated(path):
             pragmas = ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {synchronous}")
             return cls(path, _connect(path, f"mode={mode}", *pragmas))
@@ -81,11 +77,7 @@ class SqliteFile:
         """Return the file open for reading, whatever permissions its folder has.
 
         Args:
-            path: of the file.
             is_snapshot: whether it shows one state until it is closed.
-
-        Raises:
-            ChainError: it cannot be read, or only with write access to its folder.
         """
         connection, mark = _reading(path)
         if is_snapshot:
@@ -95,12 +87,7 @@ class SqliteFile:
         return cls(path, connection, mark, is_snapshot=is_snapshot)
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query with placeholders.
-
-        Raises:
-            NotServedError: another process is writing, and this user has no access to the locks.
-            ChainError: the file cannot be read, is damaged or closed.
-        """
+        """Return all rows of a query with placeholders."""
         with self._lock, translated(self.path):
             for _ in range(_ATTEMPTS):
                 self._follow()
@@ -110,11 +97,7 @@ class SqliteFile:
             raise self._moved()
 
     def _read_once(self, query: str, parameters: Sequence[object]) -> list[Any] | None:
-        """Return all rows; None if the file has changed meanwhile.
-
-        Raises:
-            DatabaseError: the unchanged file cannot be read.
-        """
+        """Return all rows; None if the file has changed meanwhile."""
         try:
             rows = self._connection.execute(query, parameters).fetchall()
         except sqlite3.DatabaseError:
@@ -133,11 +116,7 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection whose statements are committed together, or not at all.
-
-        Raises:
-            ChainError: the disk refuses.
-        """
+        """Yield a connection whose statements are committed together, or not at all."""
         with self._lock, translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -157,9 +136,6 @@ class SqliteFile:
         """Move the write-ahead log into the file, durably; return whether it is empty now.
 
         A reader of an older state keeps its part of the log; nothing waits for it.
-
-        Raises:
-            ChainError: the disk refuses.
         """
         with self._lock, translated(self.path):
             self._connection.execute("PRAGMA busy_timeout = 0")
@@ -196,11 +172,7 @@ class SqliteFile:
 
 
 def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
-    """Return a read-only connection, and a mark if the file is opened as immutable.
-
-    Raises:
-        ChainError: this user may not read it, or only with write access to its folder.
-    """
+    """Return a read-only connection, and a mark if the file is opened as immutable."""
     with translated(path):
         if (shared := _connected(path, "mode=ro")) is not None:
             return shared, None
@@ -217,11 +189,7 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
 
 
 def _connected(path: Path, options: str) -> sqlite3.Connection | None:
-    """Return a read-only connection; None if the user lacks permissions for it.
-
-    Raises:
-        OperationalError: the file is locked, or cannot be opened for another reason.
-    """
+    """Return a read-only connection; None if the user lacks permissions for it."""
     try:
         return _connect(path, options, *_TO_READ)
     except sqlite3.OperationalError as error:
@@ -245,7 +213,6 @@ def size_of(path: Path, suffix: str) -> int:
 
     Args:
         path: the database itself, not a link: SQLite puts its files next to the former.
-        suffix: "-wal" or "-journal".
     """
     try:
         return path.with_name(path.name + suffix).stat().st_size
@@ -272,12 +239,7 @@ def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite errors into a `ChainError` that names the file.
-
-    Raises:
-        ChainDamagedError: SQLite calls the file damaged.
-        ChainError: any other error.
-    """
+    """Turn SQLite errors into a `ChainError` that names the file."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:

@@ -33,10 +33,6 @@ class WriterLock:
         """Return the lock of a chain file without waiting.
 
         The lock file is `<chain>.lock`, next to the file that a link leads to.
-
-        Raises:
-            ChainLockedError: another writer has it; names the process if known.
-            ChainError: the lock file cannot be made.
         """
         whole = chain.resolve()
         path = whole.with_name(f"{whole.name}.lock")

@@ -130,6 +130,5 @@ def paid_price(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> int:
 
 
 def _size(header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI]) -> int:
-    """Return the RLP length of the whole block."""
     fields = rlp.decode(rlp.encode(header))
     return len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))

@@ -42,15 +42,8 @@ class RpcServer:
     """A server that runs until it is closed; the caller closes the chain.
 
     Args:
-        chain: the chain.
         port: of the server; 0 for a free one.
-        max_logs: limit of one `eth_getLogs` answer.
         block_seconds: seconds from block to block; None for a block per transaction.
-
-    Raises:
-        ChainError: the port is taken.
-        TypeError: timed blocks of a read-only chain.
-        ValueError: block_seconds is not positive.
     """
 
     def __init__(
@@ -78,11 +71,7 @@ class RpcServer:
             self._miner.start()
 
     def wait(self) -> None:
-        """Wait until the server is closed.
-
-        Raises:
-            ChainError: it has stopped because a block could not be mined.
-        """
+        """Wait until the server is closed."""
         self._thread.join()
         if self._miner is not None and self._miner.failure is not None:
             raise self._miner.failure

@@ -91,11 +91,7 @@ class RpcMethods:
                 self._methods["evm_mine"] = lambda blocks="0x1": _mine(chain, blocks)
 
     def answer(self, request: object) -> dict[str, Any] | None:
-        """Return the answer to one decoded request; None for a notification.
-
-        Returns:
-            An object with `result` or with `error`.
-        """
+        """Return the answer to one decoded request; None for a notification."""
         identifier = request.get("id") if isinstance(request, dict) else None
         endless = isinstance(identifier, float) and not math.isfinite(identifier)
         if endless or isinstance(identifier, bool | list | dict):
@@ -204,11 +200,7 @@ class RpcMethods:
         return wire.to_hex(answer.output)
 
     def _executed(self, call: _Call, at: object) -> tuple[int, CallAnswer]:
-        """Run a call; return the number of its block, and the answer.
-
-        Raises:
-            RpcFault: it failed without an answer.
-        """
+        """Run a call; return the number of its block, and the answer."""
         with self._chain.snapshot() as snapshot:
             requested = _number_of(snapshot, at)
             number = snapshot.head().number if requested is None else requested

@@ -55,11 +55,7 @@ class TransactionPool:
         self._pending: dict[str, dict[int, _Pending]] = {}
 
     def add(self, signed: SignedTransactionAPI) -> None:
-        """Add a transaction with a valid signature.
-
-        Raises:
-            RpcFault: it cannot be mined, or the pool is full; in geth's words.
-        """
+        """Add a transaction with a valid signature."""
         sender = checksum(bytes(signed.sender))
         with self._lock:
             of_sender = self._pending.get(sender, {})
@@ -89,12 +85,7 @@ class TransactionPool:
             return max(self._pending.get(account, ()), default=-1) + 1
 
     def mine(self) -> None:
-        """Mine one block of the pending transactions that fit, or an empty one.
-
-        Raises:
-            ChainLockedError: another process writes to the chain.
-            ChainError: the block cannot be written.
-        """
+        """Mine one block of the pending transactions that fit, or an empty one."""
         with self._lock:
             ordered = self._fair_order()
         try:
@@ -160,8 +151,6 @@ def rejection_message(
     """Return why a transaction cannot be accepted; None if it can.
 
     Args:
-        chain: the chain.
-        signed: the transaction, with a valid signature.
         waiting: its sender's pending transactions, ascending by nonce.
     """
     hash_ = bytes(signed.hash)

@@ -34,7 +34,6 @@ EDGES = (
 
 
 def push(value: int, size: int | None = None) -> bytes:
-    """Return the code that pushes a number, by the shortest PUSH or one of a given size."""
     size = (value.bit_length() + 7) // 8 if size is None else size
     return bytes([op.PUSH0 + size]) + value.to_bytes(size)
 
@@ -85,7 +84,6 @@ _read_slots = st.integers(0, SLOTS + 3).map(lambda slot: push(slot) + bytes([op.
 
 
 def call(opcode: int, to: int, gas: int, value: int, sizes: tuple[int, int, int, int]) -> bytes:
-    """Return the code of a call: input and output are (start, length) each."""
     arguments = [*reversed(sizes), *([value] if opcode in {op.CALL, op.CALLCODE} else []), to, gas]
     return b"".join(push(argument) for argument in arguments) + bytes([opcode])
 
@@ -161,7 +159,6 @@ class Arena:
     def message(
         self, code: bytes, gas: int, *, data: bytes = b"", is_static: bool = False
     ) -> Message:
-        """Return the message that runs code as the contract."""
         return Message(
             gas=gas,
             to=self.contract,

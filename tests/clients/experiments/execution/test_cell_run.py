@@ -139,7 +139,6 @@ def rows(plan: ExperimentPlan, finals: dict[tuple[float, int], float]) -> list[T
 
 
 def finals(*means: float) -> dict[tuple[float, int], float]:
-    """Return what each of the four rates comes to: a tenth below its mean, and a tenth above."""
     rates = (0.25, 0.5, 1.0, 2.0)
     return {
         (rate, seed): mean + shift

@@ -67,7 +67,6 @@ def timeless(rows: tuple[CellRow, ...]) -> dict[str, CellRow]:
 
 
 def copied(finished: Finished, folder: Path) -> RowStore:
-    """Return a copy of the rows, and of what runs left."""
     shutil.copytree(finished.store.out, folder, dirs_exist_ok=True)
     return RowStore(folder, "mini")
 

@@ -308,7 +308,6 @@ TRAINED_MODELS = {
 
 
 def seen_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small models be computed as large ones are: as right, and quicker to test."""
     monkeypatch.setattr(execution_plan, "SMALL", 0)
     monkeypatch.setattr(execution_plan, "_LARGE_MATRIX", 500)
 
