@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.routing import Match
 
 from api.federation.coverage import CoverageReader
@@ -48,6 +50,7 @@ from api.routes.service_routes import package_version, service_router
 from api.routes.training_routes import training_router
 from api.routes.web_routes import web_router
 from api.schemas.problems import MAX_SHOWN, FieldError
+from api.settings import Settings
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainMovedError,
@@ -58,13 +61,6 @@ from ledger.chain.ports import (
 from ledger.history.pages import CursorError
 from ledger.history.pinned_chain import HistoryService
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.responses import Response
-
-    from api.settings import Settings
 
 _ROUTERS = (
     service_router,

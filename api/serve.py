@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable
+
+import uvicorn
 
 from api.app import create_app
 from api.http.bounded_server import bounded, run_server
 from api.http.graceful_server import GracefulServer
+from api.http.streams import Streams
+from api.settings import Settings
 from api.sockets import listening_socket
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    import uvicorn
-
-    from api.http.streams import Streams
-    from api.settings import Settings
 
 
 def serve(

@@ -12,39 +12,32 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
+from clients.runs.metrics import RoundMetrics
+from clients.runs.population import Population
 from clients.runs.preparation import open_measure, prepared
 from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.audit.engine import audit
-from ledger.audit.report import StepOutcome
+from ledger.audit.report import AuditReport, StepOutcome
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import Phase
+from ledger.protocol.types import ClientId, Phase
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.runs.metrics import RoundMetrics
-    from clients.runs.population import Population
-    from ledger.audit.report import AuditReport
-    from ledger.protocol.types import ClientId
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured" / "committee_faults.json"
 SETTINGS = (

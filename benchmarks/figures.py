@@ -14,15 +14,13 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo.command import RESULT_COLUMNS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "docs" / "measured"

@@ -7,8 +7,9 @@ part of what real rounds cost, and it can fork. Equal seeds make equal chains.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from eth_abi.abi import encode
@@ -21,11 +22,20 @@ from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import constructor_values
 from ledger.chain.contract.event_logs import encode_log
-from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, matches_topics
+from ledger.chain.ports import (
+    Block,
+    Log,
+    NotServedError,
+    OfflineChain,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    matches_topics,
+)
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import domain_of
+from ledger.protocol.ledger_state import Event, LedgerState, domain_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
 from ledger.protocol.sampling import sample_trainers
@@ -38,13 +48,7 @@ from ledger.protocol.types import (
     Scores,
     SignedScores,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.chain.ports import Receipt, TopicFilter, Transaction
-    from ledger.protocol.ledger_state import Event, LedgerState
-    from ledger.storage.blobs import BlobStore
+from ledger.storage.blobs import BlobStore
 
 ADDRESS = "0x00000000000000000000000000000000000000C1"
 CHAIN_ID = 1_337

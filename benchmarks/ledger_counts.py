@@ -15,8 +15,10 @@ import contextlib
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 from eth.vm.code_stream import CodeStream
@@ -33,10 +35,6 @@ from ledger.chain.embedded.engine.opcode_loop import BlockStream
 from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
 COUNTS = Path(__file__).with_suffix(".json")
 MEMBERS, TRAINERS, CLIENTS = 7, 20, 100

@@ -6,11 +6,13 @@ are derived from a sentence: PUBLIC TEST KEYS, worth nothing. Equal calls make e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
+from ledger.chain.ports import Receipt
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.judgement import sets_of
@@ -32,10 +34,7 @@ from ledger.protocol.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import Receipt
 
 Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 

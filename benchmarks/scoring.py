@@ -16,13 +16,15 @@ import hashlib
 import json
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -33,16 +35,12 @@ from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
 from ledger.protocol.rules.distance import (
     DIRECTION,
     SQUARED,
+    DistanceRule,
+    Distances,
+    Travel,
     plain_distances,
 )
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)

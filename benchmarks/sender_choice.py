@@ -10,18 +10,14 @@ takes the seed with most colluders in the next round. A run has 100 rounds.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.experiments.report import markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured" / "sender_choice.json"
 CLIENTS, COLLUDERS, MEMBERS, TRAINERS, ROUNDS = 60, 18, 12, 18, 100

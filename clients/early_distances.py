@@ -8,20 +8,15 @@ result with and without it; directions are taken only of the same updates.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Future
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
-    from ledger.protocol.types import ClientId
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 InstructionSet = Literal["default", "avx2", "avx512"]
 

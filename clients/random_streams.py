@@ -7,17 +7,13 @@ see the same data, the same initial model, the same attackers.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.signing import KeySigner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 
 def named_stream(seed: int | bytes, *names: str | int) -> np.random.Generator:

@@ -7,47 +7,41 @@ actor may act.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.adversaries.attack_memory import AttackMemory
 from clients.adversaries.attackers import AttackRound
 from clients.adversaries.faults import UNINVITED, MemberFault, wild_reference
 from clients.adversaries.faulty_members import member_with
 from clients.adversaries.faulty_trainers import trainer_with
 from clients.early_distances import EarlyDistances
-from clients.training.port import TrainingJob
-from ledger.actors.actions import SendDecision
+from clients.training.port import Engine, TrainingJob
+from ledger.actors.actions import Action, ActorContext, SendDecision
 from ledger.actors.driver import Driver
+from ledger.actors.journal import VoteJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
+from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy, StoredBlobs
 from ledger.actors.settlement import judgement_behind
+from ledger.actors.trainer import Trainer
+from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
+from ledger.protocol.payload import Payload
 from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.sampling import training_seed
-from ledger.protocol.types import Phase
+from ledger.protocol.types import ClientId, Digest, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.adversaries.attack_memory import AttackMemory
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
-    from clients.training.port import Engine
-    from ledger.actors.actions import Action, ActorContext
-    from ledger.actors.journal import VoteJournal
-    from ledger.actors.retention import RetentionPolicy
-    from ledger.actors.trainer import Trainer
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId, Digest
 
 OnModel = Callable[[int, "NDArray[np.float32]"], None]
 OnStep = Callable[[list["Action"]], None]

@@ -10,6 +10,7 @@ in `clients.aggregators` names its paper.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from cmfl.inputs.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     Pre = Sequence[tuple[str, Mapping[str, object]]]
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import index
@@ -16,6 +17,7 @@ from cmfl.inputs.keywords import full_name, full_names
 from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
 from cmfl.methods import (
     USUAL_SHARE,
+    Part,
     condition_table,
     label_of,
     method_table,
@@ -25,15 +27,12 @@ from cmfl.methods import (
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     import pandas as pd
     from matplotlib.axes import Axes
 
     from clients.datasets.own_data import Data
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow
-    from cmfl.methods import Part
 
 NAME = "comparison"
 _OF_A_RUN = ("final", "floor", "malicious_accepted", "accepted_honest", "learning_rate", "rounds")

@@ -6,6 +6,7 @@ import re
 import shutil
 from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tomli_w
@@ -13,8 +14,6 @@ import tomli_w
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.configuration.schema import Configuration
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")

@@ -6,20 +6,16 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
 from cmfl.inputs.arguments import PATH, require
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cmfl.access.target import Target
 
 _PREFIX = "cmfl-"
 _LOCK = "in-use"

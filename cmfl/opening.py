@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cmfl.access.history import open_deployment
 from cmfl.access.node import chain_id_of
@@ -12,12 +11,9 @@ from cmfl.access.target import Target
 from cmfl.display.tables import Table
 from cmfl.extras import naming
 from cmfl.inputs.arguments import SECONDS, checked, require
-from cmfl.recorded import Run
+from cmfl.recorded import Run, Snapshot
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from cmfl.recorded import Snapshot
 
 
 @checked

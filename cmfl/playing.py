@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from cmfl.access.target import Target
+from ledger.early_stop import EarlyStop
+from ledger.protocol.types import Digest
 
+if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.runs.flower.nodes import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
-    from ledger.early_stop import EarlyStop
-    from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)

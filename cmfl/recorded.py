@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from cmfl.access.history import open_deployment, open_history
+from cmfl.access.target import Target
 from cmfl.display.tables import Table, html_table, text_table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from cmfl.access.target import Target
     from cmfl.proofs import Proof
     from ledger.history.responses.rounds import FullRound
 

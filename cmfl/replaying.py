@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmfl.access.target import Target
 from cmfl.auditing import audited_target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
@@ -17,12 +19,9 @@ from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from clients.replay.recorded_environments import EnvironmentOf
     from clients.replay.recorded_updates import RecordedRun
     from clients.replay.replayed_update import ComparedAttestation, TrainingReplay
-    from cmfl.access.target import Target
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, Digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
@@ -22,8 +22,6 @@ from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from clients.configuration.schema import Configuration
     from clients.datasets.own_data import Data
     from clients.runs.metrics import RoundMetrics

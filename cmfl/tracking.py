@@ -22,17 +22,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ledger.audit.report import AuditReport
+from ledger.chain.ports import ChainReader
 from ledger.io.extras import missing_extra
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
     from clients.configuration.schema import TrackSection
     from clients.runs.open_run import OpenedRun
-    from ledger.audit.report import AuditReport
-    from ledger.chain.ports import ChainReader
-    from ledger.storage.blobs import BlobReader
 
 NOT_AUDITED = "not audited"
 DATABASE = "mlflow.db"

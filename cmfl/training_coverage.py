@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.access.history import open_deployment
+from cmfl.access.target import Target
 from cmfl.auditing import audited_target
 from cmfl.display.tables import Table
 from cmfl.inputs.arguments import checked, first_and_last
@@ -13,10 +16,6 @@ from cmfl.recorded import Run
 from ledger.protocol.errors import BlobError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    from cmfl.access.target import Target
     from ledger.history.responses.training import TrainingCoverage
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 HERE = Path(__file__).parent
 ARTIFACT = HERE / "artifacts" / "committee_ledger.json"

@@ -10,19 +10,15 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from ledger.io.home import open_file, read_text
+from ledger.io.home import RunPaths, open_file, read_text
 from ledger.io.json import parse_json
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
-
-    from ledger.io.home import RunPaths
 
 MAX_ROW_BYTES = 1 << 22
 """Of one row, which holds an accuracy of each client at most."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from ledger.claims import claimed_rounds, recorded_settings
+from ledger.claims import ClaimedRound, claimed_rounds, recorded_settings
+from ledger.io.home import RunPaths
 from ledger.protocol.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ledger.claims import ClaimedRound
-    from ledger.io.home import RunPaths
 
 SECTION = "early_stop"
 """The table of the rule in a run's settings and in its document."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -14,8 +15,6 @@ from hypothesis import HealthCheck, settings
 from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from tests.audit.runs import Run
     from tests.processes import Forks
 

@@ -6,10 +6,8 @@ A wait ends with its sign, so the bound costs a passing test nothing, however sl
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import TypeVar
 
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.02

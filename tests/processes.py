@@ -18,21 +18,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 from unittest.mock import patch
 
 from clients.testnet.network import ENTRY
 from clients.testnet.network import MODULES as OF_A_FEDERATION
-from ledger.io.forked_commands import CommandRunner
+from ledger.io.forked_commands import CommandProcess, CommandRunner
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import TracebackType
-
-    from ledger.io.forked_commands import CommandProcess
 
 MODULES = (
     *OF_A_FEDERATION,

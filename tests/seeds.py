@@ -6,8 +6,10 @@ are the processor's: past its first round, no seed leads to the same run everywh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -15,14 +17,8 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import NO_DIGEST, DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 
 Played = TypeVar("Played")
 

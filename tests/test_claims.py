@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,9 +24,6 @@ from ledger.claims import (
 )
 from ledger.io.home import RunPaths
 from ledger.protocol.errors import ConfigurationError, EncodingError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROW: dict[str, Any] = {
     "round": 1,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,6 @@ from hypothesis import strategies as st
 
 from ledger.early_stop import EarlyStop, EarlyStopRule, StopWatch
 from ledger.protocol.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PATIENT = EarlyStopRule("accuracy", patience=2)
 

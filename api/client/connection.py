@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import IO, Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,9 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from api.schemas.problems import MAX_SHOWN, MEDIA_TYPE, Problem
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.errors import ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
 
 JSON = "application/json"
 MAX_ANSWER_BYTES = 64 << 20

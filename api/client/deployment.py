@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Sized
+from typing import IO, Any, TypeVar, cast
 
-from api.client.connection import JSON
+from api.client.connection import JSON, Connection, Parameters
 from api.schemas.federation import FederationAnswer
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
@@ -17,12 +18,7 @@ from ledger.history.responses.training import TrainingAnswer, TrainingCoverage
 from ledger.history.status import Order
 from ledger.history.training_coverage import joined
 from ledger.protocol.errors import ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Sized
-
-    from api.client.connection import Connection, Parameters
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 MAX_PROOF_BYTES = 64 << 20
 MAX_BUNDLE_BYTES = 16 << 30

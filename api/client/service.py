@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from api.client.connection import TIMEOUT_SECONDS, Connection
 from api.client.deployment import RemoteDeployment
@@ -11,10 +12,6 @@ from ledger.chain.addresses import eip55
 from ledger.history.paths import CHAIN_NAME
 from ledger.history.responses.deployments import ChainsAnswer, DeploymentsAnswer
 from ledger.protocol.errors import ServiceError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
 
 
 class Service:

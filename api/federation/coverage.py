@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.http.problems import BUSY, MAILBOX_UNREADABLE, REQUEST_INVALID, ProblemError
 from api.schemas.problems import FieldError
 from ledger.chain.contract.deployment import deployed_domain
+from ledger.history.responses.training import TrainingCoverage
 from ledger.history.training_coverage import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.folder import FolderObjects
@@ -17,11 +20,7 @@ from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from api.http.request_view import RequestView
-    from ledger.history.responses.training import TrainingCoverage
 
 MAX_UPDATES = 5_000
 """Updates after which an answer ends with its round."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
+from ledger.actors.status.status_types import OpenRoundStatus
 from ledger.actors.status.voting_progress import FirstSeen
-from ledger.actors.view import RoundView
+from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError
-from ledger.protocol.inputs import Evidence
+from ledger.protocol.inputs import Evidence, Inputs
 from ledger.storage.mailbox import Mailbox
+from ledger.storage.objects import ObjectStore
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
-
-if TYPE_CHECKING:
-    from ledger.actors.status.status_types import OpenRoundStatus
-    from ledger.actors.view import ChainView
-    from ledger.protocol.inputs import Inputs
-    from ledger.storage.objects import ObjectStore
 
 BATCH_SIZE = 4_096
 """Envelopes of one kind that one reading checks; the next reading checks the rest."""

@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import math
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,15 +16,12 @@ from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.problems import RATE_EXCEEDED, TOKEN_NEEDED, problem
 from ledger.io.http import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from api.settings import Settings
 
 OPEN = frozenset({"/health"})

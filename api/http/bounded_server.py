@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+import socket
+from collections.abc import Callable, Collection
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from api.http.graceful_server import GracefulServer
 from api.http.middleware import HostCheck
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Collection
-
-    from starlette.types import ASGIApp
 
 
 def bounded_server(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> GracefulServer:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from io import BufferedReader
 
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from api.http.problems import RANGE_UNSATISFIABLE, problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from contextlib import ExitStack
-    from io import BufferedReader
-
-    from starlette.requests import Request
 
 MEDIA_TYPE = "application/octet-stream"
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import uvicorn
 
 from ledger.io.closing_servers import stop_accepting
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator
 
 
 class GracefulServer(uvicorn.Server):

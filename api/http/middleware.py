@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.problems import BODY_TOO_LARGE, HOST_NOT_SERVED, plain_problem, problem
 from ledger.io.http import names_this_host
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HIGHEST_PORT = 65_535
 # A name or address of RFC 3986, 3.2.2, or a literal in brackets; then a port.

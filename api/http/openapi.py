@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.http import problems as kinds
+from api.http.problems import ProblemKind
 from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from api.http.problems import ProblemKind
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 

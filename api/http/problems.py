@@ -7,19 +7,15 @@ answer holds a traceback, a path of this machine or a node's address.
 from __future__ import annotations
 
 import http
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.http.root_path import root_path_of
 from api.schemas.problems import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from starlette.requests import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from api.http.problems import (
 )
 from api.schemas.problems import FieldError
 from ledger.chain.addresses import eip55
+from ledger.history.responses.fields import AsOf
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ledger.history.deployments import ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.pinned_chain import HistoryService, PinnedChain
-    from ledger.history.responses.fields import AsOf
     from ledger.history.round import HistoryRound
 
 

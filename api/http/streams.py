@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Header
-from sse_starlette import EventSourceResponse
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import AppStatus
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from api.http.access import address_of
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, ProblemError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from sse_starlette import ServerSentEvent
-    from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
 
 # The library would end the streams of each later server of a process once one was interrupted.
 # `Streams.are_ending` ends those of one server.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import Request, Response
 
 from api.http.caching import respond
@@ -13,14 +11,17 @@ from api.http.parameters import Address, ClientIndex, OneChain, OrderQuery, Page
 from api.http.problems import CLIENT_NOT_FOUND
 from api.http.request_view import require_client
 from ledger.history.queries import RoundQuery
-from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.responses.clients import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientRoundsPage,
+    ClientsAnswer,
+    ClientsPage,
+)
 from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS
 from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page, one_client
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage
 
 clients_router = of_deployment("/clients", "clients")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from ledger.history.following import RoundFollower, RoundNews
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from ledger.history.pinned_chain import HistoryService
 
 events_router = of_deployment("/events")

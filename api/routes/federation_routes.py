@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, cast
 
@@ -27,8 +28,6 @@ from api.http.streams import POLL_SECONDS, Streams, streamed
 from api.schemas.federation import FederationAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from api.federation.monitor import FederationMonitor, FederationSnapshot
 
 federation_router = of_deployment("/federation")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -14,15 +14,12 @@ from api.http.openapi import OF_ROUND, declared
 from api.http.parameters import Address, ClientIndex, OneChain, RoundIndex, of_deployment
 from api.http.problems import BLOB_NOT_FOUND, BUSY, CLIENT_NOT_FOUND, ROUND_NOT_FOUND, ProblemError
 from api.http.request_view import require_client, require_round
-from ledger.audit.bundles.bundle_export import prepare_export
+from ledger.audit.bundles.bundle_export import RoundExport, prepare_export
 from ledger.audit.bundles.container import container_parts
 from ledger.audit.proofs.proof_document import as_dict
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.audit.bundles.bundle_export import RoundExport
 
 proofs_router = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()

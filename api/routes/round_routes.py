@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import BeforeValidator
@@ -25,13 +25,17 @@ from api.http.parameters import (
 )
 from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
 from api.http.request_view import RequestView, histories_of, require_client, require_round
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
     ExplanationAnswer,
     RoundAnswer,
+    RoundDetails,
     RoundsAnswer,
+    RoundsPage,
+    RoundVotes,
     ScoresAnswer,
     UpdatesAnswer,
     VotesAnswer,
@@ -41,10 +45,6 @@ from ledger.history.serialise import serialise_rounds as round_responses
 from ledger.history.serialise.csv_tables import ROUNDS
 from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import Order, RoundStatus
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
 
 rounds_router = of_deployment("/rounds")
 _PROBLEMS = declared(*OF_ROUND)

@@ -12,7 +12,7 @@ from api.http.openapi import OF_CHAIN, declared
 from api.http.parameters import refuse_unknown
 from api.http.problems import HOST_NOT_SERVED, REQUEST_INVALID
 from api.http.request_view import AnyChain
-from api.schemas.service import Health, Ready, StatusAnswer
+from api.schemas.service import DeploymentStatus, Health, Ready, ServiceStatus, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.responses.deployments import ChainsAnswer
 from ledger.history.serialise.serialise_deployments import (
@@ -24,7 +24,6 @@ from ledger.history.serialise.serialise_deployments import (
 from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from api.schemas.service import DeploymentStatus, ServiceStatus
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
 

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import SafeHeaders
@@ -25,21 +26,14 @@ from api.store.charges import Charges, charges_file
 from api.store.mail_routes import MailRoutes
 from api.store.permissions import PermissionCache
 from api.store.receiver import TOO_SLOW, Receiver, disk_problem, remove_unfinished
-from api.store.retention import Retention
+from api.store.retention import PinnedBlobs, Retention
+from api.store.store_settings import StoreSettings
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.uploads import SCHEME
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from api.store.retention import PinnedBlobs
-    from api.store.store_settings import StoreSettings
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 DRAINED_BYTES = 1 << 20
 """Bytes of a refused body that are still read, so that its sender hears the reason."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope, CapacityLimiter, to_thread
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.http.byte_range import MEDIA_TYPE, send_blob
@@ -21,10 +23,6 @@ from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.requests import Request
-
     from api.store.receiver import Receiver
     from ledger.storage.blobs import FolderBlobs
 

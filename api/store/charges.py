@@ -11,19 +11,14 @@ from __future__ import annotations
 import errno
 import sqlite3
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from api.store.auditors import Writer, writer_of
-from ledger.protocol.types import Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.protocol.types import Domain, Upload
+from ledger.protocol.types import Digest, Domain, Upload
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS charged (  -- client: index of a client, or address of an auditor

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledger.protocol.errors import BlobError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.types import Digest
     from ledger.storage.blobs import FolderBlobs
 
 FRESH_SECONDS = 60.0

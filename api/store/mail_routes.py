@@ -7,23 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.http.problems import ProblemError, ProblemKind
 from api.store.auditors import AttestationUpload, name_of
 from api.store.charges import ChargeKind
-from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, require_round
+from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, Receiver, require_round
+from api.store.store_settings import StoreSettings
 from ledger.history.training_coverage import is_genuine
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.envelope import Attestation, EnvelopeKind, encode_envelope
+from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
-from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest, Upload
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import (
     EPOCH_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_PAGE_ENVELOPES,
+    Board,
     Mailbox,
     Page,
     decode_mail,
@@ -32,14 +35,7 @@ from ledger.storage.mailbox import (
 from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from api.store.permissions import WritePermissions
-    from api.store.receiver import Receiver
-    from api.store.store_settings import StoreSettings
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.types import Upload
-    from ledger.storage.mailbox import Board
 
 ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelope of this board")
 BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")

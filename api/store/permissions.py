@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.types import Address, Digest, RegisteredClient
+from ledger.protocol.types import Address, Digest, RegisteredClient
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 60.0

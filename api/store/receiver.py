@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError, ProblemKind
 from api.store.auditors import MAX_ATTESTATION_BYTES, AttestationUpload, name_of
+from api.store.charges import ChargeKind, Charges
+from api.store.store_settings import StoreSettings
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
+from ledger.protocol.types import Digest, Upload
 from ledger.storage import http
 from ledger.storage.uploads import AUDITOR, parse_authorization
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from starlette.requests import Request
-
-    from api.store.charges import ChargeKind, Charges
     from api.store.permissions import PermissionCache, WritePermissions
-    from api.store.store_settings import StoreSettings
-    from ledger.protocol.types import Digest, Upload
 
 LENGTH_NEEDED = ProblemKind("length-needed", 411, "A body needs a Content-Length")
 UPLOAD_UNSIGNED = ProblemKind("upload-unsigned", 401, "An upload needs a client's signature")

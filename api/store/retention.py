@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from api.store.charges import Charges
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs
 from ledger.storage.mailbox import remove_mail
-
-if TYPE_CHECKING:
-    from api.store.charges import Charges
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.storage.blobs import FolderBlobs
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 

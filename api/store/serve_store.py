@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import uvicorn
 
 from api.http.bounded_server import bounded_server, run_server
 from api.sockets import listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
+from api.store.retention import PinnedBlobs
+from api.store.store_settings import StoreSettings
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.io.folder_lock import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.http import require_plain_url
 from ledger.storage.mailbox import EPOCH_BYTES
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    import uvicorn
-
-    from api.store.retention import PinnedBlobs
-    from api.store.store_settings import StoreSettings
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
 def serve(

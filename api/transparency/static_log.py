@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -15,11 +16,6 @@ from api.http.middleware import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
 from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES
 from ledger.transparency.witness import TEXT_TYPE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from starlette.requests import Request
 
 _TILE = re.compile(r"tile/(entries|[0-9]{1,2})/(x[0-9]{3}/){0,5}[0-9]{3}(\.p/[0-9]{1,3})?")
 _CHANGES = {"Cache-Control": "no-cache", "Content-Type": TEXT_TYPE}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -23,11 +22,7 @@ from ledger.transparency.witness import (
     WitnessReply,
     parse_request,
 )
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from ledger.transparency.witness_folder import WitnessFolder
+from ledger.transparency.witness_folder import WitnessFolder
 
 BODY_SECONDS = 10.0
 """How long a request's body may take to arrive."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.published import ROWS, read_published
@@ -22,9 +22,6 @@ from clients.experiments.archive import pack
 from clients.experiments.figures import DRAWN_BY, draw
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 

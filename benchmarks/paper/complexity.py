@@ -7,23 +7,19 @@ measured over a few sizes, that is a little less than 1 in n and a little more i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.paper.scenarios import Measure, Results, Scenario
 from benchmarks.paper.verdict import Claim, ClaimFinding, wherever
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
 from clients.experiments.figures import by_size, sizes_of
 from clients.experiments.report import DASH, markdown
+from clients.experiments.rows import CellRow
 from clients.experiments.statistics import mean_and_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.paper.scenarios import Measure, Results, Scenario
-    from clients.experiments.rows import CellRow
 
 SOURCE = "IV-B, complexity"
 NUMBER = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.paper import complexity
 from benchmarks.paper.claims import (
@@ -16,16 +16,9 @@ from benchmarks.paper.claims import (
 )
 from benchmarks.paper.published import REMOVED_DISTANCE
 from benchmarks.paper.scenarios import Results
-from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
+from benchmarks.paper.verdict import MAX_LISTED, Claim, ClaimAnswer
 from clients.experiments.report import learning_rates, markdown, overview, sections
-from clients.experiments.rows import sorted_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from benchmarks.paper.verdict import Claim
-    from clients.experiments.rows import ExperimentRows
-
+from clients.experiments.rows import ExperimentRows, sorted_rows
 
 VERSION_2 = (
     "robustness-digits",

@@ -5,18 +5,14 @@ The archives keep all rows, as data of the version that played them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from clients.experiments.rows import read_experiments
+from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, TrialRow, read_experiments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TypeVar
-
-    from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, TrialRow
-
     Row = TypeVar("Row", CellRow, TrialRow, ChoiceRow)
 
 ROWS = Path(__file__).parent / "rows"

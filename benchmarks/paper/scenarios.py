@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from scipy.special import stdtrit
 
-from clients.experiments.rows import CellRow
-from clients.experiments.statistics import paired
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.experiments.rows import ExperimentRows
-    from clients.experiments.statistics import Estimate
+from clients.experiments.rows import CellRow, ExperimentRows
+from clients.experiments.statistics import Estimate, paired
 
 Measure = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""

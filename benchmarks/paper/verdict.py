@@ -5,17 +5,12 @@ A verdict is computed: a claim is a test on rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from benchmarks.paper.scenarios import Results, Side, side_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.paper.scenarios import Measure, Scenario
-    from clients.experiments.statistics import Estimate
+from benchmarks.paper.scenarios import Measure, Results, Scenario, Side, side_of
+from clients.experiments.statistics import Estimate
 
 MAX_LISTED = 12
 """Findings that a verdict lists; the others are counted."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
 from benchmarks.workloads import (
+    PeerWorkload,
     RoundClock,
     contender_arguments,
     hand_in,
@@ -32,9 +33,6 @@ from benchmarks.workloads import (
     module_of,
     read_workload,
 )
-
-if TYPE_CHECKING:
-    from benchmarks.workloads import PeerWorkload
 
 _NEVER = 1_000_000
 

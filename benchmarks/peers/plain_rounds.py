@@ -8,12 +8,15 @@ CMFL costs who has no kernel and no ledger.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
 import torch.multiprocessing as multiprocessing
+from torch import nn
 
 from benchmarks.workloads import (
+    PeerWorkload,
     RoundClock,
     contender_arguments,
     hand_in,
@@ -23,14 +26,6 @@ from benchmarks.workloads import (
     run_sgd,
     trained_parameters,
 )
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from pathlib import Path
-
-    from torch import nn
-
-    from benchmarks.workloads import PeerWorkload
 
 PROCESSES = 2
 ACCEPTED = 0.4

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.attacks.updates.update_attack import Update
 from ledger.protocol.rules.direction import displacement
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import Update
     from clients.models.model import ParameterVector
-    from ledger.protocol.types import ClientId
 
 WINDOW = 10
 """Rounds between two models that are remembered."""

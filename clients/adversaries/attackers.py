@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.adversaries.attack_memory import AttackHistory
 from clients.attacks.registry import attack_named
-from clients.attacks.updates.update_attack import AttackInput, AttackParameters
+from clients.attacks.updates.update_attack import (
+    AttackInput,
+    AttackParameters,
+    ServerRule,
+    Update,
+    UpdateAttack,
+)
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clients.adversaries.attack_memory import AttackHistory
-    from clients.attacks.updates.update_attack import ServerRule, Update, UpdateAttack
     from clients.models.model import ParameterVector
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True, eq=False)

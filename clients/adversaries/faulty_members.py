@@ -5,36 +5,26 @@ They sign without slashing protection: their keys do what an honest member's key
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, false_scores
 from clients.random_streams import named_stream
-from ledger.actors.actions import PostEnvelope, SendDecision
-from ledger.protocol.documents.envelope import Proposal, PublishedScores, Reply
+from ledger.actors.actions import Action, PostEnvelope, SendDecision
+from ledger.actors.member import Member, MemberActor
+from ledger.actors.view import RoundView
+from ledger.protocol.documents.envelope import Body, Proposal, PublishedScores, Reply
 from ledger.protocol.documents.record import decode_record, encode_record
-from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.encoding import aggregation_result, set_digest, sha256
 from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, Phase, Scores, SignedScores, SignedVote, Vote
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from ledger.actors.actions import Action
-    from ledger.actors.member import Member, MemberActor
-    from ledger.actors.view import RoundView
-    from ledger.protocol.documents.envelope import Body
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId
+from ledger.protocol.signing import Signer, sign
+from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Scores, SignedScores, SignedVote, Vote
 
 _FAR = 1e6
 JUMPED_VIEWS = 8

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from clients.adversaries.faults import TrainerFault, faulty_payload
-from ledger.actors.actions import SendReport
+from ledger.actors.actions import Action, SendReport
 from ledger.actors.trainer import Trainer
+from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
-from ledger.protocol.signing import sign
+from ledger.protocol.payload import Payload
+from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import (
     NO_DIGEST,
+    ClientId,
     Phase,
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.actors.actions import Action
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId
 
 
 class UnusableTrainer(Trainer):

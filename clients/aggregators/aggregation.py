@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clients.aggregators.aggregator import AggregatorSelection
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection
 from clients.aggregators.fed_avg import FedAvg
-from clients.aggregators.mixture import Mixture
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.aggregators.aggregator import Aggregator
-    from clients.aggregators.mixture import Vector
-    from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
-    from clients.aggregators.stage import AggregationStage
+from clients.aggregators.mixture import Mixture, Vector
+from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
+from clients.aggregators.stage import AggregationStage
 
 
 @dataclass(frozen=True, slots=True)

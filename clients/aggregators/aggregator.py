@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
+from clients.aggregators.mixture import Mixture, Vector
 from clients.aggregators.stage import AggregationStage
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
 
 Iterations = Annotated[int, Field(ge=1, le=1000)]
 

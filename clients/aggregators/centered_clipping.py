@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, Iterations, everybody
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
+from clients.aggregators.mixture import Mixture, Vector
 
 
 class CenteredClipping(Aggregator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from clients.aggregators.aggregator import (
     everybody,
     shares,
 )
+from clients.aggregators.mixture import Mixture, Vector
 from clients.datasets.settings_table import Positive
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
 
 
 class GeometricMedian(Aggregator):

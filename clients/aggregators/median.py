@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
+from clients.aggregators.mixture import Mixture, Vector
 
 
 class Median(Aggregator):

@@ -8,10 +8,9 @@ are compiled where possible, and differ from NumPy's in the last bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,6 @@ from clients.aggregators.sorting_network import rank_summer
 from ledger.distances.composed_rules import is_vector
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Vector = NDArray[np.float64]
 Rows = Sequence[NDArray[np.floating]] | NDArray[np.float64]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from clients.aggregators.aggregator import AggregatorSelection
 from clients.aggregators.krum import Krum
+from clients.aggregators.mixture import Mixture, Vector
 from clients.aggregators.stage import Whole
-
-if TYPE_CHECKING:
-    from clients.aggregators.aggregator import AggregatorSelection
-    from clients.aggregators.mixture import Mixture, Vector
 
 
 class MultiKrum(Krum):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import ConfigDict
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
-from ledger.io.user_code import as_configuration_error
+from clients.aggregators.mixture import Mixture, Vector
+from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
-    from ledger.io.user_code import UserCode
 
 
 class OwnAggregator(Aggregator):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from clients.aggregators.aggregator import Aggregator
 from clients.aggregators.centered_clipping import CenteredClipping
 from clients.aggregators.fed_avg import FedAvg
 from clients.aggregators.geometric_median import GeometricMedian
@@ -14,11 +15,6 @@ from clients.aggregators.own_aggregator import own_aggregator
 from clients.aggregators.stage import stage_named
 from clients.aggregators.trimmed_mean import TrMean
 from ledger.io.user_code import named_code
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.aggregators.aggregator import Aggregator
 
 GROUP = "cmfl.aggregators"
 """Entry points of packages that offer aggregators."""

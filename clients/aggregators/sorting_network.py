@@ -9,17 +9,15 @@ result is that of `np.sort` and `np.sum`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.distances.composed_rules import is_vector
 from ledger.distances.machine_code import linked_function
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 Network = NDArray[np.int64]
 """Comparators in order, shape (comparators, 2): the smaller number goes to the first row."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
 from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Faulty = Annotated[

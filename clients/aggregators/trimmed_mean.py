@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
+from clients.aggregators.mixture import Mixture, Vector
 from clients.aggregators.stage import Faulty
-
-if TYPE_CHECKING:
-    from clients.aggregators.mixture import Mixture, Vector
 
 
 class TrMean(Aggregator):

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated_data import frozen_samples
+from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model, ParameterVector
 from clients.random_streams import named_stream
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workload import Workload, as_training_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from clients.datasets.federated_data import FederatedData
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model, ParameterVector
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId
 
 ROUNDS = 40
 """Local trainings, one after another, that the model gets."""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
-from ledger.io.user_code import as_configuration_error
+from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.io.user_code import UserCode
 
 ARGUMENTS = ("own", "colluders", "rng")
 FACTOR = "factor"

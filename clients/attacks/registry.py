@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.own_attack import own_attack
 from clients.attacks.updates.adaptive.adaptive import ADAPTIVE
@@ -25,12 +23,9 @@ from clients.attacks.updates.rule_aware.worst import (
     WORST_FULL,
 )
 from clients.attacks.updates.same_value import SAME_VALUE
-from ledger.io.user_code import named_code
+from clients.attacks.updates.update_attack import UpdateAttack
+from ledger.io.user_code import UserCode, named_code
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.attacks.updates.update_attack import UpdateAttack
-    from ledger.io.user_code import UserCode
 
 GROUP = "cmfl.attacks"
 """Entry points of packages that offer attacks."""

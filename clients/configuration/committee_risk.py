@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING
 
 from ledger.protocol.consensus import replies_needed
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Quorum
-
-if TYPE_CHECKING:
-    from ledger.protocol.parameters import Parameters
 
 SHARES = (10, 20, 30, 40)
 """Percent of the clients that are malicious."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
 from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.attacks.data.data_attack import DataAttack
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.own_attack import own_attack
 from clients.attacks.registry import ATTACKS, attack_code
@@ -12,22 +15,15 @@ from clients.attacks.registry import GROUP as ATTACK_GROUP
 from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
 from clients.configuration.parsing import parse, plain_values, with_settings
 from clients.configuration.run_configuration import key_and_value, require_same_code
-from clients.configuration.schema import REMOVED_DISTANCES, MaliceSection
+from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection
 from clients.datasets.registry import DATASETS
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
 from ledger.io.own_rules import GROUPS
 from ledger.io.user_code import named_code
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from clients.attacks.data.data_attack import DataAttack
-    from clients.configuration.schema import Configuration
-    from ledger.protocol.documents.run import RunDocument
 
 _BUILT_IN: dict[str, Collection[str]] = {
     "model.name": MODELS,

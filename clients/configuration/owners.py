@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from clients.configuration.loading import checked
 from clients.configuration.parsing import (
@@ -12,23 +12,17 @@ from clients.configuration.parsing import (
     require_unpredictable,
     set_block_beacon,
 )
-from clients.configuration.schema import MaliceSection
+from clients.configuration.schema import Configuration, MaliceSection
 from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.federated_data import FederatedData, Samples
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.registration import data_salt
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData, Samples
-    from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import Digest, RegisteredClient
+from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient
 
 
 @dataclass(frozen=True, slots=True)

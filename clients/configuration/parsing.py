@@ -11,10 +11,11 @@ simulation; none of them knows a block's hash.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -32,9 +33,6 @@ from ledger.io.home import read_text
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import AcceptanceForm, Beacon
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 PRESETS = (
     "digits",

@@ -6,26 +6,22 @@ user's own class and every path come from settings, and are compared with the do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from clients.configuration.parsing import parse, with_settings
+from clients.configuration.schema import Configuration
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.folder_digest import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
 from ledger.io.own_rules import GROUPS, own_rules_of, use_rule
-from ledger.io.user_code import is_reference, named_code, user_code
+from ledger.io.user_code import UserCode, is_reference, named_code, user_code
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.rules.own import OwnRuleName
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from ledger.io.user_code import UserCode
-    from ledger.protocol.documents.run import RunDocument
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
 _RATES = ("active", "committee", "aggregation")

@@ -10,10 +10,14 @@ import ast
 import inspect
 import itertools
 import re
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from importlib.resources import files
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.faulty_members import MEMBERS
@@ -28,13 +32,6 @@ from clients.models.registry import MODELS
 from ledger.protocol.parameters import RANGES
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules.distance import SQUARED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
 
 STRATEGIES = {
     "1": "the paper's I, no attackers among the members: the first m of the ranking enter the "

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Inputs
+from clients.datasets.federated_data import Inputs
 
 _BRIGHTEST = np.float32(255)
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clients.datasets.registry import data_digest
+from clients.datasets.federated_data import FederatedData, Samples
+from clients.datasets.registry import DataChoice, data_digest
 from ledger.protocol.bound_inputs import NamedArray, data_root, samples_digest, simulated_salt
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import FederatedData, Samples
-    from clients.datasets.registry import DataChoice
-    from ledger.protocol.documents.run import RunDocument
 
 _DIGESTS = "digests"
 """Run document field with a 32-byte digest of each owner's samples, which only the owner has."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from clients.datasets.files.layout import FileKind, Layout, layout_of
 from clients.datasets.files.lines import quoted
+from clients.datasets.records import PooledData, Records
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-
-    from clients.datasets.records import PooledData, Records
     from clients.datasets.settings_table import SettingsTable
     from ledger.io.user_code import UserCode
 

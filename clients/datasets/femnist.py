@@ -6,14 +6,16 @@ Models get LEAF's convention from every layout: background 1.0, ink 0.0; 62 clas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
-from clients.datasets.federated_data import DataForm
+from clients.datasets.federated_data import DataForm, Labels
 from clients.datasets.files.arrow_values import decoded_image
 from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout
@@ -22,13 +24,6 @@ from clients.datasets.files.parquet import Column, read_rows
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
 from clients.datasets.settings_table import SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Labels
 
 CLASSES = 62
 SIDE = 28

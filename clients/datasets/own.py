@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -24,6 +27,7 @@ from clients.datasets.federated_data import (
     NO_TARGET,
     NO_TOKEN,
     PER_TOKEN,
+    Collate,
     DataForm,
     FederatedData,
     Samples,
@@ -35,18 +39,10 @@ from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.lines import MOST_SHOWN, quoted
 from clients.datasets.files.safetensors_file import read_tensors, tensor_names
+from clients.datasets.records import PooledData, Records
 from clients.datasets.sequences import next_tokens, require_ends, require_targets
 from clients.datasets.settings_table import Count, SettingsTable
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Collate
-    from clients.datasets.records import PooledData, Records
 
 MOST_CLASSES = 1_000_000
 MOST_NUMBERS = 2**24

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -27,11 +29,6 @@ from clients.datasets.own import (
 )
 from clients.datasets.settings_table import Count, FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
 """Names that columns have where the options name none."""

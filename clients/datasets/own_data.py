@@ -9,18 +9,21 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
-from clients.datasets.federated_data import LANGUAGE, NO_TOKEN, PER_TOKEN, DataForm, as_stored
+from clients.datasets.federated_data import LANGUAGE, NO_TOKEN, PER_TOKEN, DataForm, Task, as_stored
 from clients.datasets.files.data_archive import MAX_OWN_BYTES
-from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.layout import FileKind, Layout, layout_of
 from clients.datasets.files.saved_dataset import TEST
 from clients.datasets.own import (
     MOST_CLASSES,
@@ -33,6 +36,7 @@ from clients.datasets.own_columns import (
     CLIENTS,
     LABELS,
     ColumnRoles,
+    Content,
     FileOptions,
     X,
     column_roles,
@@ -50,19 +54,8 @@ from clients.datasets.records import PooledData, Records, held_out, numbered
 from clients.datasets.sequences import require_ends
 from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.io.home import DISK
-from ledger.io.user_code import as_configuration_error
+from ledger.io.user_code import UserCode, as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Task
-    from clients.datasets.files.layout import Layout
-    from clients.datasets.own_columns import Content
-    from ledger.io.user_code import UserCode
 
 CHANNELS = (1, 3, 4)
 _USUAL_SHARE = 0.2

@@ -8,9 +8,12 @@ Arrays (`.npz`, `.safetensors`) are named `x`, `y`, `client` (or `writer`) and `
 from __future__ import annotations
 
 from array import array as compact_array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.federated_data import PER_TOKEN
 from clients.datasets.files.arrow_values import values_of
@@ -21,24 +24,15 @@ from clients.datasets.files.data_archive import (
     read_arrays,
     stated_forms,
 )
-from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.layout import FileKind, Layout, layout_of
 from clients.datasets.files.lines import quoted, read_csv
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.safetensors_file import read_any_tensors
 from clients.datasets.files.saved_dataset import TEST, opened
 from clients.datasets.own import names_setting
-from clients.datasets.own_columns import ARRAYS, X, column_roles
+from clients.datasets.own_columns import ARRAYS, ColumnRoles, FileOptions, X, column_roles
 from clients.datasets.own_texts import read_texts
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.files.layout import Layout
-    from clients.datasets.own_columns import ColumnRoles, FileOptions
 
 X_TEST, Y_TEST = "x_test", "y_test"
 _TRUTHS = {"0": False, "1": True, "false": False, "true": True}

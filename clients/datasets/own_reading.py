@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.federated_data import NO_TARGET, PER_TOKEN
 from clients.datasets.files.lines import MOST_SHOWN, quoted
 from clients.datasets.own import plain_name
-from clients.datasets.own_columns import ColumnRoles
+from clients.datasets.own_columns import ColumnRoles, FileOptions
 from clients.datasets.own_targets import class_count
-from clients.datasets.records import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.own_columns import FileOptions
-    from clients.datasets.records import Records
+from clients.datasets.records import Reading, Records
 
 _EXACT = 2**24
 """float32 holds each whole number up to this one."""

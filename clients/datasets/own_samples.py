@@ -6,7 +6,9 @@ clients' files are read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,15 +24,12 @@ from clients.datasets.own import OWN, OwnOptions, OwnSamples, read_own
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from clients.configuration.schema import Configuration
-    from ledger.protocol.documents.run import RunDocument
 
 SUFFIXES = (".npz", ".safetensors")
 

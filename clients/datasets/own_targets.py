@@ -9,20 +9,16 @@ repeated.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clients.datasets.federated_data import LANGUAGE, NO_TARGET, NO_TOKEN, PER_TOKEN
+from clients.datasets.federated_data import LANGUAGE, NO_TARGET, NO_TOKEN, PER_TOKEN, Task
 from clients.datasets.own import MOST_CLASSES
+from clients.datasets.own_columns import FileOptions
 from clients.datasets.sequences import next_tokens, require_targets
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Task
-    from clients.datasets.own_columns import FileOptions
 
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 

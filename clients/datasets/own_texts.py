@@ -7,34 +7,28 @@ shorter than the longest end with `NO_TOKEN`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
 from clients.datasets.files.data_archive import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from clients.datasets.files.extra import imported
-from clients.datasets.files.layout import FileKind
+from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.lines import LONGEST_TEXT_LINE, read_json_lines, read_lines
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.saved_dataset import TEST, opened
 from clients.datasets.own import class_numbers, names_setting, plain_name
-from clients.datasets.own_columns import CLIENTS, TESTS, column_roles
+from clients.datasets.own_columns import CLIENTS, TESTS, ColumnRoles, FileOptions, column_roles
 from ledger.io.home import read_file
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.files.layout import Layout
-    from clients.datasets.own_columns import ColumnRoles, FileOptions
 
 SEQUENCES = ("text", "words", "tokens", "input_ids", "x")
 """Names that the column of the sequences has where the options name none."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.federated_data import as_stored
+from clients.datasets.federated_data import Collate, DataForm, Inputs, Labels, as_stored
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.datasets.federated_data import Collate, DataForm, Inputs, Labels
 
 Indices = NDArray[np.int64]
 """Rows of samples."""

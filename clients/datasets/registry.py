@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from clients.datasets.data_set import DataSet
 from clients.datasets.digits import DIGITS
 from clients.datasets.digits_by_writer import DIGITS_BY_WRITER
 from clients.datasets.federated_data import FederatedData, Samples
@@ -20,21 +22,15 @@ from clients.datasets.files.lines import quoted
 from clients.datasets.own import OWN
 from clients.datasets.own_columns import LABELS
 from clients.datasets.own_data import FILE, own_data_set
+from clients.datasets.partition.division import Partition
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
+from clients.datasets.records import Indices, PooledData
 from clients.datasets.sent140 import SENT140
-from clients.datasets.settings_table import parse_settings
+from clients.datasets.settings_table import SettingsTable, parse_settings
 from clients.datasets.shakespeare import SHAKESPEARE
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.datasets.data_set import DataSet
-    from clients.datasets.partition.division import Partition
-    from clients.datasets.records import Indices, PooledData
-    from clients.datasets.settings_table import SettingsTable
 
 DATASETS: dict[str, DataSet] = {
     data_set.name: data_set

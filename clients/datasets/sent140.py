@@ -9,16 +9,18 @@ does as the authors did).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from clients.datasets.collating import as_tokens
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
-from clients.datasets.federated_data import DataForm
+from clients.datasets.federated_data import DataForm, Inputs
 from clients.datasets.files.glove import read_glove
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.leaf import LeafPart, read_leaf
@@ -26,13 +28,6 @@ from clients.datasets.files.parquet import Column, read_rows
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
 from clients.datasets.settings_table import FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Inputs
 
 CLASSES = 2
 TOKENS = 25

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def require_ends(where: str, x: NDArray[Any]) -> None:

@@ -9,9 +9,10 @@ A sample is a window of 80 characters and the next one; windows start at every c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.collating import as_tokens
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
@@ -23,10 +24,6 @@ from clients.datasets.files.lines import read_csv
 from clients.datasets.records import PooledData, Records, numbered, pooled
 from clients.datasets.settings_table import SettingsTable
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80

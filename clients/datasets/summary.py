@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from clients.datasets.federated_data import NO_TARGET
+from clients.datasets.data_set import DataSet
+from clients.datasets.federated_data import NO_TARGET, Samples
 from clients.datasets.own import OWN, OwnOptions, read_own
 from clients.datasets.records import Records, require_trained
 from clients.datasets.registry import data_set_named, recognise
 from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.datasets.data_set import DataSet
-    from clients.datasets.federated_data import Samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ refused among the others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,17 +20,13 @@ from clients.experiments.definition import (
     ANY,
     Definition,
     ExperimentCondition,
+    Method,
     Tuning,
     require_axes,
 )
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from clients.experiments.definition import Method
 
 TOML = ".toml"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import plain_values, require_no_live_settings
-from clients.configuration.schema import ProtocolSection
+from clients.configuration.schema import Configuration, ProtocolSection
 from clients.datasets.registry import data_digest
 from clients.experiments.cells import Cell, Trial, digest_of
-from clients.experiments.definition import ANY, DATA
+from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Tuning
 from clients.experiments.kinds import kind_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import (
@@ -20,14 +22,6 @@ from ledger.protocol.parameters import (
     parts_per_million,
     rounded_share,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.experiments.definition import AxisPoint, Definition, Method, Quick, Tuning
-
 
 RULES = frozenset({"strategy", "distance"})
 """Settings of the protocol that a method's `rules` take from a preset."""

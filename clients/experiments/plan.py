@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 from clients.experiments.cell_factory import CellFactory
-from clients.experiments.definition import Quick
+from clients.experiments.cells import Cell, Trial
+from clients.experiments.definition import Definition, Quick
+from clients.experiments.rows import CellRow
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from clients.experiments.cells import Cell, Trial
-    from clients.experiments.definition import Definition
-    from clients.experiments.rows import CellRow
 
 _Place: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 """Method, condition, and the label on each axis."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import names
-from clients.experiments.rows import sorted_rows
+from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, sorted_rows
 from clients.experiments.series import FEW_SCENARIOS, by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows
-
     Measure = Callable[[CellRow], float | None]
 
 

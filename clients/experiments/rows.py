@@ -8,10 +8,12 @@ no row is damage, and is refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -25,17 +27,10 @@ from typing_extensions import TypedDict  # pydantic asks for it before Python 3.
 
 from clients.experiments.archive import SUFFIX, read_stored
 from clients.experiments.catalogue import TOML, definition_named, name_of, names, order_of
-from clients.experiments.definition import MethodKindName
+from clients.experiments.definition import Definition, MethodKindName
 from ledger.audit.report import AuditOutcome
-from ledger.io.home import DISK
+from ledger.io.home import DISK, Disk
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from clients.experiments.definition import Definition
-    from ledger.io.home import Disk
 
 LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""

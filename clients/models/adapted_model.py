@@ -6,24 +6,19 @@ import copy
 import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clients.datasets.federated_data import NO_TOKEN
+from clients.datasets.federated_data import NO_TOKEN, Task
 from clients.datasets.files.extra import imported
 from clients.models.model import trainable
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Task
 
 _HEAD_DEVIATION = 0.02
 

@@ -11,22 +11,16 @@ that its owner can repeat it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
+from clients.datasets.federated_data import DataForm
 from clients.models.initial_weights import draw_in_turn, he_normal
+from clients.models.model import Option
 from clients.models.model_options import require_images, require_known, width
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from torch import Tensor
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
 
 _SIDES = (28, 28)
 _CHANNELS = (64, 192, 384, 256, 256)

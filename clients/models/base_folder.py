@@ -6,16 +6,13 @@ from a network, and files of weights, which may be pickles or lie elsewhere.
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
 
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"

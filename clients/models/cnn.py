@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clients.datasets.federated_data import DataForm
 from clients.models.initial_weights import draw_in_turn, he_normal
+from clients.models.model import Option
 from clients.models.model_options import require_images, require_known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
 
 _CHANNELS = (8, 16)
 _KERNEL = 3

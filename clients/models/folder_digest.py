@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.protocol.encoding import u32
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_FOLDER_FILES = 10_000
 RECORDED_FILE = "sha256:"

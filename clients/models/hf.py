@@ -10,35 +10,30 @@ There is no dropout: the base is always in evaluation mode, so that an update ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
+from torch import nn
 
+from clients.datasets.federated_data import DataForm, Task
 from clients.datasets.files.extra import imported
 from clients.datasets.settings_table import FilePath, Positive, SettingsTable, parse_settings
 from clients.models.adapted_model import Adapters, Base, adapted
 from clients.models.base_folder import require_plain_base
 from clients.models.folder_digest import folder_digest
-from clients.models.model import seed_torch
+from clients.models.model import Option, seed_torch
 from clients.models.model_options import LARGEST_WIDTH, require_tokens
 from clients.models.parameter_rules import require_tensors
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from torch import nn
-
-    from clients.datasets.federated_data import DataForm, Task
-    from clients.models.model import Option
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 _PACKAGES = ("transformers", "peft")
 _HEADS = ("score", "classifier")

@@ -7,19 +7,17 @@ from.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from clients.models.model import trainable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-    from torch import nn
-
     Weights = Callable[[np.random.Generator, str, tuple[int, ...]], NDArray[np.float64]]
 
 

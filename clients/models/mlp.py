@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
+from clients.datasets.federated_data import DataForm
 from clients.models.initial_weights import draw_in_turn, he_normal
+from clients.models.model import Option
 from clients.models.model_options import require_known, require_numbers, width
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from torch import Tensor
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
 
 _HIDDEN = 32
 

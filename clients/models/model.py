@@ -11,19 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from clients.datasets.federated_data import DataForm
 from clients.models.model_binding import frozen_state_of, require_same
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import DataForm
-    from ledger.protocol.rules.distance import Layout
 
 ParameterVector = NDArray[np.float32]
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from clients.models.folder_digest import RECORDED_FILE, digest_at
 from ledger.protocol.bound_inputs import NamedArray, frozen_state
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from torch import nn
-
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 
 def frozen_state_of(module: nn.Module) -> Digest:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clients.datasets.federated_data import PER_TOKEN
+from clients.datasets.federated_data import PER_TOKEN, FederatedData
 from clients.devices import reproducible
-from clients.models.model import ForeignFactory, SharesItsBase, trainable
+from clients.models.model import ForeignFactory, Model, SharesItsBase, trainable
 from clients.models.tasks import fits, score_shape, training_loss
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
 
 _ROWS = 8
 _REPEATED = 3

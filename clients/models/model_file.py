@@ -10,27 +10,23 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.rules.distance import Layout
 
 MAX_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from clients.datasets.federated_data import DataForm
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 LARGEST_WIDTH = 65_536

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from ledger.protocol.documents.run import MAX_SIZES
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from torch import nn
 
 MAX_NAMES = 100_000
 """Limit of the names' total length: layout and registry have to fit the run document."""

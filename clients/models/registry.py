@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from clients.datasets.federated_data import DataForm
 from clients.models.alexnet import alexnet
 from clients.models.cnn import cnn
 from clients.models.hf import hf
 from clients.models.leaf_cnn import leaf_cnn
 from clients.models.mlp import mlp
-from clients.models.model import ForeignFactory, Model, ModuleFactory, model_of
+from clients.models.model import ForeignFactory, Model, ModuleFactory, Option, model_of
 from clients.models.softmax import softmax
 from clients.models.text_lstm import sent140_lstm, shakespeare_lstm
 from clients.models.user import user_module
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
 
 MODELS: dict[str, ModuleFactory] = {
     "softmax": softmax,

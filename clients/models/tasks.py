@@ -16,19 +16,15 @@ client's own class counts: the logit adjustment of Menon, Jayasumana, Rawat, Jai
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
-from clients.datasets.federated_data import LANGUAGE, NO_TARGET, PER_TOKEN
+from clients.datasets.federated_data import LANGUAGE, NO_TARGET, PER_TOKEN, DataForm, Labels, Task
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from clients.datasets.federated_data import DataForm, Labels, Task
 
 _PSEUDO_COUNT = 0.1
 """Keeps the shift of a class without samples finite."""

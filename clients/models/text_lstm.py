@@ -5,23 +5,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from clients.datasets.federated_data import DataForm
 from clients.models.initial_weights import draw_in_turn, glorot_uniform
+from clients.models.model import Option
 from clients.models.model_options import require_known, require_tokens, width
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
 
 _FORGET_BIAS = 1.0
 _EMBEDDING = 8

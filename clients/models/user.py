@@ -7,22 +7,18 @@ sha256 is recorded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import nn
 
+from clients.datasets.federated_data import DataForm
+from clients.models.model import Option
 from clients.models.model_binding import option_files
 from clients.models.parameter_rules import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.datasets.federated_data import DataForm
-    from clients.models.model import Option
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)

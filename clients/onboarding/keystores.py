@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from eth_account import Account
 
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 PASSWORD_FILE = "password.txt"  # noqa: S105 - its name
 PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys

@@ -6,9 +6,11 @@ chain, and no output contains a key or a password.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
@@ -22,7 +24,7 @@ from clients.onboarding.readiness import (
 from clients.worker.process.setup import WorkerTarget, bound_model, signers_by_client
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum, eip55
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.deployment import (
     deployed_document,
     deployed_domain,
@@ -32,25 +34,19 @@ from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.ports import require_plain_sender
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.chain.rpc.sending_node import SendingNode
 from ledger.early_stop import SECTION
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.registration import data_salt
+from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import ClientId, Domain
 from ledger.storage.locations import parse_locations
 from ledger.storage.opening import store_at
 from ledger.storage.uploads import UploadSigner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.rpc.sending_node import SendingNode
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import ClientId, Domain
 
 T = TypeVar("T")
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.finality import final_number
+from ledger.chain.ports import Block, ChainReader
 from ledger.io.home import DISK
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.storage.locations import LocationKind
+from ledger.storage.locations import Location, LocationKind
 from ledger.storage.opening import folder_at, mailbox_at, store_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import Block, ChainReader
-    from ledger.storage.locations import Location
     from ledger.storage.uploads import UploadSigner
 
 SPARE_BYTES = 100_000_000

@@ -8,10 +8,13 @@ with the contract's.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.configuration.owners import Owners
+from clients.configuration.schema import Configuration
 from clients.datasets.registry import without_paths
 from clients.models.registry import bound_paths
 from ledger.chain.addresses import checksum, to_canonical
@@ -28,6 +31,7 @@ from ledger.protocol.registration import (
     registration_digest,
     registry_digest_of,
 )
+from ledger.protocol.signing import Signer
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,
@@ -35,13 +39,6 @@ from ledger.protocol.types import (
     Digest,
     RegisteredClient,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from ledger.protocol.signing import Signer
 
 MAX_ENTRY_BYTES = 10_000
 MAX_REGISTRY_BYTES = 32 * 2**20

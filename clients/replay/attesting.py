@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from clients.replay.replayed_update import (
     CONFIRMED,
     FALSE,
     NOT_COMPARABLE,
     ComparedAttestation,
+    ReplayedUpdate,
+    TrainingReplay,
 )
 from ledger.history.training_coverage import attestations_of_round
 from ledger.protocol.documents.envelope import Attestation, Envelope
-from ledger.protocol.signing import sign
+from ledger.protocol.signing import Signer, sign
 from ledger.protocol.training_replay import ReplayVerdict, replay_witness
-
-if TYPE_CHECKING:
-    from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Digest
-    from ledger.storage.mailbox import Mailbox
+from ledger.protocol.types import Digest
+from ledger.storage.mailbox import Mailbox
 
 _NO_SIGNATURE = bytes(65)
 

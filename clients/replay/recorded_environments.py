@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.errors import BlobError
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import EnvironmentStatement
+from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.types import ClientId, Domain, EnvironmentStatement, RegisteredClient
+from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import ClientId, Domain, RegisteredClient
-    from ledger.storage.mailbox import Mailbox
-
     EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
 
 _log = logging.getLogger(__name__)

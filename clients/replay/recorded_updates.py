@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,12 @@ import numpy as np
 
 from ledger.history.status import RoundStatus
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId, Digest, Domain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import ClientId, Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)

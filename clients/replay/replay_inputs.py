@@ -6,14 +6,16 @@ them, an owner's wrong file its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from clients.adversaries.attackers import malicious_clients
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.updates.update_attack import attack_parameters
 from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.schema import Configuration
 from clients.datasets.data_binding import (
     require_bound_files,
     require_bound_samples,
@@ -24,21 +26,15 @@ from clients.datasets.federated_data import FederatedData, frozen_samples
 from clients.datasets.own import OWN
 from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import data_set_named, load_dataset
+from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_model
 from ledger.io.home import read_file
 from ledger.io.own_rules import own_rules_of
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.models.model import Model
-    from ledger.protocol.documents.run import RunDocument
 
 _MAX_SALT_BYTES = 100
 

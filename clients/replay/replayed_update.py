@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.training_replay import ReplayVerdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import Address, ClientId, Domain
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
+from ledger.protocol.types import Address, ClientId, Domain
 
 VERDICT_NAMES = {
     ReplayVerdict.SAME: "same",

@@ -11,18 +11,15 @@ import fcntl
 import json
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.replay.replayed_update import ReplayedUpdate, UpdateDifference
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 MAX_RESULT_BYTES = 1 << 30
 

@@ -6,46 +6,42 @@ for all of its places, and the bytes of an update do not depend on the other cli
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.configuration.schema import Configuration
 from clients.datasets.data_binding import samples_digest_of
 from clients.devices import device_named
 from clients.instruction_sets import available_caps, cap_named
+from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
 from clients.replay.replay_inputs import (
     InputsMissingError,
+    ReplayInputs,
     ReplaySource,
     replay_configuration,
     replay_inputs,
 )
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
+from clients.replay.result_file import ResultFile
 from clients.training.engine_factory import open_engine, require_engine
 from clients.training.environment import environment_here, require_known, settled_path
-from clients.training.port import TrainingError, TrainingJob
+from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 from ledger.protocol.sampling import training_seed
-from ledger.protocol.training_replay import ReplayVerdict
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.configuration.schema import Configuration
     from clients.replay.recorded_environments import EnvironmentOf
-    from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
-    from clients.replay.replay_inputs import ReplayInputs
-    from clients.replay.result_file import ResultFile
-    from clients.training.port import Engine, TrainedUpdate
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
 
 _DIGEST_BYTES = 32
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated_data import Samples, frozen_samples
+from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.attacks.data.data_attack import DataAttack
     from clients.configuration.schema import EvaluationSection
-    from clients.datasets.federated_data import FederatedData
 
 TEST = "test"
 TRAINING = "training"

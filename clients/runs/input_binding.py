@@ -9,16 +9,16 @@ from clients.datasets.data_binding import (
     require_bound_samples,
     simulated_digests,
 )
+from clients.datasets.federated_data import FederatedData
 from clients.datasets.own import OWN
+from clients.models.model import Model
 from clients.models.model_binding import require_same
 from ledger.io.own_rules import own_rules_of
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
-    from ledger.protocol.documents.run import RunDocument
 
 
 def require_bound_inputs(

@@ -7,25 +7,23 @@ started beforehand, whose result does not depend on the time.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
+from clients.training.port import Engine, Evaluation, PendingEvaluation
+from ledger.chain.round_ledger import RoundHistory
 from ledger.history.round import read_round
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from clients.configuration.schema import EvaluationSection
-    from clients.training.port import Engine, Evaluation, PendingEvaluation
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import ClientId
 
 Pending = tuple["NDArray[np.float32]", "PendingEvaluation"]
 

@@ -6,27 +6,24 @@ or replaced.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clients.runs.run_folder import line_of
+from clients.runs.run_folder import RunFolder, line_of
 from ledger.chain.ports import ChainRolledBackError
-from ledger.chain.round_ledger import ends_after
+from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.claims import warn_of_doubled_rows
 from ledger.io.json import parse_json
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from clients.runs.metrics import Measure
-    from clients.runs.run_folder import RunFolder
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
 
     End = RoundDecided | RoundAbandoned
 

@@ -6,16 +6,21 @@ metrics and model behind, but can be neither audited nor resumed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clients.configuration.schema import Configuration
 from clients.models.model_file import facts_of
+from clients.runs.flower.nodes import Nodes
 from clients.runs.flower.opening import require_flower
+from clients.runs.metrics import Measure, RoundMetrics
 from clients.runs.metrics_recovery import require_rows, restore_metrics
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.preparation import open_measure, prepared, unwrapped_engine
-from clients.runs.run_folder import require_new, run_folder
+from clients.runs.run_folder import RunFolder, require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
 from clients.training.environment import environment_of_run
@@ -24,37 +29,24 @@ from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import ChainWriter, NotServedError
+from ledger.chain.round_ledger import RoundLedger
 from ledger.claims import claimed_rounds
-from ledger.early_stop import stop_after
+from ledger.early_stop import StopWatch, stop_after
 from ledger.io.folder_lock import run_lock
-from ledger.io.home import DISK, Home
+from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
-from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.blobs import BlobStore, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.runs.flower.nodes import Nodes
-    from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.preparation import Watched
-    from clients.runs.run_folder import RunFolder
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import ChainWriter
-    from ledger.chain.round_ledger import RoundLedger
-    from ledger.early_stop import StopWatch
-    from ledger.io.home import Disk
-    from ledger.storage.blobs import BlobStore
 
 
 @dataclass(frozen=True, slots=True)

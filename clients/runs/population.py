@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clients.adversaries.attack_memory import AttackMemory
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
+from clients.attacks.data.data_attack import DataAttack
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.false_model import false_model
 from clients.attacks.own_attack import try_attack
 from clients.attacks.registry import attack_code, attack_named
-from clients.attacks.updates.update_attack import attack_parameters
+from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.owners import Owners, data_of_owners
 from clients.configuration.parsing import naming_setting
+from clients.configuration.schema import Configuration
 from clients.datasets.data_binding import simulated_digests
+from clients.datasets.federated_data import FederatedData
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
+from clients.models.model import Model
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.models.tasks import require_class_labels
@@ -29,21 +36,8 @@ from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import NO_DIGEST, ClientId, RegisteredClient
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.attacks.data.data_attack import DataAttack
-    from clients.attacks.updates.update_attack import AttackParameters
-    from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
-    from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import Digest
+from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
 
 
 @dataclass(frozen=True, slots=True)

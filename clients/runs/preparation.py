@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.loading import as_recorded
+from clients.configuration.owners import Owners
+from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import Samples
 from clients.runs.evaluation_sets import TEST, measured_sets
+from clients.runs.flower.nodes import Nodes
 from clients.runs.flower.opening import flower_engine
 from clients.runs.input_binding import require_bound_inputs, require_bound_sources
 from clients.runs.metrics import Measure, ModelGauge
@@ -14,32 +20,21 @@ from clients.runs.population import Population, populate, run_document, with_tra
 from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
 from clients.training.evaluation import majority_rate
+from clients.training.port import Engine
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+from ledger.chain.contract.manifest import Manifest, read_run_manifest, require_unplayed
+from ledger.chain.ports import ChainWriter
 from ledger.io.folder_lock import run_lock
-from ledger.io.home import DISK
+from ledger.io.home import DISK, Disk
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.run import decode_run, encode_run
+from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader, BlobStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from clients.configuration.owners import Owners
-    from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import Samples
-    from clients.runs.flower.nodes import Nodes
-    from clients.training.port import Engine
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import ChainWriter
-    from ledger.io.home import Disk
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.parameters import Parameters
-    from ledger.storage.blobs import BlobReader, BlobStore
-
     Watched = Callable[[Engine], Engine]
 
 

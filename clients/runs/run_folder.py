@@ -7,37 +7,33 @@ row lost in a power cut is computed again from the chain.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clients.configuration.loading import code_named_in, load_recorded
 from clients.configuration.parsing import plain_values
 from clients.configuration.run_configuration import key_and_value
+from clients.configuration.schema import Configuration
 from clients.models.model_file import StoredModel, encode_model, read_model_file
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
 from ledger.io.json import parse_json
 from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.run import decode_run
+from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.errors import BlobError, CmflError, ConfigurationError, EncodingError
-from ledger.protocol.training_replay import decode_environment
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.training_replay import TrainingEnvironment, decode_environment
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.training_replay import TrainingEnvironment
 
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from clients.datasets.federated_data import Samples
+from clients.datasets.federated_data import FederatedData, Samples
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
 from clients.models.adapted_model import AdaptedModel
-from clients.models.model import load_vector
+from clients.models.model import Model, ParameterVector, load_vector
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
-from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
+from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
 from clients.models.tasks import perplexity
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
 from clients.training.evaluation import evaluate, majority_rate
+from clients.training.port import Evaluation
 from ledger.io.user_code import user_code
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model, ParameterVector
-    from clients.models.model_file import StoredModel
-    from clients.training.port import Evaluation
-    from ledger.protocol.documents.run import RunDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,17 @@ killed.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 from clients.configuration.loading import checked
 from clients.configuration.parsing import ALLOW_PREDICTABLE, set_block_beacon
 from clients.configuration.run_configuration import own_code_settings
+from clients.configuration.schema import Configuration
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys, simulated_signers
 from clients.testnet import ChainKind, StoreKind
@@ -23,24 +26,16 @@ from clients.testnet.node import ChainNode, free_port
 from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import WorkerState, read_status
 from ledger.chain.addresses import checksum
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.io.folder_lock import run_lock
-from ledger.io.forked_commands import CommandError, CommandRunner
+from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.home import DISK, Home
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.io.forked_commands import CommandProcess
 
 ENTRY = "cmfl.commands.main:run"
 """What every process but anvil runs: the command line."""

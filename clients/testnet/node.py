@@ -6,20 +6,18 @@ import secrets
 import shutil
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
 from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
-from ledger.io.forked_commands import CommandError
+from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.testnet.network import NetworkSettings
-    from ledger.io.forked_commands import CommandProcess, CommandRunner
 
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""

@@ -9,27 +9,24 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
-from ledger.io.forked_commands import CommandError
+from ledger.history.round import HistoryRound
+from ledger.io.forked_commands import CommandError, CommandProcess
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import DropoutReason
+from ledger.protocol.types import ClientId, Digest, DropoutReason
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from clients.testnet.network import LocalNetwork
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.history.round import HistoryRound
-    from ledger.io.forked_commands import CommandProcess
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
 
 MOST_RESTARTS = 5
 RESTART_SECONDS = 60.0

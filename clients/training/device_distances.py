@@ -11,26 +11,20 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clients.devices import card_failure, device_named, reproducible
 from clients.training.port import TrainingError
-from ledger.distances.composed_rules import distances_by
+from clients.training.resident_updates import ResidentUpdates
+from ledger.distances.composed_rules import Matrix, distances_by
 from ledger.distances.fast import fast_distances
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.training.resident_updates import ResidentUpdates
-    from ledger.distances.composed_rules import Matrix
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
-    from ledger.protocol.types import ClientId
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.protocol.types import ClientId
 
 BLOCK = 1 << 16
 """Numbers of an update that are brought together at once."""

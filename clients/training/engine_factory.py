@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from clients.datasets.federated_data import FederatedData, Samples
 from clients.devices import device_named, require_device_name
-from clients.instruction_sets import require_cap
+from clients.instruction_sets import InstructionSet, require_cap
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model, ParameterVector
 from clients.training.device_distances import engine_distances
 from clients.training.environment import isa_in_force
 from clients.training.evaluation import (
@@ -13,7 +16,13 @@ from clients.training.evaluation import (
     blocks_of,
     totals_by_set,
 )
-from clients.training.port import Engine, PendingEvaluation
+from clients.training.port import (
+    Engine,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingJob,
+    TrainingPath,
+)
 from clients.training.ray_address import require_reachable
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
@@ -22,16 +31,7 @@ from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clients.datasets.federated_data import FederatedData, Samples
-    from clients.instruction_sets import InstructionSet
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainedUpdate, TrainingJob, TrainingPath
-    from ledger.protocol.rules.distance import Distances
+from ledger.protocol.rules.distance import Distances
 
 MAX_WORKERS = 256
 

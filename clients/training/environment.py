@@ -9,12 +9,12 @@ import torch
 
 from clients.devices import card_gib, device_named
 from clients.instruction_sets import SET_LATE, InstructionSet, instruction_set_here, processor_kind
+from clients.training.port import TrainingPath
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from clients.training.port import TrainingPath
 
 _ELSEWHERE = {"ray": "unknown: actors of a cluster", "flower": "unknown: SuperNodes of Flower"}
 _CARDS_ELSEWHERE = "unknown: cards of a cluster"

@@ -7,24 +7,28 @@ whichever process evaluates each block.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
-from clients.datasets.federated_data import NO_TARGET, PER_TOKEN, Samples, as_stored
+from clients.datasets.federated_data import (
+    NO_TARGET,
+    PER_TOKEN,
+    Collate,
+    DataForm,
+    Labels,
+    Samples,
+    as_stored,
+)
 from clients.devices import device_named, reproducible
-from clients.models.model import load_vector
+from clients.models.model import Model, ParameterVector, load_vector
 from clients.models.tasks import score
 from clients.training.port import Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from torch import nn
-
-    from clients.datasets.federated_data import Collate, DataForm, Labels
-    from clients.models.model import Model, ParameterVector
     from clients.training.workload import Workload
 
 Batch = tuple[torch.Tensor, torch.Tensor]

@@ -10,29 +10,22 @@ on the memory address of its samples.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from clients.datasets.federated_data import Collate, Samples
 from clients.devices import device_named, reproducible
-from clients.local_sgd import batches
-from clients.models.model import load_vector, trainable
+from clients.local_sgd import LocalTraining, batches
+from clients.models.model import Model, ParameterVector, load_vector, trainable
 from clients.models.tasks import class_shift, require_class_labels, training_loss
+from clients.training.port import TrainingJob
+from clients.training.resident_updates import ResidentUpdates
 from clients.training.update_writer import update_writer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Collate, Samples
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob
-    from clients.training.resident_updates import ResidentUpdates
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Collated inputs and their targets, one row each."""

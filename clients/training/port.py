@@ -8,22 +8,20 @@ job's seed alone, and updates are returned in the order of the jobs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.rules.distance import Distances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
     from clients.models.model import ParameterVector
-    from ledger.protocol.rules.distance import Distances
 
 
 TrainingPath = Literal["plain", "lockstep"]

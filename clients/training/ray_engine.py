@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.models.model import ParameterVector
 from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
-from clients.training.port import Engine, PendingEvaluation, TrainedUpdate, TrainingError
-from clients.training.workload import JobQueue, as_training_error
+from clients.training.port import (
+    Engine,
+    Evaluation,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+    UpdateTrainer,
+)
+from clients.training.workload import JobQueue, Workload, as_training_error
 from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.models.model import ParameterVector
-    from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
-    from clients.training.workload import Workload
-    from ledger.protocol.rules.distance import Distances
+from ledger.protocol.rules.distance import Distances
 
 MOST_LOSSES = 100
 """Lost actors after which a call fails: the cause is systematic."""

@@ -6,15 +6,13 @@ to no time on a machine with a second core.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
 from ledger.distances.fast import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Future
-
     from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 
 THREADED_BYTES = 1 << 18

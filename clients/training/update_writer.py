@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from clients.training.resident_updates import ResidentUpdates
+from clients.training.resident_updates import ResidentUpdates
 
 Rows = Sequence[NDArray[np.float32]]
 """Destination of each update, each of shape (d,)."""

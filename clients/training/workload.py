@@ -7,31 +7,24 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.datasets.federated_data import Collate, Samples
 from clients.devices import card_failure
-from clients.local_sgd import samples_gone_through, step_count
+from clients.local_sgd import LocalTraining, samples_gone_through, step_count
+from clients.models.model import Model, ParameterVector
 from clients.training.plain_trainer import PlainTrainer
-from clients.training.port import TrainingError
+from clients.training.port import TrainingError, TrainingJob, TrainingPath, UpdateTrainer
+from clients.training.resident_updates import ResidentUpdates
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Collate, Samples
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob, TrainingPath, UpdateTrainer
-    from clients.training.resident_updates import ResidentUpdates
 
 _SEED_BYTES = 32
 # Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for

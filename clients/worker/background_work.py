@@ -9,24 +9,22 @@ import ctypes
 import logging
 import queue
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from clients.worker.failures import WorkPart
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.worker.chain_clock import Moment
+from clients.worker.failures import FailureTracker, WorkPart
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from clients.training.port import Engine, Evaluation
-    from clients.worker.chain_clock import Moment
-    from clients.worker.failures import FailureTracker
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,12 +18,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.chain.finality import LatestBlock
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import Block
+from ledger.chain.ports import Block
 
 
 @dataclass(frozen=True, slots=True)

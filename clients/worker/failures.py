@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from random import Random
+from typing import TypeVar
 
+from clients.worker.chain_clock import Moment
 from ledger.io.retry import Backoff
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from clients.worker.chain_clock import Moment
 
 T = TypeVar("T")
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
-    from ledger.chain.ports import Block, ChainReader
+from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
+from ledger.chain.ports import Block, ChainReader
 
 _MOST_HEADS = 128
 

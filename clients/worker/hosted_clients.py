@@ -6,24 +6,20 @@ environment or folder can make a worker misbehave.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from clients.training.port import Engine
 from clients.worker.finality_guard import ChainFinalityGuard
+from clients.worker.round_training import LocalUpdates
+from ledger.actors.member import Member, MemberActor
 from ledger.actors.trainer import Trainer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from clients.training.port import Engine
-    from clients.worker.round_training import LocalUpdates
-    from ledger.actors.member import Member, MemberActor
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import ClientId, RegisteredClient
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
+from ledger.protocol.signing import Signer
+from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.types import ClientId, RegisteredClient
 
 
 class WorkerBehaviour:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from clients.training.port import Engine, TrainingError
+from clients.training.port import (
+    Engine,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from clients.models.model import ParameterVector
-    from clients.training.port import PendingEvaluation, TrainedUpdate, TrainingJob
 
 T = TypeVar("T")
 

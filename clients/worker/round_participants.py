@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ledger.actors.actions import PostEnvelope
+from clients.worker.hosted_clients import HostedClients, WorkerBehaviour
+from ledger.actors.actions import Action, PostEnvelope
+from ledger.actors.journal import VoteJournal
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
+from ledger.actors.trainer import Trainer
+from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import sign
-from ledger.protocol.types import EnvironmentStatement
+from ledger.protocol.types import ClientId, EnvironmentStatement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.worker.hosted_clients import HostedClients, WorkerBehaviour
-    from ledger.actors.actions import Action
-    from ledger.actors.journal import VoteJournal
-    from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.observer import Observer
-    from ledger.actors.trainer import Trainer
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId
 
 STAGGER_VIEWS = 4
 """Over how many view times those who may all do one thing are spread."""

@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import training_seed
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from concurrent.futures import Executor, Future
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.training.port import Engine
-    from ledger.protocol.types import ClientId, Digest, Domain
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain
 
 _NAME = re.compile(
     r"([0-9]{1,20})-([0-9]{1,10})-([0-9a-f]{64})-([0-9a-f]{64})(?:-([0-9a-f]{64}))?\.update"

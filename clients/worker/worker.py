@@ -8,41 +8,41 @@ signed, and the updates that it has trained. So it can be killed and restarted a
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from clients.worker.background_work import BackgroundEvaluator, TransactionSender
-from clients.worker.chain_clock import ChainClock
-from clients.worker.failures import WorkPart
+from clients.worker.chain_clock import ChainClock, Moment
+from clients.worker.failures import FailureTracker, WorkPart
+from clients.worker.hosted_clients import HostedClients
 from clients.worker.round_participants import RoundParticipants
 from clients.worker.round_training import RoundTraining, TrainingAssignment
-from ledger.actors.actions import SendCommitment, SendDecision, SendReport
+from ledger.actors.actions import (
+    Action,
+    ActorContext,
+    SendCommitment,
+    SendDecision,
+    SendReport,
+    Transaction,
+)
 from ledger.actors.driver import Driver
 from ledger.actors.journal import first_round_key
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.view import ChainView, RoundView
+from ledger.actors.view_timing import VotingPosition
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
+from ledger.chain.ports import Block
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import LedgerStage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from clients.worker.chain_clock import Moment
-    from clients.worker.failures import FailureTracker
-    from clients.worker.hosted_clients import HostedClients
-    from ledger.actors.actions import Action, ActorContext, Transaction
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.actors.view_timing import VotingPosition
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.ports import Block
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId
+from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId
 
 _log = logging.getLogger(__name__)
 

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmfl.access.history import served_deployment
+from cmfl.access.target import Target
 from ledger.protocol.errors import EncodingError, ServiceError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cmfl.access.target import Target
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis
-    from ledger.protocol.types import ClientId
 
 
 def download_proof(

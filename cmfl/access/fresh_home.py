@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from ledger.io.home import Home
 from ledger.protocol.errors import ChainError, ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.io.home import Home
 
 
 @contextmanager

@@ -6,18 +6,17 @@ Both give the same responses, but for `as_of`, which only a service adds.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import URL_VARIABLE
 from cmfl.access.remote import deployment_at
+from cmfl.access.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from api.client.deployment import RemoteDeployment
-    from cmfl.access.target import Target
     from ledger.history.local_history import LocalHistory
 
 

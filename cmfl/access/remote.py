@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import API_TOKEN_VARIABLE
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from api.client.deployment import RemoteDeployment
     from api.client.service import Service
     from ledger.storage.blobs import BlobReader

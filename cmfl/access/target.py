@@ -5,20 +5,19 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmfl.access.defaults import HOME
 from cmfl.access.fresh_home import made_if_needed
+from cmfl.access.remote import RemoteService
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from cmfl.access.remote import RemoteService
     from cmfl.commands.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest

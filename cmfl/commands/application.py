@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,8 +70,6 @@ except ModuleNotFoundError:  # an older Typer stands on the package click
     from click import ClickException as UsageError  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from clients.worker.hosted_clients import WorkerBehaviour
 
 

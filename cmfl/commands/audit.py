@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
 from cmfl.commands.console import AsJson, counting, print_json, print_line
 from cmfl.commands.exit_codes import WRONG, code_of
@@ -18,7 +19,6 @@ from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.witness_options import WitnessOptions
 
 if TYPE_CHECKING:
-    from cmfl.access.target import Target
     from cmfl.stopping import StopCheck
     from ledger.audit.report import AuditReport
 

@@ -18,12 +18,12 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import BlobsAt, contract_address
 from cmfl.commands.service_options import MEBIBYTE, LogRequests
 from cmfl.commands.source_options import ContractOptions
+from ledger.chain.ports import ChainReader
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from api.store.store_settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobStore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -15,12 +16,10 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
 from cmfl.commands.sender import in_ether
 from cmfl.commands.source_options import CappedSenderOptions
+from ledger.chain.ports import ChainWriter
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
     help="Serve the home's own chain to other programs; fund accounts.", no_args_is_help=True

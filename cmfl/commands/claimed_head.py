@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
+from ledger.claims import ClaimedRun
 from ledger.io.home import Home
-
-if TYPE_CHECKING:
-    from cmfl.access.target import Target
-    from ledger.claims import ClaimedRun
 
 
 class HeadOutcome(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,8 +24,6 @@ from cmfl.commands.source_options import HistoryOptions
 from ledger.history.status import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from ledger.history.responses.evidence import Ban
 
 app = typer.Typer(help="The registered clients and their part in the rounds.", no_args_is_help=True)

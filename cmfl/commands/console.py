@@ -14,8 +14,10 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -26,10 +28,6 @@ from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import TextIO
-
     from rich.console import Console, JustifyMethod
     from rich.progress import Progress, ProgressColumn
 

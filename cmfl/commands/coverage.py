@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,6 @@ from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verify_training import read_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cmfl.training_coverage import Coverage
 
 WIDEST = 100

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
@@ -22,6 +23,7 @@ from cmfl.commands.options import (
     RunToMake,
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
+from cmfl.commands.sender import Sender
 from cmfl.commands.source_options import CappedSenderOptions
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
@@ -29,8 +31,6 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from cmfl.access.target import Target
-    from cmfl.commands.sender import Sender
     from ledger.chain.contract.manifest import Manifest
 
 

@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
 from cmfl.commands.console import print_line
-from cmfl.commands.sender import in_ether
-from ledger.io.home import Home
+from cmfl.commands.sender import Sender, in_ether
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from cmfl.access.target import Target
-    from cmfl.commands.sender import Sender
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
-    from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
 
 _GWEI = 10**9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,8 +27,6 @@ from cmfl.commands.home_files import write_result
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from clients.experiments.execution.repetition import RepeatedCell
     from clients.experiments.execution.row_store import RowStore
     from clients.experiments.execution.runner import ExperimentProgress

@@ -19,12 +19,11 @@ from cmfl.commands.next_command import (
     quoted_url,
 )
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.participant_options import ParticipantOptions
+from cmfl.commands.participant_options import ParticipantOptions, SharedPlaces
 from cmfl.commands.sender import private_keys
 from cmfl.inputs.arguments import digest_of_head
 
 if TYPE_CHECKING:
-    from cmfl.commands.participant_options import SharedPlaces
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
 

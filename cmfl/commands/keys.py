@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,7 @@ from cmfl.commands.sender import (
     read_keystore,
 )
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ledger.protocol.types import Address
+from ledger.protocol.types import Address
 
 app = typer.Typer(help="Keys of clients.", no_args_is_help=True)
 

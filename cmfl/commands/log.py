@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from cmfl.commands import verbosity
 from cmfl.commands.console import complain
 from cmfl.commands.verbosity import Verbosity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OURS = ("ledger", "clients", "api", "cmfl")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,15 +16,13 @@ from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from clients.configuration.schema import Configuration
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
 
 app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +20,6 @@ from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from clients.configuration.schema import Configuration
     from clients.testnet.network import LocalNetwork, NetworkSettings
     from clients.testnet.watch import NetworkSummary, WatchedRound

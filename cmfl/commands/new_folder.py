@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cmfl.commands.home_files import refuse_home_file
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def require_new(out: Path) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line
 from cmfl.commands.options import URL_VARIABLE
-
-if TYPE_CHECKING:
-    from cmfl.access.target import Target
 
 BLOBS_VARIABLE = "CMFL_BLOBS"
 MAILBOX_VARIABLE = "CMFL_MAILBOX"

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:

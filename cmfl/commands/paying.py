@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.sender import in_ether
-from ledger.chain.ports import NotServedError, TransactionTimeoutError, require_plain_sender
+from ledger.chain.ports import (
+    ChainWriter,
+    NotServedError,
+    Receipt,
+    TransactionTimeoutError,
+    require_plain_sender,
+)
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter, Receipt
     from ledger.chain.rpc.in_flight import InFlightTransaction
     from ledger.chain.rpc.rpc_chain import RpcChain
 

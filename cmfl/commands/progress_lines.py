@@ -7,12 +7,10 @@ that quick work prints nothing; and after `LATEST` seconds in any case.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from rich.progress import Progress, TaskID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SOONEST = 10.0
 LATEST = 300.0

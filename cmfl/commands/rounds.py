@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.access.history import open_history
+from cmfl.access.target import Target
 from cmfl.commands.console import (
     AsJson,
     print_cursor,
@@ -26,7 +27,6 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
-    from cmfl.access.target import Target
     from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
 
 app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands import verbosity
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
@@ -15,18 +17,15 @@ from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import command_on, missing_variables, print_next
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, DEFAULT_RUN, HomeFolder, RunToMake
+from cmfl.commands.sender import Sender
 from cmfl.commands.source_options import SenderOptions
 from cmfl.commands.verbosity import Verbosity
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.access.target import Target
-    from cmfl.commands.sender import Sender
     from cmfl.playing import PlayedRun
 
 

@@ -6,28 +6,25 @@ accuracy and attackers if they are in the home that it serves. Unknown values ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cmfl.access.history import require_no_node
-from cmfl.access.remote import chain_at
+from cmfl.access.remote import RemoteService, chain_at
+from cmfl.access.target import Target
 from cmfl.commands.console import command_line
 from cmfl.opening import names_in
 from cmfl.recorded import last_known
-from ledger.io.home import Home
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from api.client.service import Service
-    from cmfl.access.remote import RemoteService
-    from cmfl.access.target import Target
     from ledger.history.responses.deployments import DeploymentSummary
     from ledger.history.responses.series import Series
-    from ledger.io.home import RunPaths
 
 MAX_RUNS = 1_024
 """That a service may serve."""

@@ -35,13 +35,19 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.run_summaries import COLUMNS, open_run_summaries, summary
+from cmfl.commands.run_summaries import (
+    COLUMNS,
+    HomeRuns,
+    RunSummary,
+    ServiceRuns,
+    open_run_summaries,
+    summary,
+)
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from cmfl.commands.claimed_head import HeadComparison
-    from cmfl.commands.run_summaries import HomeRuns, RunSummary, ServiceRuns
 
 app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +18,6 @@ from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.rpc_reader import RpcSettings
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from cmfl.commands.console import AsCsv, AsJson, print_csv, print_json, print_line
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 LISTS = ("presets", "data", "attacks", "faults", "rules")
 

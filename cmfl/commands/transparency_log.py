@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import opened_ledger
+from cmfl.access.target import Target, opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.home_files import require_writable, write_result
@@ -19,10 +19,9 @@ from cmfl.commands.service_options import AllowedHosts
 from cmfl.commands.source_options import ContractOptions
 from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Domain
 
 if TYPE_CHECKING:
-    from cmfl.access.target import Target
-    from ledger.protocol.types import Domain
     from ledger.transparency.checkpoints import Checkpoint
     from ledger.transparency.keys import SigningKey
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from cmfl.access.downloads import download_bundle, download_proof
-from cmfl.access.target import opened_ledger
+from cmfl.access.target import Target, opened_ledger
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import code_of
@@ -22,9 +23,6 @@ from cmfl.extras import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cmfl.access.target import Target
     from cmfl.provenance.verification import DocumentVerification
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import Caveat, VerificationStep

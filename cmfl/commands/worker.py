@@ -7,6 +7,7 @@ import secrets
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,8 +27,6 @@ from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from clients.onboarding.readiness import FinalityLag
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, Protocol
 
 
 class Tracker(Protocol):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
 
 MOST_SHOWN = 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from os import PathLike
@@ -12,8 +12,6 @@ from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledger.protocol.types import Digest
 
 P = ParamSpec("P")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, get_origin
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import BaseModel
 
 MOST_NEAR = 3

@@ -6,19 +6,15 @@ Learning RO-Crate, which extends it. https://esciencelab.org.uk/federated-learni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from cmfl.provenance.facts import utc
+from cmfl.provenance.facts import RunFacts, utc
 from cmfl.provenance.json_form import json_bytes
 from cmfl.provenance.mlbom import properties
 from cmfl.provenance.statement import MODEL_FILE, statement
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cmfl.provenance.facts import RunFacts
 
 METADATA_FILE = "ro-crate-metadata.json"
 STATEMENT_FILE = "attestation.json"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cmfl.provenance.crate import METADATA_FILE, crate_files
-from cmfl.provenance.facts import RepeatedUpdate
+from cmfl.provenance.facts import RepeatedUpdate, RunFacts
 from cmfl.provenance.mlbom import ATTESTATIONS, BOM_FORMAT, PREFIX, mlbom
 from cmfl.provenance.statement import PREDICATE, SIGNATURE_FILE, STATEMENT, statement
 from ledger.audit.proofs.json_documents import parse_document
@@ -19,12 +21,6 @@ from ledger.io.home import read_file
 from ledger.protocol.documents.fields import other_version
 from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from cmfl.provenance.facts import RunFacts
 
 MAX_BYTES = 16 << 20
 """A document lists an attestation in about 120 bytes."""

@@ -6,21 +6,17 @@ run's own files. So it is verified by making it again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from clients.models.folder_digest import RECORDED_FILE
 from ledger.audit.report import AuditStep, StepOutcome
 from ledger.history.serialise.values import time_of
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 
 _BOUND = {
     "model_source": "code of the model",

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from cmfl.provenance.facts import utc
+from cmfl.provenance.facts import RunFacts, utc
 from ledger.protocol.encoding import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cmfl.provenance.facts import RunFacts
 
 BOM_FORMAT = "CycloneDX"
 SPECIFICATION = "1.6"

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.target import opened_ledger
+from cmfl.access.target import Target, opened_ledger
 from cmfl.provenance.facts import PASSED, RepeatedUpdate, RunFacts
 from cmfl.training_coverage import coverage_of
+from ledger.audit.report import AuditStep, StepOutcome
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from cmfl.access.target import Target
-    from ledger.audit.report import AuditStep, StepOutcome
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.training import TrainingCoverage
-    from ledger.protocol.types import Digest
 
 
 class RoundNotEndedError(ConfigurationError):

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.models.folder_digest import RECORDED_FILE, digest_at, files_in
 from cmfl.provenance.json_form import json_bytes
 from cmfl.provenance.statement import MODEL_FILE, SIGNATURE_FILE
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from cmfl.provenance.facts import RunFacts
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import Digest
 
 BASE_FOLDER = "base"
 ADAPTER_FILE = "adapter_model.safetensors"

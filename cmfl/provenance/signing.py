@@ -6,16 +6,14 @@ say who vouches for a document; what the document says is derived from the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.datasets.files.extra import imported
 from cmfl.provenance.statement import SIGNATURE_FILE
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_BYTES = 16 << 20
 """A signature names each file of a folder in some 150 bytes."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from cmfl.access.target import Target
 from cmfl.provenance.crate import crate_files
-from cmfl.provenance.document import DocumentKind, crate_differences
-from cmfl.provenance.facts import PASSED
+from cmfl.provenance.document import DocumentKind, ProvenanceDocument, crate_differences
+from cmfl.provenance.facts import PASSED, RunFacts
 from cmfl.provenance.json_form import Difference, differences
 from cmfl.provenance.reading import RoundNotEndedError, read_facts
 from cmfl.provenance.signed_model import anchor_of, folder_differences
@@ -18,18 +21,9 @@ from cmfl.provenance.signing import (
     require_signed_envelope,
     require_signed_folder,
 )
-from ledger.audit.report import AuditOutcome
+from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from cmfl.access.target import Target
-    from cmfl.provenance.document import ProvenanceDocument
-    from cmfl.provenance.facts import RunFacts
-    from ledger.audit.report import AuditReport
 
 _MOST_NAMED = 50
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import ClientId, Digest, Domain, SignedCommitment
 
+if TYPE_CHECKING:
     from ledger.actors.journal import VoteJournal
     from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.documents.envelope import Envelope
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     )
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import ClientId, Digest, Domain, SignedCommitment
     from ledger.storage.blobs import BlobStore
     from ledger.storage.mailbox import Mailbox
 

@@ -16,18 +16,14 @@ everything is read again, from the block that created the contract.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.complete_log import require_complete, view_after
-from ledger.chain.ports import NotServedError
+from ledger.chain.finality import AncestryCheck
+from ledger.chain.ports import Block, NotServedError
+from ledger.chain.round_ledger import RoundHistory
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.finality import AncestryCheck
-    from ledger.chain.ports import Block
-    from ledger.chain.round_ledger import RoundHistory
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.actors.actions import (
+    Action,
+    ActorContext,
     PostEnvelope,
     SendCommitment,
     SendDecision,
     SendReport,
     StoreBlobs,
+    Transaction,
 )
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.retention import RETAIN_ALL, StoredBlobs
+from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
+from ledger.actors.view import ChainView
 from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
+from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.errors import (
     CommitmentsClosedError,
     NoRoundOpenError,
@@ -25,16 +30,8 @@ from ledger.protocol.errors import (
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import LedgerStage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.actors.actions import Action, ActorContext, Transaction
-    from ledger.actors.retention import RetentionPolicy
-    from ledger.actors.view import ChainView
-    from ledger.chain.round_ledger import RoundLedger
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.types import Digest, SignedCommitment
+from ledger.protocol.payload import Payload
+from ledger.protocol.types import Digest, SignedCommitment
 
 _NOTHING_IN_TIME = (
     CommitmentsClosedError,

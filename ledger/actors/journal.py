@@ -9,26 +9,30 @@ from __future__ import annotations
 import logging
 import sqlite3
 import struct
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.io.home import RunPaths
 from ledger.protocol import canonical
-from ledger.protocol.documents.envelope import Proposal, PublishedScores, Reply
+from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedScores, Reply
 from ledger.protocol.errors import JournalError
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.signing import is_signed_by, sign
-from ledger.protocol.types import NO_DIGEST, ClientId, Scores, SignedScores, SignedVote, Vote
+from ledger.protocol.signing import Signer, is_signed_by, sign
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Domain,
+    Scores,
+    SignedScores,
+    SignedVote,
+    Vote,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.io.home import RunPaths
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Domain
 
 _log = logging.getLogger(__name__)
 

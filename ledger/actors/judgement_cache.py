@@ -5,29 +5,22 @@ In one process all members share a judge, which is the same as each computing fr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING
 
-from ledger.protocol.documents.record import decode_record
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.actors.view import RoundView
+from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.judgement import compose_record, judge, score_updates
-from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.judgement import Judgement, compose_record, judge, score_updates
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates, plain_distances
+from ledger.protocol.types import ClientId, Digest, SignedScores
 from ledger.protocol.validation import Violation, ViolationCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.actors.view import RoundView
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
-    from ledger.protocol.types import ClientId, Digest, SignedScores
 
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
 

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.actors.actions import ActorContext
 from ledger.actors.contract_follower import ContractFollower
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels
-from ledger.actors.view import ChainView, empty_round_view
+from ledger.actors.view import ChainView, RoundView, empty_round_view
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
-from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.chain.ports import Block
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payload import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.actors.actions import ActorContext
-    from ledger.actors.view import RoundView
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.ports import Block
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import ClientId, Digest
 
 OVERSIZED_BYTES = 1 << 20
 """How large a payload may be if an update is smaller; one that is larger is as good as missing."""

@@ -6,12 +6,17 @@ journal does not allow, or that lacks an input, returns no action.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ledger.actors.actions import PostEnvelope, StoreBlobs
+from ledger.actors.actions import Action, PostEnvelope, StoreBlobs
+from ledger.actors.journal import ProtectedSigner
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import judgement_behind
+from ledger.actors.view import RoundView
+from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import (
+    Body,
     Envelope,
     PhaseCertificate,
     Proposal,
@@ -19,26 +24,13 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.judgement import Judgement
 from ledger.protocol.payload import Payload
-from ledger.protocol.types import Phase, Scores, SignedScores, Vote, VoteKind
-from ledger.protocol.validation import ViolationCode, validate_omissions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledger.actors.actions import Action
-    from ledger.actors.journal import ProtectedSigner
-    from ledger.actors.judgement_cache import JudgementCache
-    from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import QuorumCertificate
-    from ledger.protocol.documents.envelope import Body
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId
-    from ledger.protocol.validation import Violation
+from ledger.protocol.types import ClientId, Phase, Scores, SignedScores, Vote, VoteKind
+from ledger.protocol.validation import Violation, ViolationCode, validate_omissions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ what an actor of this process asked to have stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from ledger.protocol.types import ClientId, Digest
 
+if TYPE_CHECKING:
     from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId, Digest
 
 
 class PublishedBlobs:

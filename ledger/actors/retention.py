@@ -11,24 +11,18 @@ record, and runs that share a store may share an update.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ledger.chain.round_ledger import ends_after
+from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.protocol.documents.incidents import decode_incidents
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader, BlobStore
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
+from ledger.storage.blobs import BlobReader, BlobStore
 
 MAX_RETAINED_ROUNDS = 2**31 - 1
 """The largest number of rounds whose payloads can be asked for."""

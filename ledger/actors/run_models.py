@@ -6,25 +6,23 @@ a resumed run finds the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ledger.chain.round_ledger import ends_after
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.actors.actions import ActorContext
+from ledger.actors.published_blobs import PublishedBlobs
+from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.direction import WINDOW, displacement, window_start
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.actors.actions import ActorContext
-    from ledger.actors.published_blobs import PublishedBlobs
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.types import Digest
 
 
 class RunModels:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledger.actors.judgement_cache import is_certain
+from ledger.actors.judgement_cache import JudgementCache, is_certain
+from ledger.actors.view import RoundView
+from ledger.protocol.consensus import QuorumCertificate
+from ledger.protocol.documents.envelope import Proposal
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.encoding import sha256
+from ledger.protocol.judgement import Judgement
 from ledger.protocol.ledger_state import (
     SubmittedCertificate,
     SubmittedDecision,
     submitted_certificate,
 )
-from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
-
-if TYPE_CHECKING:
-    from ledger.actors.judgement_cache import JudgementCache
-    from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import QuorumCertificate
-    from ledger.protocol.documents.envelope import Proposal
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import Digest, SignedVote
+from ledger.protocol.types import NO_DIGEST, Digest, IncidentKind, Phase, SignedVote
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,14 @@ A trainer that departs from the protocol subclasses the honest one and changes w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
+from ledger.actors.actions import Action, PostEnvelope, SendCommitment, StoreBlobs
+from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import commitment_of
-from ledger.protocol.signing import sign
-from ledger.protocol.types import Commitment, SignedCommitment
-
-if TYPE_CHECKING:
-    from ledger.actors.actions import Action
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.payload import Payload
+from ledger.protocol.signing import Signer, sign
+from ledger.protocol.types import ClientId, Commitment, Digest, SignedCommitment
 
 
 class Trainer:

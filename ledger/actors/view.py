@@ -7,12 +7,17 @@ end, two are kept: they prove equivocation, and no more are needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
+    Envelope,
+    PhaseCertificate,
     Proposal,
     PublishedPayload,
     PublishedScores,
@@ -23,6 +28,7 @@ from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
+    MinedCommitment,
     Participants,
     participants_of,
     round_closing,
@@ -30,30 +36,23 @@ from ledger.protocol.inputs import (
 )
 from ledger.protocol.judgement import usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import Phase, SignedVote, VoteKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import (
-        ClientId,
-        Digest,
-        Domain,
-        RegisteredClient,
-        Scores,
-        SignedScores,
-        Slot,
-        Vote,
-    )
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    Domain,
+    Phase,
+    RegisteredClient,
+    Scores,
+    SignedScores,
+    SignedVote,
+    Slot,
+    Vote,
+    VoteKind,
+)
 
 MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""

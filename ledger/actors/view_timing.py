@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
-
-if TYPE_CHECKING:
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import Phase
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.types import Phase
 
 
 @dataclass(frozen=True, slots=True)

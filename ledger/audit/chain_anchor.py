@@ -7,8 +7,9 @@ what it called final is another at the end, or cannot be looked at again, nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ledger.audit.checks.common import REORGANISED
 from ledger.audit.checks.head_chain import (
@@ -19,14 +20,9 @@ from ledger.audit.checks.head_chain import (
     ROLLED_BACK,
 )
 from ledger.audit.observations import Disagreement, Unavailable
-from ledger.chain.ports import ChainDamagedError
+from ledger.chain.ports import Block, ChainDamagedError, ChainReader
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.ports import Block, ChainReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ledger.audit.formatting import plain
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditOutcome,
+    AuditReport,
     AuditStep,
     StepOutcome,
     TrustedEarlierAudit,
@@ -26,13 +28,10 @@ from ledger.protocol.documents.fields import other_version
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
+from ledger.transparency.witnessed import CheckpointEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.audit.report import AuditReport
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.transparency.witnessed import CheckpointEvidence
 
 MAX_REPORT_BYTES = 64_000_000
 """A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""

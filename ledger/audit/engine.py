@@ -18,51 +18,48 @@ something contradicts nothing, and neither does what rests on a block that may b
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
-from ledger.audit.earlier_report import PriorKnowledge
+from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.observations import Remark, RunStart
+from ledger.audit.observations import KeptHeadPosition, Observation, Remark, RunStart
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditReport,
     AuditStep,
     Finding,
     KeptHeadReport,
+    StepResult,
     WitnessedRounds,
 )
 from ledger.audit.result_log import AuditLog, PendingResult, UnconfirmedResults, rests_on_all_logs
-from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
+from ledger.audit.round_checker import (
+    CheckedRound,
+    Milestone,
+    MissingPayload,
+    RoundChecker,
+    RoundTask,
+)
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
-from ledger.audit.worker_pool import parallel_checks
+from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import commitment_of, to_hex
 from ledger.protocol.errors import ChainError
-from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from ledger.audit.earlier_report import EarlierAudit
-    from ledger.audit.observations import KeptHeadPosition, Observation
-    from ledger.audit.report import StepResult
-    from ledger.audit.round_checker import MissingPayload
-    from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem
-    from ledger.chain.ports import ChainReader
-    from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
-    from ledger.transparency.witnessed import CheckpointEvidence
+from ledger.protocol.rules.distance import Distances
+from ledger.protocol.types import PROTOCOL_VERSION, Digest
+from ledger.storage.blobs import BlobReader
+from ledger.transparency.witnessed import CheckpointEvidence
 
 MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""

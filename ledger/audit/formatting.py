@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import DROPOUTS, PHASES, REFUSALS, DropoutReason, RefusalReason
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import DROPOUTS, PHASES, REFUSALS, ClientId, DropoutReason, RefusalReason
 
 MAX_CHARACTERS = 300
 """The longest text of others that a sentence or a report holds."""

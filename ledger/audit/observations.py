@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.report import AuditStep, Fact, Finding, Need
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import INFINITY_BITS, word_client
+from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
+from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
+from ledger.protocol.types import Digest, Domain
 
 if TYPE_CHECKING:
-    from ledger.audit.evidence.archive import UnavailableBlob
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.model_chain import ModelStep
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.report import AuditStep, Fact, Finding, Need
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
-    from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
-    from ledger.protocol.types import Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from ledger.audit.formatting import bounded, plain, reason_text, subject_prefix, vote_slot_text
-
-if TYPE_CHECKING:
-    from ledger.protocol.ledger_state import StatementKind
-    from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
-    from ledger.transparency.witnessed import CheckpointEvidence
+from ledger.protocol.ledger_state import StatementKind
+from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
+from ledger.transparency.witnessed import CheckpointEvidence
 
 REPORT_VERSION = 3
 MAX_NAMED = 50

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ledger.audit.checks.completeness import INCIDENTS_MISSING, PAYLOAD_APPEARED
 from ledger.audit.checks.head_chain import ROUNDS_NOT_WITNESSED
 from ledger.audit.formatting import subject_prefix
-from ledger.audit.report import MAX_NAMED, AuditOutcome, StepOutcome
-
-if TYPE_CHECKING:
-    from ledger.audit.report import AuditReport, Finding, StepReport
+from ledger.audit.report import (
+    MAX_NAMED,
+    AuditOutcome,
+    AuditReport,
+    Finding,
+    StepOutcome,
+    StepReport,
+)
 
 _REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code, ROUNDS_NOT_WITNESSED.code}
 

@@ -11,8 +11,8 @@ confirmed proves nothing, unless an event and its own transaction contradict eac
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ledger.audit.checks.all_checks import CHECKS
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
@@ -22,6 +22,7 @@ from ledger.audit.observations import (
     Disagreement,
     EndedRound,
     KeptHeadPosition,
+    Observation,
     StateComparison,
 )
 from ledger.audit.report import (
@@ -34,13 +35,8 @@ from ledger.audit.report import (
     MissingInput,
     StepOutcome,
     StepReport,
+    StepResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 _FROM_ALL_BEFORE = (EndedRound, ClosedRound, DecidedRound, StateComparison)
 

@@ -6,33 +6,39 @@ the checking process reads and hashes the blobs itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.checks.common import RECORD_UNREADABLE, ROUND_BEFORE_UNKNOWN
-from ledger.audit.evidence.archive import Archive
+from ledger.audit.evidence.archive import Archive, UnavailableBlob
 from ledger.audit.evidence.incidents import read_accusations
 from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
-from ledger.audit.evidence.round_evidence import read_round_evidence
-from ledger.audit.observations import ClosedRound, DecidedRound, EndedRound, Unavailable
+from ledger.audit.evidence.round_evidence import RoundEvidence, read_round_evidence
+from ledger.audit.observations import (
+    ClosedRound,
+    DecidedRound,
+    EndedRound,
+    Observation,
+    ReplayedRound,
+    RunStart,
+    Unavailable,
+)
+from ledger.audit.report import AuditStep, StepResult
 from ledger.io.own_rules import use_rules
-from ledger.protocol.inputs import Inputs, participants_of, round_closing, window_end
-from ledger.protocol.types import DropoutReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.evidence.archive import UnavailableBlob
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation, ReplayedRound, RunStart
-    from ledger.audit.report import AuditStep, StepResult
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.inputs import Participants, RoundClosing
-    from ledger.protocol.ledger_state import RoundDecided
-    from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.inputs import (
+    Inputs,
+    Participants,
+    RoundClosing,
+    participants_of,
+    round_closing,
+    window_end,
+)
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.rules.distance import Distances
+from ledger.protocol.types import ClientId, Digest, DropoutReason
+from ledger.storage.blobs import BlobReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import Any
 
+from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.common import (
     BLOCK_UNAVAILABLE,
     CHAIN_UNAVAILABLE,
@@ -23,23 +25,26 @@ from ledger.audit.checks.head_chain import (
     STATE_UNAVAILABLE,
     STATE_UNREADABLE,
 )
-from ledger.audit.earlier_report import EarlierReportError
-from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.earlier_report import EarlierAudit, EarlierReportError, PriorKnowledge
+from ledger.audit.evidence.archive import Archive, UnavailableBlob
+from ledger.audit.evidence.model_chain import ModelChain
 from ledger.audit.observations import (
     Disagreement,
     KeptHeadPosition,
+    Observation,
     ReplayedEvent,
     ReplayedRound,
     RunStart,
     StateComparison,
     Unavailable,
 )
-from ledger.audit.replay.replay import Replay
+from ledger.audit.replay.replay import Replay, ReplayPosition
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import BlobKind
 from ledger.audit.round_checker import EvidenceReader, Milestone
 from ledger.audit.signed_trees import RunTree
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.audit.worker_pool import ReadItem
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.deployment import code_violation, deployment_for, require_code
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -50,26 +55,12 @@ from ledger.chain.ports import (
 from ledger.chain.round_ledger import last_ended
 from ledger.io.json import picked
 from ledger.protocol import rounds
-from ledger.protocol.documents.run import decode_run
+from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
-from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from ledger.audit.chain_anchor import ChainAnchor
-    from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
-    from ledger.audit.evidence.archive import Archive
-    from ledger.audit.evidence.model_chain import ModelChain
-    from ledger.audit.observations import Observation
-    from ledger.audit.replay.replay import ReplayPosition
-    from ledger.audit.worker_pool import ReadItem
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import Deployment
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)

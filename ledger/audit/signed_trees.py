@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.head_chain import (
     CHECKPOINT_WITHHELD,
@@ -12,18 +12,13 @@ from ledger.audit.checks.head_chain import (
     SIGNED_TREE_DIFFERS,
     SIGNED_TREES_CONFLICT,
 )
-from ledger.audit.observations import Disagreement, Remark, Unavailable
+from ledger.audit.observations import Disagreement, Observation, Remark, ReplayedEvent, Unavailable
 from ledger.audit.report import AuditStep, Finding
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import Digest, Domain
 from ledger.transparency.entries import head_entries
 from ledger.transparency.merkle import leaf_hash, root_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation, ReplayedEvent
-    from ledger.protocol.types import Digest, Domain
-    from ledger.transparency.witnessed import CheckpointEvidence
+from ledger.transparency.witnessed import CheckpointEvidence
 
 _MAX_NAMED = 8
 

@@ -10,22 +10,18 @@ The first rounds are checked here, for as long as processes take to begin: a sho
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
-from ledger.audit.round_checker import RoundChecker, RoundTask
+from ledger.audit.observations import Observation
+from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future, ProcessPoolExecutor
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.round_checker import CheckedRound, Milestone
-    from ledger.protocol.rules.distance import Distances
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.rules.distance import Distances
+from ledger.storage.blobs import BlobReader
 
 ROUND_BYTES = 3_000_000
 """What the rest of a round takes beside its blobs, as so many bytes of them."""

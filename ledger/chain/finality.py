@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 from ledger.chain.ports import (
     Block,
     ChainBehindError,
+    ChainReader,
     ReorganisedError,
     WrongChainIdError,
     WrongGenesisError,
 )
-from ledger.io.home import DISK, read_file
+from ledger.io.home import DISK, Disk, read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainReader
-    from ledger.io.home import Disk
 
 
 def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:

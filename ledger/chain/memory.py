@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract.calls import compact
@@ -20,36 +20,37 @@ from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
 from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
     ClientBanned,
     ClientsRegistered,
+    Deployment,
+    EquivocationReport,
+    Event,
     LedgerDeployed,
     LedgerOpened,
+    LedgerState,
     RoundAbandoned,
     RoundDecided,
+    Step,
+    SubmittedCertificate,
+    SubmittedDecision,
     UpdatesCommitted,
     domain_of,
 )
-from ledger.protocol.types import NO_DIGEST, Address, Beacon
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.ledger_state import (
-        Deployment,
-        EquivocationReport,
-        Event,
-        LedgerState,
-        Step,
-        SubmittedCertificate,
-        SubmittedDecision,
-    )
-    from ledger.protocol.types import Digest, Domain, RegisteredClient, SignedCommitment
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    Digest,
+    Domain,
+    RegisteredClient,
+    SignedCommitment,
+)
 
 DEPLOYMENT_BLOCK = 1
 """Number of the block that creates the contract on a fresh chain."""

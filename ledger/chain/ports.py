@@ -9,17 +9,13 @@ Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, runtime_checkable
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-    from types import TracebackType
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
 """One position of a log filter: a topic, alternatives, or None for any."""

@@ -6,28 +6,28 @@ the same transitions in memory (`memory.MemoryLedger`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.chain.ports import IncompleteLogsError
-from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.chain.ports import Block, IncompleteLogsError
+from ledger.protocol.fold import RoundStart
+from ledger.protocol.inputs import MinedCommitment
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    Deployment,
+    EquivocationReport,
+    LedgerStage,
+    LedgerState,
+    RoundAbandoned,
+    RoundDecided,
+    SubmittedCertificate,
+    SubmittedDecision,
+)
+from ledger.protocol.types import RegisteredClient, SignedCommitment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.ports import Block
-    from ledger.protocol.fold import RoundStart
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.ledger_state import (
-        ClientBanned,
-        Deployment,
-        EquivocationReport,
-        LedgerState,
-        SubmittedCertificate,
-        SubmittedDecision,
-    )
-    from ledger.protocol.types import RegisteredClient, SignedCommitment
 
 
 class RoundHistory(Protocol):

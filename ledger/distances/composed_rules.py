@@ -7,7 +7,7 @@ gives all of them the same order of members and clients, and the same errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,7 @@ from ledger.protocol.rules.distance import (
     Updates,
     plain_distances,
 )
-
-if TYPE_CHECKING:
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId
 
 Matrix = NDArray[np.float64]
 """Shape (members, clients)."""

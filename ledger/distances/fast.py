@@ -7,23 +7,18 @@ NumPy in blocks. The two differ by far less than any verdict tolerates.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.distances.blocked import BlockedSquares
 from ledger.distances.composed_rules import distances_by
-from ledger.distances.machine_code import NoMachineCodeError, machine_code
+from ledger.distances.machine_code import MachineCode, NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.distances.machine_code import MachineCode
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
-    from ledger.protocol.types import ClientId
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.protocol.types import ClientId
 
 
 def fast_distances(threads: int = 1) -> Distances:

@@ -15,15 +15,13 @@ nothing. Explicit vectors also leave no order to the compiler.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.io.extras import install_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 LANES = 8
 """Numbers in a vector: a pair's sum has as many parts. Determines the order of the sum."""

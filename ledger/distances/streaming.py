@@ -7,20 +7,14 @@ and their sums are added in order.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledger.distances.machine_code import BLOCK, LANES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.distances.machine_code import MachineCode
+from ledger.distances.machine_code import BLOCK, LANES, MachineCode
 
 RANGE = 1 << 16
 """Numbers of an update that one core takes at a time. Determines the order of the sum."""

@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.complete_log import CompleteLog, EventTable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.event_logs import require_possible_sizes
-from ledger.chain.contract.manifest import read_manifest, read_run_manifest
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
+from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import CmflError
-from ledger.protocol.ledger_state import LedgerStage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import Block, ChainReader
-    from ledger.protocol.ledger_state import Deployment
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.storage.blobs import BlobReader
 
 MAX_MANIFESTS = 1_024
 MAX_FOLDS = 16

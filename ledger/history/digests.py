@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ledger.protocol.ledger_state import ClientBanned, UpdatesCommitted
+from ledger.history.documents import Documents
+from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.documents import Documents
     from ledger.history.round import HistoryRound
-    from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 NO_CLIENT = -1
 """In place of a client, for a digest that belongs to none."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.incidents import decode_incidents
-from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.run import decode_run
+from ledger.protocol.documents.incidents import Incident, Incidents, decode_incidents
+from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.history.round import HistoryRound
-    from ledger.protocol.documents.incidents import Incident, Incidents
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import RoundDecided
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
 
 Document = TypeVar("Document")
 

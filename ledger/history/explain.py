@@ -6,10 +6,15 @@ descriptions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ledger.history.documents import Documents
+from ledger.protocol.documents.record import RefusedScores, RoundRecord
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance
-from ledger.protocol.ledger_state import SIGNED_TWICE
+from ledger.protocol.inputs import RoundSizes
+from ledger.protocol.ledger_state import SIGNED_TWICE, EquivocationReport, RoundDecided
 from ledger.protocol.rules.direction import RIGHT_ANGLE
 from ledger.protocol.types import (
     DROPOUTS,
@@ -17,20 +22,13 @@ from ledger.protocol.types import (
     PHASES,
     REFUSALS,
     AcceptanceForm,
+    ClientId,
     Phase,
     RefusalReason,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.history.documents import Documents
     from ledger.history.round import HistoryRound
-    from ledger.protocol.documents.record import RefusedScores, RoundRecord
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.inputs import RoundSizes
-    from ledger.protocol.ledger_state import EquivocationReport, RoundDecided
-    from ledger.protocol.types import ClientId
 
 
 def explain_round(

@@ -13,8 +13,9 @@ from ledger.history.serialise.serialise_digests import digest_page
 from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.serialise.serialise_rounds import explanation, full_round, rounds_page
 from ledger.history.serialise.values import DocumentedRound
+from ledger.history.status import Order
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ledger.history.responses.digests import DigestPage
     from ledger.history.responses.evidence import EvidencePage
     from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
-    from ledger.history.status import Order
-    from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)

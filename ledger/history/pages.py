@@ -15,23 +15,21 @@ import base64
 import binascii
 import hashlib
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ledger.history.documents import NO_DOCUMENTS
 from ledger.history.participation import ScoresOutcome, participation_of
-from ledger.history.queries import EMPTY_PAGE, RoundPage
+from ledger.history.queries import EMPTY_PAGE, RoundPage, RoundQuery
 from ledger.history.status import AskedRole, Order
 from ledger.protocol.errors import CmflError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from ledger.history.history import FoldedHistory
-    from ledger.history.queries import RoundQuery
     from ledger.history.round import HistoryRound
-    from ledger.protocol.types import ClientId
 
 VERSION = 1
 MAX_CURSOR = 64

@@ -11,20 +11,18 @@ in a reply. A client is *banned* from the round after the one that records its b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledger.protocol.types import ClientId, DropoutReason, Phase
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from ledger.history.documents import Documents
     from ledger.history.round import HistoryRound
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
-    from ledger.protocol.types import Digest
 
 
 class RoundRole(StrEnum):

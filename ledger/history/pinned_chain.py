@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.ports import ChainUnreachableError
+from ledger.chain.ports import Block, ChainReader, ChainUnreachableError
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
-from ledger.history.deployments import Deployments
+from ledger.history.deployments import (
+    Deployments,
+    HistoryLocations,
+    RejectedManifest,
+    ServedDeployment,
+)
+from ledger.history.history import FoldedHistory
 from ledger.history.paths import ChainPath
-from ledger.storage.blobs import FolderBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.ports import Block, ChainReader
-    from ledger.history.deployments import HistoryLocations, RejectedManifest, ServedDeployment
-    from ledger.history.history import FoldedHistory
-    from ledger.storage.blobs import BlobReader
+from ledger.storage.blobs import BlobReader, FolderBlobs
 
 
 class HistoryService:

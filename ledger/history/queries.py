@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.history.status import AskedRole, Order
+from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from ledger.history.round import HistoryRound
-    from ledger.history.status import RoundStatus
-    from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True)

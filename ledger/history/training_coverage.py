@@ -6,6 +6,7 @@ who disagree are shown side by side (docs/protocol/environments.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
@@ -15,10 +16,10 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.training_replay import ReplayVerdict
+from ledger.protocol.types import ClientId, Digest, Domain
+from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.training import (
         AttestationEntry,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
         CoverageVerdict,
         TrainingCoverage,
     )
-    from ledger.protocol.types import ClientId, Digest, Domain
-    from ledger.storage.mailbox import Mailbox
 
 
 def training_coverage(

@@ -8,16 +8,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MOST_BYTES = 200
 _PROGRAM = "cmfl"

@@ -17,22 +17,19 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import NoReturn, Self
 
 from ledger.io.processes import interrupts_blocked
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerProcess
-    from types import TracebackType
-    from typing import NoReturn
 
 POLL_SECONDS = 0.02
 PROGRAM_NOT_FOUND = 127

@@ -19,18 +19,16 @@ import os
 import ssl
 import threading
 import weakref
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import httpx
 
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 _HIGHEST_PORT = 65_535
 _LONGEST = 100

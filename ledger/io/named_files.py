@@ -11,14 +11,12 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from ledger.io.home import DISK, WRITING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MOST_LINKS = 40
 

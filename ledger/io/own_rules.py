@@ -6,19 +6,15 @@ what the caller names is loaded, and only if its digest is the document's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from ledger.io.user_code import as_configuration_error, named_code, user_code
+from ledger.io.user_code import UserCode, as_configuration_error, named_code, user_code
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.own import OWN_DISTANCES, OwnDistance, OwnRuleName, own_distance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.io.user_code import UserCode
-    from ledger.protocol.parameters import Parameters
 
 RuleKind = Literal["distance"]
 KINDS: tuple[RuleKind, ...] = ("distance",)

@@ -11,22 +11,19 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for_futures
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
-    from multiprocessing.queues import Queue
-    from multiprocessing.synchronize import Event
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -18,21 +18,18 @@ import os
 import sys
 import textwrap
 import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from symtable import symtable
+from symtable import SymbolTable, symtable
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.io.home import DISK, read_file
 from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from symtable import SymbolTable
 
 MAX_FILE_BYTES = 1 << 20
 MAX_REFERENCE = 4096

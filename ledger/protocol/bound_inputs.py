@@ -8,17 +8,12 @@ is warned before the first round (docs/protocol/environments.md).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol import merkle
 from ledger.protocol.encoding import sha256, u32, u64
-from ledger.protocol.types import NO_DIGEST, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 
 
 @dataclass(frozen=True, slots=True)

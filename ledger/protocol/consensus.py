@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import keccak256, u8, u32
-from ledger.protocol.types import Quorum
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote
+from ledger.protocol.types import ClientId, Digest, Phase, Quorum, SignedVote, Vote
 
 MAX_VIEWS = 32
 """Views after which a committee gives up; the last would begin after 2^32 times `view_seconds`."""

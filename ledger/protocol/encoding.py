@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.keccak import keccak
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 INFINITY_BITS = 0x7FF0_0000_0000_0000
 """Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""

@@ -8,14 +8,17 @@ to the contract's own state are complete, and nothing that a head commits to was
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ledger.protocol import encoding
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
+    Deployment,
+    Event,
     LedgerDeployed,
     LedgerOpened,
     LedgerStage,
@@ -23,13 +26,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ledger.protocol.ledger_state import Deployment, Event
-    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
 
 _WITHOUT_BAN = (1 << 224) - 1
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import commitments_chain
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import AcceptanceForm, Digest, Domain, RegisteredClient
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Domain, RegisteredClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ by stage where some of the evidence is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import (
@@ -29,14 +31,24 @@ from ledger.protocol.documents.record import (
     encode_record,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
-from ledger.protocol.parameters import accepted_size
+from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
+from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.ranking import candidates, elect, mean_distances, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
-from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.distance import Distances, plain_distances
 from ledger.protocol.rules.selection import SELECTIONS
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
-from ledger.protocol.types import AcceptanceForm, DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import (
+    AcceptanceForm,
+    ClientId,
+    Digest,
+    DropoutReason,
+    Phase,
+    RefusalReason,
+    RegisteredClient,
+    SignedScores,
+)
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
@@ -46,16 +58,6 @@ from ledger.protocol.validation import (
     validate_scores,
     validate_updates,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import ClientId, Digest, RegisteredClient, SignedScores
 
 
 class DerivedSets(NamedTuple):

@@ -6,11 +6,14 @@ The transitions between these states are `rounds.py`; both together specify
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ledger.protocol import encoding
+from ledger.protocol.consensus import QuorumCertificate
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -25,12 +28,6 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.consensus import QuorumCertificate
-    from ledger.protocol.parameters import Parameters
 
 
 class LedgerStage(IntEnum):

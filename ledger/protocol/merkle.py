@@ -7,13 +7,11 @@ JavaScript accept these proofs as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ledger.protocol.encoding import keccak256, words
 from ledger.protocol.types import NO_DIGEST, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
 """client, payload digest, rank from 0, distance bits, accepted."""

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, prod
-from typing import TYPE_CHECKING
 
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
-from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Layout
 from ledger.protocol.rules.own import OwnRuleName, distance_named, distance_sentence
 from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
-
-if TYPE_CHECKING:
-    from ledger.protocol.rules.distance import Layout
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3

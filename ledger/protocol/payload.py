@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import sha256
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_q8 import decode_q8, encode_q8, q8_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

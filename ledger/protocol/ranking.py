@@ -5,18 +5,13 @@ The paper: "Scoring System" and "Election Strategy".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import keccak256, ranking_word, u32, word_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import ClientId, Digest
 
 
 def mean_distances(distances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,19 +6,13 @@ anything that a ledger accepts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import keccak256, registry_word, words
 from ledger.protocol.ledger_state import registry_batches
-from ledger.protocol.signing import NAME, VERSION, recover
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Address, Digest, RegisteredClient
+from ledger.protocol.signing import NAME, VERSION, Signer, recover
+from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
 
 DOMAIN_FIELDS = "string name,string version"
 TYPES = {

@@ -8,8 +8,8 @@ both side by side. The state itself, the arguments and the events are in `ledger
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
@@ -44,9 +44,6 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def deployed(deployment: Deployment, domain: Domain) -> LedgerState:

@@ -7,13 +7,10 @@ and one after an abandoned round are drawn by keccak256, which the contract can 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from ledger.protocol.encoding import keccak256, sha256, u32
 from ledger.protocol.types import ClientId, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 MAX_DRAWS = 4_096
 """Draws after which a committee cannot be drawn and the ledger ends.

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from ledger.protocol.documents.vector import decode_vector
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.protocol.documents.vector import ScoreVector, decode_vector
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.rules.direction import direction_distances
-from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, plain_distances
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.rules.distance import Distances, Updates
-    from ledger.protocol.types import ClientId
+from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, Distances, Updates, plain_distances
+from ledger.protocol.types import ClientId
 
 REFUSAL_MARGINS = 1.0
 """Number of margins from which a distance may be refused."""

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import unsigned, versioned_fields
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from ledger.protocol.types import Address, Digest
+from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest
 
 MAX_ENVIRONMENT_BYTES = 1_000
 MAX_ENVIRONMENT_TEXT = 100

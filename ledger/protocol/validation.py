@@ -7,25 +7,25 @@ record that passes them. A violation is a code and the clients that it concerns.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding
 from ledger.protocol.consensus import majority
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, parse_vector
+from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
+from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, DistanceTable, parse_vector
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import DropoutReason, RefusalReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.inputs import Evidence, Inputs
-    from ledger.protocol.scores import DistanceTable
-    from ledger.protocol.types import ClientId, Digest, Scores, SignedScores
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    DropoutReason,
+    RefusalReason,
+    Scores,
+    SignedScores,
+)
 
 
 class ViolationCode(IntEnum):

@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from io import BufferedReader
+from pathlib import Path
+from typing import Protocol
 
 from ledger.io.home import DISK, Disk, open_file
 from ledger.protocol import digest_patterns
@@ -18,14 +21,7 @@ from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableE
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import Digest
 from ledger.storage.folder import FolderObjects
-from ledger.storage.objects import InvalidObjectError, MemoryObjects
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
-    from pathlib import Path
-
-    from ledger.storage.objects import ObjectStore
+from ledger.storage.objects import InvalidObjectError, MemoryObjects, ObjectStore
 
 MAX_BLOB_BYTES = 1 << 30
 """Largest blob that is ever read: a model of 2**28 float32 parameters."""

@@ -16,20 +16,16 @@ import asyncio
 import contextlib
 import errno
 import time
+from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.io.extras import install_command
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
-from ledger.storage.objects import MAX_FOLDER_OBJECTS, deliver_listing, verified
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from ledger.protocol.payload import Payload
-    from ledger.storage.locations import Location
-    from ledger.storage.objects import FolderCursor
+from ledger.protocol.payload import Payload
+from ledger.storage.locations import Location
+from ledger.storage.objects import MAX_FOLDER_OBJECTS, FolderCursor, deliver_listing, verified
 
 OPERATION_SECONDS = 60.0
 """For a listing, a question, or a removal; to write, beyond the time that the bytes need."""

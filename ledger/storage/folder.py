@@ -8,19 +8,14 @@ hardly more than one. Write permission to the folder includes deleting and filli
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.encoding import sha256
-from ledger.storage.objects import MAX_FOLDER_OBJECTS, deliver_listing, verified
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-    from pathlib import Path
-
-    from ledger.protocol.payload import Payload
-    from ledger.storage.objects import FolderCursor
+from ledger.protocol.payload import Payload
+from ledger.storage.objects import MAX_FOLDER_OBJECTS, FolderCursor, deliver_listing, verified
 
 
 class FolderObjects:

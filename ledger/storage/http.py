@@ -11,23 +11,20 @@ import contextlib
 import errno
 import re
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
 from ledger.io.json import parse_json
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
+from ledger.protocol.payload import Payload
+from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, Page, decode_page
+from ledger.storage.objects import FolderCursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.io.http import HttpResponse
-    from ledger.protocol.payload import Payload
-    from ledger.storage.mailbox import Page
-    from ledger.storage.objects import FolderCursor
     from ledger.storage.uploads import UploadSigner
 
 T = TypeVar("T")

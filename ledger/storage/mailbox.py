@@ -10,23 +10,22 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope, encode_envelope
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    decode_envelope,
+    encode_envelope,
+)
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload import Payload
-from ledger.storage.objects import FolderCursor, MemoryObjects
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.types import Domain
-    from ledger.storage.objects import ObjectStore
+from ledger.protocol.types import Domain
+from ledger.storage.objects import FolderCursor, MemoryObjects, ObjectStore
 
 MAIL_FOLDER = "mail"
 EPOCH_BYTES = 16

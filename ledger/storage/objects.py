@@ -10,15 +10,12 @@ import errno
 import logging
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol
 
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
-
-    from ledger.protocol.payload import Payload
+from ledger.protocol.payload import Payload
 
 MAX_FOLDER_OBJECTS = 65_536
 """Objects of one folder that a reader looks at; with more, somebody floods it."""

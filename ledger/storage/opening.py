@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol.errors import BlobError
-from ledger.storage.blobs import FolderBlobs, ObjectBlobs
+from ledger.storage.blobs import BlobReader, BlobStore, FolderBlobs, ObjectBlobs
 from ledger.storage.bucket import BucketObjects
 from ledger.storage.folder import FolderObjects
-from ledger.storage.http import static_server, store_server
-from ledger.storage.locations import LocationKind, parse_locations
+from ledger.storage.http import HttpObjects, static_server, store_server
+from ledger.storage.locations import Location, LocationKind, parse_locations
 from ledger.storage.mailbox import Mailbox
+from ledger.storage.objects import ObjectStore
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.storage.blobs import BlobReader, BlobStore
-    from ledger.storage.http import HttpObjects
-    from ledger.storage.locations import Location
-    from ledger.storage.objects import ObjectStore
     from ledger.storage.uploads import UploadSigner
 
 BLOB_SECONDS = 60.0

@@ -10,13 +10,12 @@ import errno
 import logging
 import math
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ledger.protocol.payload import Payload
     from ledger.storage.objects import FolderCursor, ObjectStore
 

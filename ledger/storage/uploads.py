@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.signing import sign
-from ledger.protocol.types import ClientId, Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Digest, Domain
+from ledger.protocol.signing import Signer, sign
+from ledger.protocol.types import ClientId, Digest, Domain, Upload
 
 SCHEME = "CMFL"
 MAX_URL_CHARACTERS = 4_000

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ledger.protocol.types import Digest
 from ledger.transparency.errors import NoteError
-from ledger.transparency.keys import KeyUse, decode_base64
+from ledger.transparency.keys import KeyUse, SigningKey, VerifierKey, decode_base64
 from ledger.transparency.merkle import MAX_SIZE
 from ledger.transparency.notes import NoteSignature, SignedNote, parse_note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.transparency.keys import SigningKey, VerifierKey
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 _ROOT_BYTES = 32

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ledger.transparency.checkpoints import SignedCheckpoint, open_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.keys import VerifierKey
+from ledger.transparency.policy import PolicyKey, WitnessPolicy
 from ledger.transparency.remote import (
     OtherSizeError,
     ask_all,
@@ -16,14 +19,7 @@ from ledger.transparency.remote import (
     newest_of_witness,
     shown,
 )
-from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, weigh
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.transparency.keys import VerifierKey
-    from ledger.transparency.policy import PolicyKey, WitnessPolicy
-    from ledger.transparency.witnessed import CheckpointEvidence
+from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, CheckpointEvidence, weigh
 
 
 def collect(

@@ -17,19 +17,14 @@ that begins anew, chain id and address come again.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import Event, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Address, Digest, Domain
 from ledger.transparency.errors import NoteError
 from ledger.transparency.keys import require_key_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledger.protocol.ledger_state import Event
 
 _ENTRY = re.compile(
     b"cmfl-ledger/head/v1\n"

@@ -12,7 +12,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from Crypto.Signature import eddsa
 
@@ -20,8 +20,6 @@ from ledger.protocol.encoding import sha256
 from ledger.transparency.errors import NoteError
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from Crypto.PublicKey.ECC import EccKey
 
 MAX_NAME = 255

@@ -6,15 +6,11 @@ loops of RFC 9162, sections 2.1.3.2 and 2.1.4.2, so that one does not repeat a m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.types import Digest
 from ledger.transparency.errors import ProofError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ledger.protocol.types import Digest
 
 EMPTY_ROOT = sha256(b"")
 MAX_SIZE = 2**63 - 1

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ledger.transparency.errors import NoteError
-from ledger.transparency.keys import decode_base64, require_key_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.transparency.keys import VerifierKey
+from ledger.transparency.keys import VerifierKey, decode_base64, require_key_name
 
 MAX_NOTE_BYTES = 100_000
 MAX_SIGNATURES = 300

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.errors import ConfigurationError
 from ledger.transparency.errors import NoteError
-from ledger.transparency.keys import KeyUse, parse_vkey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from ledger.transparency.keys import VerifierKey
+from ledger.transparency.keys import KeyUse, VerifierKey, parse_vkey
 
 MAX_POLICY_BYTES = 100_000
 MAX_LINES_OF_A_KIND = 256

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import open_checkpoint
-from ledger.transparency.entries import parse_entry, run_suffix
+from ledger.transparency.entries import HeadEntry, parse_entry, run_suffix
 from ledger.transparency.errors import NoteError, ProofError
 from ledger.transparency.keys import decode_base64
 from ledger.transparency.merkle import MAX_PROOF, inclusion_proof, leaf_hash, verify_inclusion
 from ledger.transparency.notes import MAX_NOTE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.transparency.entries import HeadEntry
-    from ledger.transparency.policy import WitnessPolicy
+from ledger.transparency.policy import WitnessPolicy
 
 MAX_PROOF_BYTES = MAX_NOTE_BYTES + 200_000
 _FORM = re.compile(

@@ -10,16 +10,26 @@ witness sees it, and the next has to continue it. Where the folder was lost witn
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.encoding import to_hex
-from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
+from ledger.protocol.types import Digest
+from ledger.transparency.checkpoints import (
+    Checkpoint,
+    Cosignature,
+    SignedCheckpoint,
+    open_checkpoint,
+    sign_checkpoint,
+)
 from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
+from ledger.transparency.keys import SigningKey, VerifierKey
 from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
-from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
+from ledger.transparency.notes import MAX_NOTE_BYTES, SignedNote, parse_note
+from ledger.transparency.policy import PolicyKey, WitnessPolicy
 from ledger.transparency.remote import (
     NoAnswerError,
     OtherSizeError,
@@ -28,16 +38,6 @@ from ledger.transparency.remote import (
     newest_of_witness,
 )
 from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from ledger.protocol.types import Digest
-    from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
-    from ledger.transparency.keys import SigningKey, VerifierKey
-    from ledger.transparency.notes import SignedNote
-    from ledger.transparency.policy import PolicyKey, WitnessPolicy
 
 SIGNED = "checkpoint.signed"
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ledger.io.home import read_file
-from ledger.io.http import HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
+from ledger.protocol.types import Digest
+from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
 from ledger.transparency.errors import NoteError, WitnessError
 from ledger.transparency.notes import MAX_NOTE_BYTES, signature_lines
+from ledger.transparency.policy import PolicyKey
 from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES
 from ledger.transparency.witness import AddCheckpoint, origin_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.io.http import HttpResponse
-    from ledger.protocol.types import Digest
-    from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
-    from ledger.transparency.policy import PolicyKey
 
 T = TypeVar("T")
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import Digest
 from ledger.transparency.errors import TileError
 from ledger.transparency.merkle import leaf_hash, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ledger.protocol.types import Digest
     from ledger.transparency.checkpoints import Checkpoint
 
 CHECKPOINT = "checkpoint"

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import cosign, open_checkpoint, parse_checkpoint
+from ledger.transparency.checkpoints import Checkpoint, cosign, open_checkpoint, parse_checkpoint
 from ledger.transparency.errors import NoteError, ProofError
-from ledger.transparency.keys import decode_base64
+from ledger.transparency.keys import SigningKey, VerifierKey, decode_base64
 from ledger.transparency.merkle import EMPTY_ROOT, MAX_PROOF, MAX_SIZE, verify_consistency
 from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.transparency.checkpoints import Checkpoint
-    from ledger.transparency.keys import SigningKey, VerifierKey
 
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"

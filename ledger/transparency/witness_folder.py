@@ -10,23 +10,17 @@ from a backup may cosign what contradicts its own word: it needs a new key.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.encoding import sha256
-from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.keys import SigningKey, VerifierKey
 from ledger.transparency.notes import MAX_NOTE_BYTES
 from ledger.transparency.tiles import CHECKPOINT
-from ledger.transparency.witness import WitnessReply, answer, origin_hash, origin_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from ledger.transparency.checkpoints import Checkpoint
-    from ledger.transparency.keys import SigningKey, VerifierKey
-    from ledger.transparency.witness import AddCheckpoint
+from ledger.transparency.witness import AddCheckpoint, WitnessReply, answer, origin_hash, origin_in
 
 MAX_EVIDENCE = 16
 """Notes of one log that are stored as evidence; one is enough to prove its misbehaviour."""

@@ -7,14 +7,13 @@ their cosignatures; so these may be neither old nor from the future.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.transparency.errors import NoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from ledger.transparency.checkpoints import Checkpoint, Cosignature, SignedCheckpoint
     from ledger.transparency.policy import WitnessPolicy
 

@@ -6,23 +6,20 @@ from collections import defaultdict
 from copy import copy
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.deployment import deployment_for
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.memory import MemoryLedger
+from ledger.chain.ports import Block
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
-from ledger.protocol.types import ClientId
+from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
 from tests.support.keys import DOMAIN
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.ports import Block
-    from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import Digest
 
 SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=40)
 

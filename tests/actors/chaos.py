@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,6 +12,7 @@ from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import reports_of
 from ledger.actors.settlement import decision_of, incidents_of, settlement_of
+from ledger.actors.view import RoundView
 from ledger.actors.view_timing import view_at
 from ledger.protocol.consensus import MAX_VIEWS, majority
 from ledger.protocol.documents.envelope import (
@@ -38,9 +38,6 @@ from tests.actors.support import (
     update_of,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from ledger.actors.view import RoundView
 
 VARIANTS = (PARAMETERS, replace(PARAMETERS, strategy=3))
 MOST_ADVERSARIES = 2

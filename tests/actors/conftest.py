@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ledger.actors.journal import FileJournal
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.actors.deployed import Deployed, deployed_on
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clients.adversaries.faults import MemberFault
 from clients.adversaries.faulty_members import member_with
-from ledger.actors.actions import ActorContext, SendReport
+from ledger.actors.actions import Action, ActorContext, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
 from ledger.actors.observer import Observer
 from ledger.actors.trainer import Trainer
+from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, payload_of, registry_of, signers
 from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.adversaries.faults import MemberFault
-    from ledger.actors.actions import Action
-    from ledger.actors.view import ChainView, RoundView
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import ClientId
 
 
 @dataclass

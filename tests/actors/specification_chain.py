@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
@@ -14,19 +14,15 @@ from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
     LedgerStage,
+    LedgerState,
     RoundDecided,
+    Step,
     UpdatesCommitted,
     deployment_of,
 )
-from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.ledger_state import LedgerState, Step
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.types import Digest, Domain, RegisteredClient
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import NO_DIGEST, Digest, Domain, RegisteredClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,67 +7,65 @@ derived from a sentence: PUBLIC TEST KEYS, worth nothing.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.adversaries.faults import MemberFault
 from clients.adversaries.faulty_members import member_with
-from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, SendReport, StoreBlobs
+from ledger.actors.actions import (
+    Action,
+    PostEnvelope,
+    SendCommitment,
+    SendDecision,
+    SendReport,
+    StoreBlobs,
+)
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.trainer import Trainer
-from ledger.actors.view import empty_round_view
+from ledger.actors.view import ChainView, RoundView, empty_round_view
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
+    Envelope,
     Proposal,
     PublishedScores,
     Reply,
     decode_envelope,
     encode_envelope,
 )
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
-from ledger.protocol.inputs import Evidence
+from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.judgement import judge, sets_of
+from ledger.protocol.ledger_state import LedgerState, RoundDecided
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.direction import displacement
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
     Phase,
     RegisteredClient,
+    Scores,
     SignedCommitment,
     SignedScores,
     SignedVote,
+    Slot,
     Vote,
 )
-from tests.actors.specification_chain import SpecificationChain
+from tests.actors.specification_chain import SpecificationBlock, SpecificationChain
 from tests.support.keys import DOMAIN, key_signers, registered
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.adversaries.faults import MemberFault
-    from ledger.actors.actions import Action
-    from ledger.actors.view import ChainView, RoundView
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.ledger_state import LedgerState, RoundDecided
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import Scores, Slot
-    from tests.actors.specification_chain import SpecificationBlock
 
 LAYOUT: Layout = (("weight", (2, 3)), ("bias", (2,)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from ledger.actors.contract_follower import ContractFollower, FollowedContract
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.chain.round_ledger import RoundHistory
 from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger, Node
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from ledger.chain.round_ledger import RoundHistory
-    from ledger.protocol.fold import LedgerView
 
 
 class Reader:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, StoreBlobs
+from ledger.actors.actions import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import decision_of, settlement_of
+from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import DeadlineNotReachedError, JournalError
@@ -19,12 +20,8 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import Mailbox
+from tests.actors.deployed import Deployed
 from tests.actors.support import PARAMETERS, signed_commitment
-
-if TYPE_CHECKING:
-    from ledger.actors.actions import Action
-    from ledger.actors.view import RoundView
-    from tests.actors.deployed import Deployed
 
 
 @dataclass

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
     ProtectedSigner,
+    VoteJournal,
     count_statements,
     first_certificate_key,
     scores_key,
@@ -30,12 +32,6 @@ from tests.audit.runs import SIGNERS, Run
 from tests.disks import FILLING, fill, small_disk
 from tests.patience import PATIENCE_SECONDS
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.actors.journal import VoteJournal
 
 ONE, OTHER = Digest(b"1" * 32), Digest(b"2" * 32)
 VOTE = Vote(VoteKind.REPLY, 3, Phase.AGGREGATION, 2, ONE, ONE, ONE)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member
+from ledger.actors.view import RoundView
 from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -41,9 +41,6 @@ from tests.actors.support import (
     with_empty_seat,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from ledger.actors.view import RoundView
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 SECONDS = float(PARAMETERS.view_seconds)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ledger.actors import run_models
 from ledger.actors.actions import ActorContext
@@ -19,21 +20,14 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Published
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules import direction
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import Domain
 
 
 def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
 from ledger.actors.protocol_steps import Holdings
 from ledger.actors.trainer import Trainer
+from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -39,9 +39,6 @@ from tests.actors.support import (
     signers,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from ledger.actors.view import RoundView
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 

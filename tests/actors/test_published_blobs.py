@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,16 +10,14 @@ from ledger.actors.driver import Driver
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.trainer import Trainer
+from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
+from tests.actors.deployed import Deployed
 from tests.actors.support import payload_of, signers
-
-if TYPE_CHECKING:
-    from ledger.actors.view import RoundView
-    from ledger.protocol.types import ClientId, Digest
-    from tests.actors.deployed import Deployed
 
 
 class Process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,14 +25,11 @@ from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import Phase
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import ClientId, Digest, Phase
 from ledger.storage.blobs import MemoryBlobs
 from tests.actors.deployed import Deployed
 from tests.actors.support import initial_model
-
-if TYPE_CHECKING:
-    from ledger.protocol.ledger_state import RoundDecided
-    from ledger.protocol.types import ClientId, Digest
 
 
 class SyncedBlobs(MemoryBlobs):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.actors.judgement_cache import JudgementCache, is_certain
 from ledger.actors.settlement import decision_of, incidents_of, settlement_of
+from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -35,9 +35,6 @@ from tests.actors.support import (
     with_empty_seat,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from ledger.actors.view import RoundView
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 

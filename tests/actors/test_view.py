@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,12 +24,24 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.encoding import aggregation_result, sha256
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, Phase, SignedVote, VoteKind
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    ClientId,
+    Digest,
+    Domain,
+    Phase,
+    Scores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -42,12 +54,6 @@ from tests.actors.support import (
     signed_vote,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import Address, Scores, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 OTHER_DOMAIN = replace(DOMAIN, chain_id=1)

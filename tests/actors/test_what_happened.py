@@ -6,17 +6,16 @@ The numbers are the rows of the table in issue 5.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.actions import SendCommitment
-from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ProtocolRefusal, RequestNotSignedError
-from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.ledger_state import ClientBanned, LedgerState, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, RefusalReason
 from tests.actors.support import (
     PARAMETERS,
@@ -29,10 +28,6 @@ from tests.actors.support import (
     signed_commitment,
     update_of,
 )
-
-if TYPE_CHECKING:
-    from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.ledger_state import LedgerState, RoundDecided
 
 AGGREGATION = Phase.AGGREGATION
 SECONDS = float(PARAMETERS.view_seconds)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from api.serve import server_for
 from api.settings import Settings
@@ -20,12 +23,6 @@ from ledger.storage.blobs import FolderBlobs
 from tests.api.served import in_a_thread
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.seeds import course_of, first_that_shows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import uvicorn
 
 ROUNDS = 9
 CLIENTS, TRAINERS, MEMBERS = 14, 7, 5

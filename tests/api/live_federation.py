@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.actors.journal import FileJournal
+from ledger.actors.view import RoundView
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.opening import mailbox_at
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.actors.view import RoundView
-    from ledger.protocol.types import ClientId
 
 SECONDS = 600
 """Of view 0: nothing is late before a test has looked."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
 _PIECE = 65_536

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import uvicorn.server
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
 
 class _Hurried(ModuleType):

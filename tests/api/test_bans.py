@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 
 from api.settings import Settings
@@ -11,12 +13,6 @@ from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
 from tests.api.conftest import make_run, read, root_of, serving
 from tests.cmfl.commands.conftest import succeeds
 from tests.seeds import first_that_shows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import httpx
 
 SETTINGS = (
     *("protocol.rounds=3", "protocol.clients=14", "protocol.active_rate=0.857143"),

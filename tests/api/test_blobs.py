@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 import pytest
 from pydantic_core import to_json
@@ -28,11 +29,6 @@ from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs, ObjectBlobs
 from ledger.storage.http import static_server
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from api.http.encoded_answer import CHANGING, IMMUTABLE
 from api.settings import Settings
 from clients.configuration.loading import load
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -28,13 +31,6 @@ from tests.api.conftest import (
     serving,
 )
 from tests.chain.rpc.forking_node import ForkingNode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
-
-    from clients.runs.metrics import RoundMetrics
 
 PARTS = (
     *("", "/updates", "/scores", "/votes", "/committee", "/aggregation"),

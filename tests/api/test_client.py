@@ -6,12 +6,15 @@ import io
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 from pydantic_core import to_json
 
 from api.client.connection import ServiceProblemError
+from api.client.deployment import RemoteDeployment
 from api.client.service import Service
 from ledger.audit.proofs.proof_document import read_proof
 from ledger.history.queries import RoundQuery
@@ -32,13 +35,6 @@ from ledger.history.status import RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 from tests.api.conftest import CLIENTS, ROUNDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
-
-    from api.client.deployment import RemoteDeployment
 
 
 @pytest.fixture(scope="module")

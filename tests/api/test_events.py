@@ -6,10 +6,13 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from api.settings import Settings
@@ -21,11 +24,6 @@ from tests.clients.played import PLAIN
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import httpx
-
     from tests.processes import Forks
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,19 +18,13 @@ from api.http.problems import BUSY, ProblemError
 from api.http.request_view import RequestView
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
+from ledger.actors.view import RoundView
 from ledger.chain.ports import Block
 from ledger.history.pinned_chain import HistoryService
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
-from tests.api.live_federation import SECONDS, live_federation
+from tests.api.live_federation import SECONDS, LiveFederation, live_federation
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.actors.view import RoundView
-    from tests.api.live_federation import LiveFederation
 
 Look = Callable[..., dict[str, Any]]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,10 +13,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.api.conftest import deployments, refused, serving
 from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode, lies
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PARTS = ["", "/updates", "/scores", "/votes", "/committee", "/aggregation"]
 SOUND = {200, 400, 404, 422, 502, 503}

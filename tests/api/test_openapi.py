@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
@@ -36,11 +38,6 @@ from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, R
 from tests.api.conftest import refused
 from tests.api.examples import example
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from enum import IntEnum
-
-    import httpx
 
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)

@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,9 +33,6 @@ from ledger.history.status import AskedRole, RoundStatus
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving
-
-if TYPE_CHECKING:
-    import httpx
 
 
 def walk(http: httpx.Client, path: str, entries: str, **parameters: Any) -> list[Any]:

@@ -8,7 +8,8 @@ import logging
 import re
 import socket
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,9 +24,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.api.conftest import deployments, make_run, read, refused, serving
 from tests.faults import times
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ESCAPED = re.compile(r"(%[0-9a-f]{2})+")
 NASTY = [

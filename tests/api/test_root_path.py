@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,10 +16,6 @@ from api.settings import Settings
 from tests.api.conftest import read, refused, serving
 from tests.api.proxying import proxied
 from tests.cmfl.commands.conftest import succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ROOT = "/audit/of-the.ledger"
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from ledger.chain.addresses import checksum
@@ -12,6 +15,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.history import FoldedHistory
+from ledger.history.round import HistoryRound
 from ledger.protocol import encoding, merkle
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
@@ -26,14 +30,6 @@ from ledger.protocol.types import (
 )
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import httpx
-
-    from ledger.history.round import HistoryRound
 
 
 class Truth:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.history.documents import read_run
 from ledger.history.pinned_chain import HistoryService, PinnedChain
 from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.types import PROTOCOL_VERSION
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import (
@@ -46,11 +48,8 @@ from tests.chain.embedded.test_read_only import obedient
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from fastapi.dependencies.models import Dependant
 
-    from ledger.protocol.ledger_state import Deployment
     from tests.processes import Forks
 
 SHORT = ("protocol.rounds=1",)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from api.client.service import Service
@@ -20,11 +22,6 @@ from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.opening import mailbox_at
 from tests.api.conftest import ROUNDS, deployments, read, refused, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
 
 ONE, OTHER = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +31,6 @@ from tests.cmfl.commands.conftest import cmfl
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-
     from tests.processes import Forked, Forks
 
 pytestmark = pytest.mark.xdist_group("web")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,10 @@ from ledger.audit.report import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import RefusalReason
-from ledger.storage.blobs import MAX_BLOB_BYTES
+from ledger.protocol.types import Digest, RefusalReason
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,6 @@ from ledger.audit.bundles.bundle_export import export_bundle
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.audit.runs import Run
 
 

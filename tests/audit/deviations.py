@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +26,10 @@ from ledger.protocol.encoding import (
     vector_bytes,
     word_client,
 )
+from ledger.protocol.inputs import Participants
 from ledger.protocol.judgement import Judgement, Ranking, sets_of, update_leaves
-from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
-from tests.audit.runs import DIMENSION, Deviation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.inputs import Participants
-    from ledger.protocol.types import SignedScores
-    from tests.audit.runs import Payloads, Run, Vectors
+from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
+from tests.audit.runs import DIMENSION, Deviation, Payloads, Run, Vectors
 
 
 def first_trainer(run: Run) -> ClientId:

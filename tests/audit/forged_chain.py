@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from eth_abi.abi import encode
 from eth_abi.exceptions import EncodingError
@@ -12,13 +13,8 @@ from eth_utils.abi import collapse_if_tuple
 
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.ports import ChainUnreachableError
+from ledger.chain.ports import Block, ChainReader, ChainUnreachableError, Log, Transaction
 from tests.audit.passed_on import PassedOn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ledger.chain.ports import Block, ChainReader, Log, Transaction
 
 T = TypeVar("T")
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.encoding import aggregation_result, sha256
-from ledger.protocol.types import IncidentKind, Phase, VoteKind
-from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import SignedScores
-    from tests.audit.runs import Payloads, Vectors
+from ledger.protocol.judgement import Judgement
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import IncidentKind, Phase, SignedScores, VoteKind
+from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Payloads, Run, Vectors
 
 
 def honest_run(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from ledger.chain.ports import OfflineChain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
+from ledger.chain.ports import (
+    Block,
+    ChainReader,
+    Log,
+    OfflineChain,
+    Receipt,
+    TopicFilter,
+    Transaction,
+)
 
 T = TypeVar("T")
 

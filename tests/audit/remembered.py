@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.ports import ChainReader
 from tests.audit.passed_on import PassedOn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.chain.ports import ChainReader
 
 T = TypeVar("T")
 

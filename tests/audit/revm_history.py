@@ -7,17 +7,21 @@ chain says of itself is not there: an audit of that has a run on an embedded cha
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Sequence
+from typing import Self
 
-from ledger.chain.ports import Transaction, TransactionRevertedError, matches_topics
+from ledger.chain.ports import (
+    Block,
+    Log,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    TransactionRevertedError,
+    matches_topics,
+)
 from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from tests.contracts.revm_chain import RevmChain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ledger.chain.ports import Block, Log, Receipt, TopicFilter
 
 _Sent = tuple[int, str | None, bytes, int]
 """Number of the block before it, target, data and gas."""

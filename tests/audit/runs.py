@@ -8,22 +8,27 @@ are derived: PUBLIC TEST KEYS, worth nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from pathlib import Path
+from typing import Self, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Contradiction
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
+from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
-from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.documents.vector import decode_vector, encode_vector
+from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
 from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import (
@@ -66,23 +71,10 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.blobs import BlobReader, MemoryBlobs
 from tests.audit.revm_history import RevmHistory
 from tests.support.keys import key_signers, registered
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from ledger.audit.report import AuditReport, AuditStep, Contradiction
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.protocol.consensus import QuorumCertificate
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.storage.blobs import BlobReader
 
 T = TypeVar("T")
 Payloads = dict[ClientId, bytes]

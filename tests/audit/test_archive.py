@@ -12,11 +12,11 @@ from ledger.audit.evidence.archive import Archive, BlobFailure, UnavailableBlob
 from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
+from ledger.protocol.types import Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 
 if TYPE_CHECKING:
-    from ledger.protocol.types import Digest
     from tests.audit.runs import Run
 
 

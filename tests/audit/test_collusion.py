@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,20 +46,23 @@ from ledger.audit.checks.ranking import (
 )
 from ledger.audit.checks.sampling import NOT_SAMPLED
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep, Fact, FindingKind, StepOutcome
+from ledger.audit.report import (
+    AuditOutcome,
+    AuditReport,
+    AuditStep,
+    Fact,
+    Finding,
+    FindingKind,
+    StepOutcome,
+)
 from ledger.audit.report_text import readable
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
+from ledger.protocol.inputs import Participants
 from ledger.protocol.types import REFUSALS, ClientId, DropoutReason, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run, contradiction_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport, Finding
-    from ledger.protocol.inputs import Participants
 
 Who = Callable[[Run], ClientId | None]
 DIRECTION = {"strategy": 3}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from ledger.audit.proofs.comparisons import StepName, VerificationStep
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import read_trusted_contract
-from ledger.audit.report import AuditOutcome, AuditStep
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.deployment import (
@@ -26,7 +27,13 @@ from ledger.chain.contract.deployment import (
     deployment_for,
     runtime_violation,
 )
-from ledger.chain.ports import ForeignCodeError, NotServedError, UncheckableCreationError
+from ledger.chain.ports import (
+    ChainWriter,
+    ForeignCodeError,
+    NotServedError,
+    Transaction,
+    UncheckableCreationError,
+)
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError
@@ -36,12 +43,6 @@ from tests.audit.forged_chain import forged
 from tests.audit.revm_history import RevmHistory
 from tests.audit.runs import INITIAL, PARAMETERS, Run, contradiction_in, document_of
 from tests.support.creations import FLAGS, created_by_factory, planted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.audit.report import AuditReport, Need
-    from ledger.chain.ports import ChainWriter, Transaction
 
 BLOBS = MemoryBlobs()
 DOCUMENT = document_of(PARAMETERS, BLOBS.put(vector_bytes(INITIAL)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,20 +14,15 @@ from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import Transaction
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
-from ledger.protocol.ledger_state import deployment_of
+from ledger.protocol.ledger_state import Deployment, deployment_of
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import INITIAL, PARAMETERS, contradiction_in, document_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import Transaction
-    from ledger.protocol.ledger_state import Deployment
 
 
 def created(chain: EmbeddedChain, deployment: Deployment) -> LedgerWriter:

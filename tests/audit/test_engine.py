@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +20,14 @@ from ledger.audit.checks.completeness import (
 )
 from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, FindingKind, StepOutcome
+from ledger.audit.report import (
+    AuditOutcome,
+    AuditReport,
+    AuditStep,
+    Finding,
+    FindingKind,
+    StepOutcome,
+)
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import word_client
@@ -32,11 +39,6 @@ from tests.audit.blobs import ChangedBlobs
 from tests.audit.honest import honest_run
 from tests.audit.runs import PARAMETERS, Deviation, Run
 from tests.contracts.relay import RelayedLedger
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport, Finding
 
 
 def found(report: AuditReport, kind: FindingKind) -> list[Finding]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,12 +18,13 @@ from ledger.audit.checks.certificates import (
 )
 from ledger.audit.checks.completeness import INCIDENTS_MISSING
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256, to_hex
+from ledger.protocol.judgement import Judgement
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -34,13 +36,6 @@ from ledger.protocol.types import (
 )
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import CLIENTS, Deviation, Run, contradiction_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
-    from ledger.protocol.judgement import Judgement
 
 AGGREGATION, ELECTION = Phase
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +24,7 @@ from ledger.audit.checks.head_chain import (
 )
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, read_report
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -35,12 +37,6 @@ from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Deviation, Run, contradiction_in
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
 
 
 def heads_of(run: Run) -> list[tuple[int, str, Digest]]:

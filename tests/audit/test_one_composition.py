@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from ledger.audit.bundles.bundle_export import make_bundle
 from ledger.audit.bundles.bundle_verification import verify_bundle
 from ledger.audit.engine import audit
 from ledger.audit.proofs.comparisons import StepName
+from ledger.audit.proofs.proof import ClientProof, CommittedDecision
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
@@ -22,18 +23,14 @@ from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history.history import FoldedHistory
 from ledger.history.participation import ScoresOutcome, UpdateOutcome, participation_of
+from ledger.history.round import HistoryRound
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol.encoding import set_digest, sha256, vector_bytes
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Beacon, ClientId
-from tests.audit.runs import CLIENTS, DIMENSION, PARAMETERS, Deviation, Run
-
-if TYPE_CHECKING:
-    from ledger.audit.proofs.proof import ClientProof, CommittedDecision
-    from ledger.history.round import HistoryRound
-    from tests.audit.runs import Payloads
+from tests.audit.runs import CLIENTS, DIMENSION, PARAMETERS, Deviation, Payloads, Run
 
 RULES = {"strategy", "distance", "reference", "scoring", "threshold", "clip", "election"}
 AGREEING = {1: 7, 2: 5, 4: 3, 5: 7}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
@@ -18,11 +18,6 @@ from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
 
 RULE = """
 import numpy as np

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,18 +13,13 @@ from ledger.audit.checks.certificates import BAN, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, FindingKind
+from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.seeds import first_that_shows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
 
 ROUNDS = 3
 FIVE_MEMBERS = (

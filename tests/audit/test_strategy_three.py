@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ledger.audit.checks.certificates import WRONG_PROPOSAL
 from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
@@ -18,31 +20,28 @@ from ledger.audit.checks.distances import (
 )
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.formatting import reason_text
-from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes, word_client
-from ledger.protocol.judgement import score_updates, usable_clients
+from ledger.protocol.judgement import Judgement, score_updates, usable_clients
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules import direction
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.types import RefusalReason
+from ledger.protocol.types import ClientId, Digest, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.honest import wrong_proposal
-from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run, contradiction_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from ledger.audit.report import AuditReport
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId, Digest
-    from tests.audit.runs import Payloads, Vectors
+from tests.audit.runs import (
+    DIMENSION,
+    PARAMETERS,
+    Deviation,
+    Payloads,
+    Run,
+    Vectors,
+    contradiction_in,
+)
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from eth.db.trie import make_trie_root_and_nodes
@@ -20,28 +22,21 @@ from eth_hash.auto import keccak
 
 from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import DropoutReason
+from ledger.protocol.types import Digest, DropoutReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
 from tests.audit.runs import Run, contradiction_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.protocol.types import Digest
 
 MOST_TRIED = 2
 """Blobs of one kind that each change is tried on: the first and the last."""

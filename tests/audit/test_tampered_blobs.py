@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,26 +12,18 @@ from ledger.audit.checks.common import UPDATES_MISSING
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.checks.distances import FALSE_SCORES, REFUSAL_UNCHECKED
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep, BlobKind, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
-from ledger.protocol.types import RefusalReason
-from ledger.storage.blobs import MAX_BLOB_BYTES
+from ledger.protocol.judgement import Judgement
+from ledger.protocol.types import ClientId, Digest, RefusalReason
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run, contradiction_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
-
 
 KINDS = (
     *(BlobKind.CONFIGURATION, "first model", BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD),

@@ -6,8 +6,10 @@ lets pass is a survivor, and there are none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_abi.abi import decode, encode
@@ -22,6 +24,7 @@ from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
     AuditOutcome,
+    AuditReport,
     AuditStep,
     BlobKind,
     Finding,
@@ -33,7 +36,7 @@ from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import DecideCall, decode_call, encode_call
 from ledger.chain.contract.event_logs import decode_log, encode_log
-from ledger.chain.ports import ChainDamagedError
+from ledger.chain.ports import Block, ChainDamagedError, Log, Transaction
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import ChainError
@@ -54,13 +57,6 @@ from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
 from tests.audit.runs import Run
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
-    from ledger.chain.ports import Block, Log, Transaction
 
 DEPLOYMENT, HEAD, CERTIFICATES = {AuditStep.DEPLOYMENT}, {AuditStep.HEAD}, {AuditStep.CERTIFICATES}
 SAMPLING, RANKING, COMPLETENESS = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import given
@@ -16,13 +18,23 @@ from ledger.audit.checks.common import CHAIN_UNAVAILABLE, LOGS_INCOMPLETE, NOT_F
 from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.checks.head_chain import CHAIN_UNREADABLE
-from ledger.audit.earlier_report import read_report, report_bytes
+from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, AuditStep, Need, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, TransactionRevertedError
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    ChainReader,
+    ChainUnreachableError,
+    Log,
+    Receipt,
+    Transaction,
+    TransactionRevertedError,
+)
+from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.deviations import wrong_model
@@ -32,15 +44,6 @@ from tests.audit.passed_on import PassedOn
 from tests.audit.revm_history import RevmHistory
 from tests.audit.runs import PARAMETERS, Deviation, Run, contradiction_in
 from tests.audit.unreliable_node import UnreliableNode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.audit.earlier_report import EarlierAudit
-    from ledger.audit.report import AuditReport
-    from ledger.chain.ports import Block, ChainReader, Log, Receipt, Transaction
-    from ledger.protocol.errors import ChainError
 
 RATES = st.sampled_from((0.0, 0.02, 0.1, 0.4))
 SEEDS = st.integers(0, 2**32)

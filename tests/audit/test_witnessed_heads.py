@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,11 +21,12 @@ from ledger.audit.checks.head_chain import (
 )
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome, AuditStep
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.ports import NotServedError
-from ledger.transparency.checkpoints import Checkpoint, cosign, sign_checkpoint
+from ledger.chain.ports import Log, NotServedError
+from ledger.protocol.types import Digest
+from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
 from ledger.transparency.entries import head_entries, origin_of
 from ledger.transparency.keys import KeyUse, SigningKey
 from ledger.transparency.merkle import leaf_hash, root_of
@@ -35,12 +36,6 @@ from tests.audit.honest import two_fail
 from tests.audit.runs import Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode
 from tests.transparency.support import NOW, WITNESSES, policy_text
-
-if TYPE_CHECKING:
-    from ledger.audit.report import AuditReport, Fact, Need
-    from ledger.chain.ports import Log
-    from ledger.protocol.types import Digest
-    from ledger.transparency.checkpoints import SignedCheckpoint
 
 POLICY = parse_policy(policy_text("2").encode())
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,23 +18,18 @@ from hypothesis import strategies as st
 
 from ledger.audit import worker_pool
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.report import AuditOutcome, BlobKind
+from ledger.audit.report import AuditOutcome, AuditReport, BlobKind
 from ledger.audit.report_text import readable
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.storage.blobs import FolderBlobs
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader, FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
 from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.audit.report import AuditReport
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from ledger.chain.ports import ChainUnreachableError, NotServedError
+from ledger.chain.ports import ChainReader, ChainUnreachableError, NotServedError, Transaction
 from tests.audit.passed_on import PassedOn
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Sequence
-
-    from ledger.chain.ports import ChainReader, Transaction
 
 T = TypeVar("T")
 ERRORS = (

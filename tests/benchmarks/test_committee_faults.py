@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -11,13 +12,9 @@ from benchmarks.committee_faults import COLUMNS, MAJORITY, MISDEEDS, Misdeed, Tr
 from clients.adversaries.faults import MemberFault
 from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.report import AuditOutcome
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.audit.revm_history import RevmHistory
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
 PAGE = Path(__file__).parents[2] / "docs" / "committee-faults.md"
 COLLUDING, FAVOURING = MemberFault.COLLUDING, MemberFault.FAVOURING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +11,6 @@ import torch
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import steps
 from benchmarks.gpu.plans import TINY, GpuPlan
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = {
     "femnist": {"rounds", "seconds", "accuracy", "head", "audit", "replay", "replay seconds"},

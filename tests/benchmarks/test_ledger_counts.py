@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from benchmarks.ledger_counts import COUNTS, round_counts, transaction_counts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMITTED = json.loads(COUNTS.read_text("utf-8"))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eth_abi.abi import encode
 
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
+from ledger.chain.ports import ChainWriter
 
 TOPIC = (42).to_bytes(32, "big")
 REVERT_DATA = bytes.fromhex("08c379a0") + encode(["string"], ["probe: zero is refused"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,20 +11,13 @@ from ledger.chain.addresses import checksum, eip55, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import SenderHasCodeError, require_plain_sender
+from ledger.chain.ports import ChainWriter, SenderHasCodeError, require_plain_sender
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import RunPaths
 from ledger.protocol.errors import ChainError
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.test_port_contract import anvil, embedded, served
 from tests.chain.web3_provider import transport_to
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainWriter
-
 
 DELEGATED = bytes.fromhex("ef0100" + "11" * 20)
 NODES = pytest.mark.parametrize(

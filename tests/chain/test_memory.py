@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,11 @@ from clients.adversaries.faults import MemberFault
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.chain.addresses import contract_created_by, to_canonical
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
+from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import (
@@ -27,21 +30,13 @@ from ledger.protocol.errors import (
     WrongRoundError,
 )
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, SignedCommitment
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of, signers
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.round_ledger import RoundLedger
-    from ledger.protocol.parameters import Parameters
-
 
 DOCUMENT = RunDocument(PARAMETERS, registry_of(), sha256(b"first model"), LAYOUT, {})
 

@@ -7,7 +7,9 @@ import re
 import subprocess
 import tempfile
 import time
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
 
 import pytest
 from web3 import Web3
@@ -23,11 +25,6 @@ from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 from tests.chain.web3_provider import transport_to, web3_over
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.http_transport import HttpTransport
+from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.methods import RpcMethods
 
 if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse
-
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
-    from ledger.chain.rpc.rpc_reader import RpcReader
 
 
 class EmbeddedProvider(JSONBaseProvider):

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.open_run import open_memory_run, open_run
+from clients.configuration.schema import Configuration
+from clients.runs.metrics import RoundMetrics
+from clients.runs.open_run import OpenedRun, open_memory_run, open_run
+from clients.runs.population import Population
 from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter, Receipt
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
-from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.documents.vector import ScoreVector, decode_vector
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.revm_history import RevmHistory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import OpenedRun
-    from clients.runs.population import Population
-    from ledger.chain.ports import ChainWriter, Receipt
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.fold import RoundStart
-    from ledger.protocol.types import ClientId, Digest, Domain
 
 # Five members of twelve active clients: a quorum of three others leaves one member to spare.
 FIVE_MEMBERS = (

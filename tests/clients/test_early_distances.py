@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from threading import current_thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from clients.early_distances import EarlyDistances
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Travel, plain_distances
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
 
 TRAVEL = f32(1.0, 2.0)
 OTHER = DistanceRule("own", "own distances", lambda update, own: float(abs(update - own).max()))

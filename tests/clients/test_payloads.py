@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clients.adversaries.faults import TrainerFault
 from clients.configuration.loading import load
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run, open_run
 from ledger.actors import run_models
 from ledger.audit.engine import audit
@@ -19,14 +21,8 @@ from ledger.protocol.payload_q8 import NOT_ENCODABLE
 from ledger.protocol.rules import direction
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs
-from tests.clients.played import configured
+from tests.clients.played import Played, Player, configured
 from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.runs.metrics import RoundMetrics
-    from tests.clients.played import Played, Player
 
 ROUNDED = ("protocol.payload=q8", "protocol.rounds=2")
 ATTACKED = (

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from clients.adversaries.faulty_members import FaultyMember, member_with
-from clients.runs.open_run import open_run
-from ledger.actors.actions import PostEnvelope, SendDecision, StoreBlobs
+from clients.runs.open_run import OpenedRun, open_run
+from clients.simulation import Simulation
+from ledger.actors.actions import Action, PostEnvelope, SendDecision, StoreBlobs
 from ledger.actors.member import Member, reports_of
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
+from ledger.actors.view import RoundView
 from ledger.protocol import ledger_state
+from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.inputs import Participants
+from ledger.protocol.judgement import Judgement
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import Phase
-from tests.clients.played import FIVE_MEMBERS, configured
+from ledger.protocol.types import ClientId, Digest, Phase, SignedVote
+from tests.clients.played import FIVE_MEMBERS, Player, configured
 from tests.protocol.algorithms import training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.runs.open_run import OpenedRun
-    from clients.simulation import Simulation
-    from ledger.actors.actions import Action
-    from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import QuorumCertificate
-    from ledger.protocol.inputs import Participants
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId, Digest, SignedVote
-    from tests.clients.played import Player
 
 
 class ScheduledMember:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.training.evaluation import evaluate
@@ -30,17 +33,8 @@ from ledger.protocol.types import (
     RefusalReason,
     VoteKind,
 )
-from tests.clients.played import FIVE_MEMBERS, playing
+from tests.clients.played import FIVE_MEMBERS, Played, Player, playing
 from tests.seeds import first_that_shows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tests.clients.played import Played, Player
-
 
 # Its first round is abandoned; in the other two every fault of a member is noticed.
 ALL_FAULTS = (

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import cmfl
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Net(nn.Module):

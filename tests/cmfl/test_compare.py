@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cmfl
 from cmfl.methods import METHODS
 from tests.cmfl.conftest import FACE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = FACE
 

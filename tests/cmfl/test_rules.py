@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cmfl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RNG = np.random.default_rng(5)
 HONEST = RNG.normal(1.0, 0.1, size=(6, 8))

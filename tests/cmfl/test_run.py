@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ import cmfl
 from ledger.io.folder_lock import run_lock
 from ledger.io.home import Home
 from tests.cmfl.conftest import FACE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = FACE
 

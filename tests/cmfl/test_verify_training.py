@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ import cmfl
 from clients.adversaries.attackers import malicious_clients
 from clients.random_streams import named_stream
 from tests.cmfl.conftest import FACE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = FACE
 

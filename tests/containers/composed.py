@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,6 @@ import yaml
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.processes import Forked, Forks
 
 FOLDER = Path(__file__).parents[2] / "docs" / "containers"

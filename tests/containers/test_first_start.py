@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cmfl.commands.conftest import succeeds
-from tests.containers.composed import composed
+from tests.containers.composed import Composed, composed
 from tests.containers.test_files import shown_metrics
 from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.processes import Forks
 from tests.support.keys import write_keystore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.containers.composed import Composed
-    from tests.processes import Forks
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.slow]
 

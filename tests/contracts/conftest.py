@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from tests.contracts.revm_chain import RevmChain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.ports import ChainWriter
 
 
 @pytest.fixture(scope="session")

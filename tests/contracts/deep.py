@@ -17,20 +17,18 @@ from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from hypothesis import Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import errors
 from tests.contracts import faults, support, test_refusals
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.test_twins import TwinsMachine, settings_of
 from tests.contracts.twins import MOST_COMPARED, Twins
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
 
 STATE = Path("build") / "deep" / "twins.jsonl"
 MILLION = 1_000_000

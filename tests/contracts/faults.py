@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.ledger_state import EquivocationReport, StatementKind
+from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment
 from tests.contracts import support
-from tests.contracts.twins import Twins, digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.errors import ProtocolRefusal
-    from ledger.protocol.ledger_state import SignedStatement
-    from ledger.protocol.types import SignedCommitment
-    from tests.contracts.twins import Outcome, Proposal
+from tests.contracts.twins import Outcome, Proposal, Twins, digest_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,14 @@ from eth_account import Account
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.abi import refusal
-from ledger.chain.contract.calls import encode_call
+from ledger.chain.contract.calls import Call, encode_call
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.genesis import address_of
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import ChainWriter, Receipt, TransactionRevertedError
 from ledger.protocol.encoding import keccak256
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.calls import Call
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter, Receipt
 
 SOURCE = Path(__file__).with_name("relay.vy")
 DELEGATION = bytes.fromhex("ef0100")

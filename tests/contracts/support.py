@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.judgement import sets_of
@@ -19,13 +19,8 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from tests.contracts.twins import Proposal, digest_of
+from tests.contracts.twins import Outcome, Proposal, Twins, digest_of
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tests.contracts.twins import Outcome, Twins
 
 
 def open_round(twins: Twins) -> OpenRound:

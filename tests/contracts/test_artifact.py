@@ -6,9 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from eth_typing import ABIFunction
 from eth_utils.abi import abi_to_signature
 
 from contracts.build import ARTIFACT, HERE, INTERFACE, SOURCES, artefact_of
@@ -17,9 +18,6 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import cmfl
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from eth_typing import ABIFunction
 
 ARTEFACT: dict[str, Any] = json.loads(ARTIFACT.read_text("utf-8"))
 FUNCTIONS = [entry for entry in ARTEFACT["abi"] if entry["type"] == "function"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,17 @@ from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
 from ledger.chain.contract.deployment import creation_data
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.ledger_state import LedgerStage, StatementKind, domain_of, registry_batches
+from ledger.protocol.ledger_state import (
+    Deployment,
+    LedgerStage,
+    StatementKind,
+    domain_of,
+    registry_batches,
+)
 from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import Address, ClientId, Commitment, Digest
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
@@ -21,15 +30,6 @@ from tests.chain.web3_provider import transport_to
 from tests.contracts import faults, support
 from tests.contracts.relay import DELEGATION, DelegatedLedger, RelayedLedger, delegation
 from tests.contracts.twins import DEPLOYMENT_GAS, Outcome, Shape, Twins, registry_of, signers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter
-    from ledger.protocol.ledger_state import Deployment
-
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment
+from ledger.protocol.types import (
+    NO_DIGEST,
+    AcceptanceForm,
+    ClientId,
+    Digest,
+    Phase,
+    SignedCommitment,
+)
 from tests.contracts import faults, support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
@@ -22,9 +31,6 @@ from tests.support.keys import ids
 
 if TYPE_CHECKING:
     Keys = tuple[KeySigner, ...]
-    from ledger.chain.ports import ChainWriter
-    from ledger.protocol.errors import ProtocolRefusal
-    from ledger.protocol.types import Digest
 
 
 FLAGS = 224

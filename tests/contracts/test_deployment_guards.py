@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ledger.chain.contract import abi
 from ledger.chain.contract.deployment import creation_data
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol.parameters import (
     MAX_BLOCKS,
     MAX_CLIENTS,
@@ -18,9 +18,6 @@ from ledger.protocol.parameters import (
     MAX_TRAINERS,
 )
 from tests.contracts.twins import DEPLOYMENT_GAS, Shape, Twins, digest_of
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
 
 LARGEST = Shape(clients=MAX_CLIENTS, trainers=MAX_TRAINERS, members=MAX_MEMBERS)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from eth_abi.abi import decode, encode
 
 from ledger.chain.contract import abi
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.signing import NAME, VERSION
@@ -15,10 +17,6 @@ from ledger.protocol.types import NO_DIGEST, Beacon, ClientId
 from tests.contracts import support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, registry_of
-
-if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter
 
 ANSWER = ["bytes1", "string", "string", "uint256", "address", "bytes32", "uint256[]"]
 

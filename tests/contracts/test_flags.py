@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors
 from ledger.protocol.types import ClientId
 from tests.contracts import support
 from tests.contracts.twins import Shape, Twins
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
 
 FLAGS = 224
 SHAPE = Shape(600, 12, 3, commit_blocks=12, deadline_blocks=60)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from benchmarks.ledger import GAS_SNAPSHOT, gas_snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SNAPSHOT: dict[str, dict[str, int]] = json.loads(GAS_SNAPSHOT.read_text("utf-8"))
 

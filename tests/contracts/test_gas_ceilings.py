@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,13 +17,8 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
 from ledger.protocol.types import AcceptanceForm, ClientId, Phase
 from tests.contracts import support
-from tests.contracts.twins import Proposal, Shape, Twins
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.contracts.twins import Outcome
 
 # EIP-7825: what one transaction may use, on a chain whose blocks offer as much or more.
 TRANSACTION_GAS = 2**24

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from contracts.build import ARTIFACT
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import encode_call
+from ledger.chain.contract.calls import Call, encode_call
 from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.ports import Receipt
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.calls import Call
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import Receipt
 
 TIME, CALL = 0x42, 0xF1
 REPLACING = {0xF0: "CREATE", 0xF2: "CALLCODE", 0xF4: "DELEGATECALL", 0xF5: "CREATE2"}

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from contracts.build import HERE, SOURCES
 from ledger.chain.contract import abi, calls
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol import encoding, errors
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
+from tests.contracts.faults import Fault
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 from tests.support.keys import mirrored
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter
-    from ledger.protocol.errors import ProtocolRefusal
-    from tests.contracts.faults import Fault
 
 StageFault: TypeAlias = "Callable[[ChainWriter], Outcome]"
 FAULTS = faults.FAULTS + wrong_decisions.WRONG_DECISIONS

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.chain.contract import abi
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.ranking import elect, rank
@@ -22,10 +23,6 @@ from tests.contracts import faults, support
 from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
 from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.ports import ChainWriter
 
 
 def decided(outcome: Outcome) -> ledger_state.RoundDecided:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import nextafter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ledger_state import LedgerStage, StatementKind
@@ -26,11 +27,6 @@ from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quoru
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainWriter
 
 # Everybody active or banned; some idle; three words of flags.
 SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))

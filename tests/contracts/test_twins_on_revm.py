@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol.errors import ChainError
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.test_twins import TwinsMachine, settings_of
 from tests.contracts.twins import MOST_COMPARED, Shape, Twins
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
 
 
 class RevmMachine(TwinsMachine):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -14,11 +15,13 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data
 from ledger.chain.contract.event_logs import encode_log
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -31,12 +34,6 @@ from ledger.protocol.types import (
 )
 from tests.contracts.relay import DelegatedLedger, RelayedLedger
 from tests.support.keys import key_signers, registered
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ledger.chain.ports import ChainWriter, Log, Receipt
-    from ledger.protocol.signing import KeySigner
 
 Outcome = tuple[ledger_state.Event, ...] | type[ProtocolRefusal]
 """What a step came to: its events, or the refusal."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
+from ledger.protocol.ledger_state import SubmittedCertificate
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, Phase
 from tests.contracts import support
 from tests.contracts.faults import Fault, honest, idle, primary, rankable
-from tests.contracts.twins import digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.ledger_state import SubmittedCertificate
-    from tests.contracts.twins import Outcome, Proposal, Twins
+from tests.contracts.twins import Outcome, Proposal, Twins, digest_of
 
 INFINITE_WORD = encoding.INFINITY_BITS << 32
 

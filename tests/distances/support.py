@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,13 +13,16 @@ from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
 from ledger.protocol.rules.direction import direction_distances
-from ledger.protocol.rules.distance import DIRECTION, RELATIVE_TOLERANCE, SQUARED, plain_distances
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    RELATIVE_TOLERANCE,
+    SQUARED,
+    DistanceRule,
+    Distances,
+    Travel,
+    plain_distances,
+)
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel
 
 RULES = pytest.mark.parametrize("rule", [SQUARED, DIRECTION], ids=["squared", "direction"])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,13 +23,6 @@ from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, pla
 from ledger.protocol.types import ClientId
 from tests.distances.support import ALL, CODES, RULES, draws, require_equal, round_of
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.protocol.rules.distance import DistanceRule
-
 
 fast = fast_distances()
 

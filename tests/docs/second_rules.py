@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 Numbers = tuple[float, ...]
 

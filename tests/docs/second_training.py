@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WORD = 2**32 - 1
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645

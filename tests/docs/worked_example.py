@@ -8,11 +8,13 @@ Never edit the blocks by hand. Keys are PUBLIC TEST KEYS, worth nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.federated_data import Samples
@@ -20,6 +22,7 @@ from clients.local_sgd import LocalTraining, batches
 from ledger.protocol import bound_inputs, encoding, merkle
 from ledger.protocol.documents.envelope import (
     Attestation,
+    Body,
     Envelope,
     PhaseCertificate,
     Proposal,
@@ -43,6 +46,7 @@ from ledger.protocol.inputs import (
     window_end,
 )
 from ledger.protocol.judgement import (
+    Judgement,
     score_leaves,
     update_leaves,
 )
@@ -62,6 +66,8 @@ from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
     Commitment,
+    Digest,
+    Domain,
     EnvironmentStatement,
     IncidentKind,
     Phase,
@@ -74,15 +80,6 @@ from tests.docs import second_rules
 from tests.protocol.support import f32, registry_of, signers
 from tests.support.keys import DOMAIN
 from tests.support.rounds import ClosedRound, OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.documents.envelope import Body
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import Digest, Domain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "example.md"
 BLOCK = re.compile(

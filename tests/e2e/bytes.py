@@ -32,16 +32,14 @@ import sqlite3
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import httpx
 
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _NOW = 1_760_000_000.0
 _SMOKE = ("--preset", "smoke")

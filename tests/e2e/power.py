@@ -7,19 +7,15 @@ journal by itself, so each of its commits counts as durable.
 
 from __future__ import annotations
 
+import random
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import Receipt
 from ledger.io.home import Disk
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from ledger.chain.ports import Receipt
 
 SENDING, SENT = "sending", "sent"
 

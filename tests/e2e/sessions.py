@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -14,10 +17,6 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from tests.processes import Forked, Forks
 
 _POLL_SECONDS = 0.002

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +22,6 @@ from tests.faults import times
 from tests.patience import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.processes import Forks
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import cmfl, succeeds
 from tests.disks import fill, small_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DISK_BYTES = 16 << 20
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs, MemoryBlobs
@@ -23,10 +25,6 @@ from tests.e2e.sessions import Home, finish, kill_when
 from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ledger.chain.contract.manifest import Manifest
     from tests.processes import Forks
 
 KILLS = times(5, 20)

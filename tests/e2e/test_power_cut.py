@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs
 from tests.e2e.power import SENDING, SENT, FailingDisk, PowerCutError, PoweredChain
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 CUTS = times(6, 200)
 SETTINGS = (

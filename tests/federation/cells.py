@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,17 +11,14 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.distances import FALSE_SCORES
+from ledger.history.round import HistoryRound
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
-from ledger.protocol.types import Phase
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import ClientId, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from clients.testnet.network import WorkerSlot
     from clients.testnet.watch import WatchedRound
-    from ledger.history.round import HistoryRound
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import ClientId
 
 
 class Role(StrEnum):

@@ -6,6 +6,7 @@ say of themselves it is taken which model they hold, and whether they are up aga
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,18 +14,15 @@ from typing import TYPE_CHECKING
 from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
 from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
-from ledger.audit.report import AuditOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, Finding
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.types import ClientId, Digest
 from tests.federation.cells import BANS, NAMED_BY, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clients.testnet.network import LocalNetwork
     from clients.testnet.watch import WatchedRound
-    from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
 
 ACCUSATIONS = frozenset({FALSE_SCORES, TWO_VECTORS, WRONG_PROPOSAL, EQUIVOCATION, BAN})

@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import numpy as np
 
 from clients.testnet import ChainKind
+from clients.testnet.network import WorkerSlot
 from clients.worker.process.worker_folder import WorkerFolder
+from ledger.history.round import HistoryRound
+from ledger.io.forked_commands import CommandProcess
 from ledger.protocol.errors import ChainError
-from ledger.protocol.types import Digest
+from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.federation import worker_files
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
+from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.relay import LinkCondition
 from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
 from tests.patience import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-
-    from clients.testnet.network import WorkerSlot
-    from ledger.history.round import HistoryRound
-    from ledger.io.forked_commands import CommandProcess
-    from ledger.protocol.types import ClientId
-    from tests.federation.disturbed import DisturbedNetwork
 
 _CONDITIONS = {
     Fault.SLOW: LinkCondition.SLOW,

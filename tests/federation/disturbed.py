@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 from urllib.parse import urlsplit
 
 from clients.testnet.network import LocalNetwork, NetworkPaths, WorkerSlot
-from tests.federation.relay import Relays
+from tests.federation.relay import Relay, Relays
 from tests.federation.worker_faults import FAULT_VARIABLE, faults_from_file
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from tests.federation.relay import Relay
 
 ENTRY = "tests.federation.faulty_process:run"
 FAULT_FILE = "fault"

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from cmfl.commands import main
-
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 
 def run() -> NoReturn:

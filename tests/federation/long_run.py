@@ -8,12 +8,19 @@ that leaves nothing to do is it done a moment later: a victim needs one to say t
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from clients.testnet.watch import RoundWatch
+import numpy as np
+
+from clients.testnet.watch import RoundWatch, WatchedRound
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.history.round import HistoryRound
 from ledger.protocol.errors import ChainError
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.federation.cells import (
     CELLS,
@@ -30,24 +37,11 @@ from tests.federation.cells import (
     victims,
 )
 from tests.federation.checks import Checks, Wrong
-from tests.federation.disturbances import Arena, begun
+from tests.federation.disturbances import Arena, Disturbance, begun
+from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.recovery import Recoveries, Recovery, not_among
 from tests.federation.retraining import Inspected, Inspection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-
-    from clients.testnet.watch import WatchedRound
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.history.round import HistoryRound
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import ClientId, Digest
-    from tests.federation.disturbances import Disturbance
-    from tests.federation.disturbed import DisturbedNetwork
-    from tests.federation.state import State
+from tests.federation.state import State
 
 LONGEST_ROUND_SECONDS = 600.0
 """On a slow machine, several views go by before a round is decided."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from clients.testnet.network import WorkerSlot
     from tests.federation.cells import Cell
     from tests.federation.disturbances import Disturbance

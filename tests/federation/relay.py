@@ -9,16 +9,14 @@ import asyncio
 import contextlib
 import itertools
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from ledger.io.closing_servers import stop_accepting
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from concurrent.futures import Future
-    from types import TracebackType
 
 _CHUNK_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 1 << 16

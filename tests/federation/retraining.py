@@ -6,35 +6,30 @@ and seed give the same bytes in every process of a machine, and any other model 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
-from clients.training.port import TrainingJob
+from clients.training.port import Engine, TrainingJob
+from ledger.audit.earlier_report import EarlierAudit
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditReport
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import deployed_document
 from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import ChainError
 from ledger.protocol.sampling import training_seed
-from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from types import TracebackType
-
-    from clients.training.port import Engine
-    from ledger.audit.earlier_report import EarlierAudit
-    from ledger.audit.report import AuditReport
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import BlobReader
 
 
 class Retraining:

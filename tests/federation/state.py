@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.io.home import DISK
 from tests.federation.cells import CELLS, Cell, Fault, Role
 from tests.federation.checks import Violation, Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 WANTED = 10
 """How often each cell has to occur."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
+from clients.testnet.network import LocalNetwork
 from clients.testnet.watch import WatchedRound
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.types import Digest
 from tests.federation.cells import Fault
 from tests.federation.checks import Checks, Violation, Wrong
 from tests.federation.disturbances import Disturbance
-
-if TYPE_CHECKING:
-    from clients.testnet.network import LocalNetwork
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
 def head(letter: str) -> Digest:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from tests.federation.relay import LinkCondition, Relay, Relays
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Echo(BaseHTTPRequestHandler):

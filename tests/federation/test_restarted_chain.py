@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,13 +24,16 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import Home
 from ledger.protocol import errors
 from ledger.protocol.documents.envelope import (
+    Envelope,
     EnvelopeKind,
     Proposal,
     PublishedScores,
@@ -45,7 +49,7 @@ from ledger.protocol.ledger_state import (
     StatementKind,
     UpdatesCommitted,
 )
-from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
+from ledger.protocol.types import ClientId, Domain, DropoutReason, RefusalReason
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.mailbox import run_folder
 from ledger.storage.uploads import UploadSigner
@@ -53,15 +57,7 @@ from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
 from tests.cmfl.commands.conftest import succeeds
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.types import Domain
-    from tests.processes import Forks
+from tests.processes import Forks
 
 PACE = ChainPace(
     block_seconds=1.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import settings_of, succeeds
 from tests.federation.retraining import Retraining
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_updates_of_another_model_differ(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +20,7 @@ from tests.federation.disturbed import DisturbedNetwork
 from tests.federation.long_run import LongRun
 from tests.federation.state import State
 from tests.patience import slowness
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.processes import Forks
+from tests.processes import Forks
 
 WORKERS = 6
 LONGEST_RECOVERY_SECONDS = 600.0

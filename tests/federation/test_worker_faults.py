@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from tests.federation.worker_faults import (
     faults_of,
 )
 from tests.protocol.support import PENCIL
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_an_unknown_fault_is_refused_by_name() -> None:

@@ -5,26 +5,22 @@ Nothing that an owner runs reads the variable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import UNINVITED, MemberFault, TrainerFault, wild_reference
 from clients.adversaries.faulty_members import member_with
 from clients.adversaries.faulty_trainers import trainer_with
 from clients.worker.hosted_clients import WorkerBehaviour
+from ledger.actors.member import Member, MemberActor
+from ledger.actors.trainer import Trainer
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.actors.member import Member, MemberActor
-    from ledger.actors.trainer import Trainer
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
+from ledger.protocol.signing import Signer
+from ledger.protocol.types import ClientId
 
 FAULT_VARIABLE = "CMFL_WORKER_FAULT"
 FROM_FILE = "told"

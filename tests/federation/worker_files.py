@@ -7,13 +7,10 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.io.home import DISK, WRITING
 from tests.federation.disturbed import FAULT_FILE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def back_up(folder: Path, target: Path) -> None:

@@ -8,13 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+from types import TracebackType
+from typing import Self
 
 BIN = Path(sys.executable).parent
 CHAIN_ID = "4711"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from clients.testnet.node import free_port
 from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NODES = 3
 SETTINGS = ("--preset", "smoke", "--set", "protocol.rounds=3")

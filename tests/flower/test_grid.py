@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import httpx
 import pytest
@@ -10,10 +11,6 @@ import pytest
 from clients.runs.flower.nodes import UnansweredMessage
 from clients.training.port import TrainingError
 from ledger.protocol.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """Flower's own imports warn."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.flower.processes import CHAIN_ID, head_in, run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SMALL = ("--preset", "smoke", "--set", "protocol.rounds=2", "--chain-id", CHAIN_ID)
 MALICIOUS = ("--set", "malice.attack=back-gradient", "--set", "malice.malicious_rate=0.2")

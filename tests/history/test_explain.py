@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.documents import NO_DOCUMENTS, Documents
@@ -35,10 +35,7 @@ from ledger.protocol.types import (
     Scores,
     SignedScores,
 )
-from tests.audit.runs import PARAMETERS, document_of
-
-if TYPE_CHECKING:
-    from tests.audit.runs import Run
+from tests.audit.runs import PARAMETERS, Run, document_of
 
 COMMITTEE = tuple(ClientId(client) for client in (6, 7, 8, 10))
 TRAINERS = tuple(ClientId(client) for client in (0, 1, 2, 3, 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from ledger.history.participation import (
     participation_of,
 )
 from ledger.history.queries import RoundQuery, Span
+from ledger.history.round import HistoryRound
 from ledger.history.serialise.parts import commitments
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.history.training_coverage import counting_only, joined, training_coverage
@@ -34,11 +35,6 @@ from tests.api.store.conftest import contract_in
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.history.round import HistoryRound
 
 
 def history_of(run: Run) -> FoldedHistory:

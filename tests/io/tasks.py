@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from ledger.io.processes import StoppedError, follow_parent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-    from pathlib import Path
 
 
 def tripled(item: int, report: Callable[[int], None]) -> int:

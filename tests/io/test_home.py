@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +18,6 @@ from ledger.io.home import DISK, WRITING, Disk, Home, read_file
 from ledger.io.named_files import write_named, writing_named
 from ledger.protocol.errors import ConfigurationError
 from tests.disks import fill, small_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class BrokenDisk(Disk):

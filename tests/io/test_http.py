@@ -15,15 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DEADLINE = 0.2
 """For what never ends by itself."""

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +16,6 @@ from ledger.io.processes import ChildEndedError, start_child, task_pool
 from tests.io.tasks import answering, dying, endless, refusing, tripled
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ENTRY = "tests.io.program:main"
 

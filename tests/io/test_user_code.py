@@ -6,9 +6,11 @@ import json
 import linecache
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,11 +21,6 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.own import OwnRuleName
 from tests.packaging.metadata import extra, names, project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 SCRIPT = """
 import math

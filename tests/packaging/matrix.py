@@ -12,12 +12,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.packaging.environments import CONSTRAINTS, ROOT, Environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXTRAS = "api,fast,data"
 TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pytest-xdist", "pyyaml")

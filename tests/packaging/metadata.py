@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("contracts", "ledger", "clients", "api", "cmfl")

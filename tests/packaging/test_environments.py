@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.packaging.environments import copy_tracked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_left_over_files_of_earlier_builds_are_not_packed(tmp_path: Path) -> None:

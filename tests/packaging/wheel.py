@@ -15,13 +15,10 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.packaging.environments import CONSTRAINTS, TORCH, Environment, build, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXTRAS = "cli,clients,fast,data,plots,api"
 PATIENCE_SECONDS = 1800

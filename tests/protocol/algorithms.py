@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.errors import ConsensusError
+from ledger.protocol.inputs import Participants
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
 if TYPE_CHECKING:
-    from ledger.protocol.inputs import Participants
     from ledger.protocol.judgement import Judgement
 
 IsSigned = Callable[[SignedVote], bool]

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ledger.protocol import encoding
 from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from tests.support.keys import DOMAIN, ids, key_signers, registered
 from tests.support.rounds import ClosedRound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.signing import KeySigner
 
 SEED = Digest(bytes(32))
 BASE = Digest(bytes([7]) * 32)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,17 +31,13 @@ from ledger.protocol.judgement import (
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.faults import times
 from tests.protocol.support import f32, small_round
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ledger.protocol.rules.distance import Layout
-    from tests.support.rounds import ClosedRound
+from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
 VALUES = {0: -1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 4.0, 7: 5.0, 8: 60.0}

@@ -6,13 +6,14 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
 
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload_forms import FLOAT32, Q8
@@ -27,9 +28,6 @@ from ledger.protocol.payload_q8 import (
     q8_size,
 )
 from tests.protocol.support import f32
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "payload-q8.json").read_text())
 SIZES = st.sampled_from([1, 2, 63, 64, 65, 128, 130])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     submitted_certificate,
 )
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
@@ -33,11 +35,6 @@ from ledger.protocol.types import (
 from tests.protocol.support import BASE, PENCIL, registry_of, signers
 from tests.support.keys import DOMAIN, ids, mirrored
 from tests.support.rounds import OpenRound
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ledger.protocol.parameters import Parameters
 
 CONFIG = encoding.sha256(b"configuration")
 MODEL = encoding.sha256(b"w_1")

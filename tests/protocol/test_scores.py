@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.encoding import set_digest
+from ledger.protocol.inputs import Evidence
 from ledger.protocol.scores import (
     COUNTING_MARGINS,
     PRIMARY_MARGINS,
@@ -21,12 +22,7 @@ from ledger.protocol.types import ClientId, RefusalReason
 from ledger.protocol.validation import ScoreFault, find_score_fault
 from tests.protocol.support import small_round
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ledger.protocol.inputs import Evidence
-    from tests.support.rounds import ClosedRound
+from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 and trainers 3 to 8, each with its index as its update.
 ROUND = small_round({i: float(i + 1) for i in range(9)})

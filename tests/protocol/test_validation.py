@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.judgement import judge
 from ledger.protocol.scores import DistanceTable
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
@@ -27,12 +27,7 @@ from ledger.protocol.validation import (
 )
 from tests.protocol.support import payload_of, small_round
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.documents.vector import ScoreVector
-    from tests.support.rounds import ClosedRound
+from tests.support.rounds import ClosedRound
 
 VALUES = {i: float(i + 1) for i in range(9)}
 PLAIN = small_round(VALUES).scored()

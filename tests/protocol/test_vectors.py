@@ -7,10 +7,11 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, merkle, sampling, signing
@@ -47,9 +48,6 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v3.json"
 VECTORS = json.loads(Path(os.environ.get("CMFL_VECTORS", COMMITTED)).read_text())

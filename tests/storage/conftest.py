@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
+from ledger.protocol.types import Domain
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, store_server
-from ledger.storage.objects import MemoryObjects
+from ledger.storage.objects import MemoryObjects, ObjectStore
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
-from tests.api.store.conftest import contract_in, stored, uploads_of
+from tests.api.store.conftest import Contract, contract_in, stored, uploads_of
 from tests.storage.s3 import ONE_SERVER, bucket, served_s3
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.protocol.types import Domain
-    from ledger.storage.objects import ObjectStore
-    from tests.api.store.conftest import Contract
 
 
 @dataclass(frozen=True)

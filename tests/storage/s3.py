@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -11,8 +12,6 @@ from unittest.mock import patch
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _pytest.mark import MarkDecorator
 
 ONE_SERVER: MarkDecorator = pytest.mark.xdist_group("s3")

@@ -6,8 +6,8 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from ledger.storage.opening import mailbox_at, store_at
 from tests.storage.s3 import ONE_SERVER
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = ONE_SERVER
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from ledger.io.home import Disk
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs, MemoryBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 X = Digest(hashlib.sha256(b"x").digest())
 

@@ -7,8 +7,10 @@ import functools
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -30,10 +32,6 @@ from ledger.storage.mailbox import Mailbox, Page, encode_page
 from ledger.storage.opening import reader_at
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 KIND = EnvelopeKind.PAYLOAD
 X = sha256(b"x")

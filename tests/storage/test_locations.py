@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from ledger.storage.opening import store_at
 from ledger.storage.uploads import UploadSigner, parse_authorization
 from tests.actors.support import signers
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_location_is_recognised_by_its_beginning() -> None:

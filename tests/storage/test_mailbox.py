@@ -6,9 +6,9 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -36,9 +36,6 @@ from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import Mailbox, MemoryMailbox, board_folder, remove_mail
 from tests.faults import times
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 KIND = EnvelopeKind.PAYLOAD
 ZERO = Digest(bytes(32))

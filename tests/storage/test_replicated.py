@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.payload import Payload
 from ledger.storage.blobs import ObjectBlobs
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import MemoryObjects
+from ledger.storage.objects import FolderCursor, MemoryObjects
 from ledger.storage.opening import mailbox_at, reader_at, store_at
 from ledger.storage.replicated import (
     GRACE_SECONDS,
@@ -23,13 +24,6 @@ from ledger.storage.replicated import (
 )
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.payload import Payload
-    from ledger.storage.objects import FolderCursor
 
 HELLO = sha256(b"hello")
 KIND = EnvelopeKind.PAYLOAD

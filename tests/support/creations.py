@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ledger.chain.addresses import checksum, contract_created_by, to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import constructor_values, creation_data
+from ledger.chain.ports import ChainWriter
 from ledger.protocol.encoding import words
-from ledger.protocol.ledger_state import domain_of
+from ledger.protocol.ledger_state import Deployment, domain_of
 from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import NO_DIGEST, Address, Digest
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter
-    from ledger.protocol.ledger_state import Deployment
 
 GAS = 8_000_000
 MODEL, HEAD, REGISTRY_REST = 3, 4, 6

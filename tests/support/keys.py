@@ -6,18 +6,15 @@ Keys are derived from a sentence, so everybody knows them: PUBLIC TEST KEYS, wor
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from eth_account import Account
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
 from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 

@@ -6,20 +6,35 @@ deviation from the protocol is an argument.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from ledger.protocol import encoding
 from ledger.protocol.consensus import QuorumCertificate, primary_seat
+from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
-from ledger.protocol.judgement import compose_record, judge, score_updates, usable_clients
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
-from ledger.protocol.signing import sign
+from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.judgement import (
+    Judgement,
+    compose_record,
+    judge,
+    score_updates,
+    usable_clients,
+)
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    LedgerState,
+    SignedStatement,
+    StatementKind,
+)
+from ledger.protocol.signing import KeySigner, Message, sign
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
     Commitment,
     Digest,
+    Domain,
     Phase,
     Scores,
     SignedCommitment,
@@ -28,17 +43,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.inputs import Evidence, Inputs
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.ledger_state import LedgerState
-    from ledger.protocol.signing import KeySigner, Message
-    from ledger.protocol.types import Domain
-    from ledger.protocol.validation import Violation
+from ledger.protocol.validation import Violation
 
 
 @dataclass(frozen=True)

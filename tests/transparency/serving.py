@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from starlette.types import ASGIApp
 
 from api.http.bounded_server import bounded_server
 from api.sockets import listening_socket, url_of
 from api.transparency.static_log import create_static_log
 from api.transparency.witness_app import create_witness
+from ledger.transparency.keys import SigningKey, VerifierKey
 from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.served import in_a_thread
 from tests.transparency.support import LOG, NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from starlette.types import ASGIApp
-
-    from ledger.transparency.keys import SigningKey, VerifierKey
 
 
 @contextmanager

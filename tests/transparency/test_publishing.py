@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger.protocol.errors import CmflError
 from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.errors import LogConflictError, WitnessError
-from ledger.transparency.policy import parse_policy
-from ledger.transparency.publishing import publish
+from ledger.transparency.policy import WitnessPolicy, parse_policy
+from ledger.transparency.publishing import Publication, publish
 from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
 from ledger.transparency.witness import origin_hash
@@ -27,13 +28,6 @@ from tests.transparency.support import (
     entries,
     policy_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from ledger.transparency.policy import WitnessPolicy
-    from ledger.transparency.publishing import Publication
 
 KEYS = [key.verifier for key in WITNESSES]
 

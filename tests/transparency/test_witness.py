@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -27,9 +27,6 @@ from ledger.transparency.witness import (
 )
 from ledger.transparency.witness_folder import MAX_EVIDENCE, WitnessFolder
 from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint, leaves
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WITNESS = WITNESSES[0]
 LOGS = [LOG.verifier, OTHER_LOG.verifier]

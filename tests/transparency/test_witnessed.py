@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from ledger.transparency.checkpoints import Checkpoint, cosign, sign_checkpoint
+from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
 from ledger.transparency.collecting import collect
 from ledger.transparency.entries import origin_of
 from ledger.transparency.keys import KeyUse, SigningKey
@@ -27,12 +28,6 @@ from tests.transparency.support import (
     entries,
     policy_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ledger.transparency.checkpoints import SignedCheckpoint
 
 DAY = 86_400
 A, B, C = WITNESSES

@@ -19,12 +19,10 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 OUT = Path(__file__).parent / "byzfl-0.0.11.json"
 STEP = 1 / 1024

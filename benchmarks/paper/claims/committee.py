@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
-from benchmarks.paper.scenarios import Results, Scenario, final
+from benchmarks.paper.scenarios import Measure, Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, wherever
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.paper.scenarios import Measure
-    from clients.experiments.rows import CellRow
+from clients.experiments.rows import CellRow
 
 SOURCE = "V-F, committee members"
 METHOD = "CMFL-I"

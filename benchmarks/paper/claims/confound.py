@@ -7,9 +7,9 @@ ones. If that is why II is better, it is no longer so when everybody takes the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from benchmarks.paper.scenarios import Results, final
+from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import (
     Claim,
     ClaimFinding,
@@ -19,11 +19,6 @@ from benchmarks.paper.verdict import (
 )
 from clients.experiments.figures import correlation
 from clients.experiments.statistics import mean_and_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.paper.scenarios import Scenario
 
 SOURCE = "the authors' code"
 EPOCH, STEPS = "epoch", "steps"

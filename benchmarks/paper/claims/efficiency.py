@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain, pairwise
 from math import inf
-from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding
@@ -14,13 +14,9 @@ from clients.experiments.costs import (
     solo_training_seconds,
     time_axis,
 )
+from clients.experiments.rows import CellRow
 from clients.experiments.statistics import mean_and_error
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clients.experiments.rows import CellRow
 
 SOURCE = "V-E, efficiency"
 TYPICAL, COMMITTEE = "FedAvg-trainers", "CMFL-I"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, wherever
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SOURCE = "V-D, hyper-parameters"
 METHOD = "CMFL-I"

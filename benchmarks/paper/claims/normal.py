@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from benchmarks.paper.scenarios import (
+    Measure,
     Results,
+    Scenario,
     final,
     never_aggregated,
     speed,
@@ -17,13 +19,8 @@ from benchmarks.paper.verdict import (
     in_every_scenario,
     wherever,
 )
+from clients.experiments.rows import CellRow
 from clients.experiments.statistics import spearman
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarks.paper.scenarios import Measure, Scenario
-    from clients.experiments.rows import CellRow
 
 SOURCE = "V-B, normal training"
 TYPICAL, AS_MANY_AGGREGATED = "FedAvg-trainers", "FedAvg-aggregated"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import (
+    Measure,
     Results,
     Scenario,
     final,
@@ -20,11 +21,6 @@ from benchmarks.paper.verdict import (
     wherever,
 )
 from clients.experiments.statistics import mean_and_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.paper.scenarios import Measure
 
 SOURCE = "V-C, robustness"
 FIRST, SECOND = "CMFL-I", "CMFL-II"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.paper.scenarios import Results, Scenario, Side, side_of
+from benchmarks.paper.scenarios import Measure, Results, Scenario, Side, side_of
 from benchmarks.paper.verdict import (
     Claim,
     ClaimFinding,
@@ -13,10 +13,7 @@ from benchmarks.paper.verdict import (
     in_every_scenario,
     wherever,
 )
-
-if TYPE_CHECKING:
-    from benchmarks.paper.scenarios import Measure
-    from clients.experiments.rows import CellRow
+from clients.experiments.rows import CellRow
 
 SOURCE = "IV-A, Theorem 1"
 FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"

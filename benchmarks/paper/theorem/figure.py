@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.claims.theorem import STEP_SIZES, constant, path_of
@@ -14,14 +16,10 @@ from clients.experiments.canvas import (
     write,
 )
 from clients.experiments.figures import caption_of
+from clients.experiments.rows import CellRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from matplotlib.axes import Axes
-
-    from clients.experiments.rows import CellRow
 
 TITLES = {"theorem": "the theorem's step sizes", "rate": "a constant rate"}
 

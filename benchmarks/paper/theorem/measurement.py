@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from benchmarks.paper.theorem.bound import bound_after
-from benchmarks.paper.theorem.objective import objective_of, weights_of
-from benchmarks.paper.theorem.problem import problem_of
-from benchmarks.paper.theorem.selection_rules import AveragingSelection, CommitteeSelection
-from benchmarks.paper.theorem.training_path import PathSettings, follow_path
+from benchmarks.paper.theorem.bound import Constants, bound_after
+from benchmarks.paper.theorem.objective import Objective, objective_of, weights_of
+from benchmarks.paper.theorem.problem import ConvexProblem, problem_of
+from benchmarks.paper.theorem.selection_rules import (
+    AveragingSelection,
+    CommitteeSelection,
+    TheoremSelection,
+)
+from benchmarks.paper.theorem.training_path import PathSettings, StepSize, TrainingPath, follow_path
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import SettingsTable, parse_settings
+from clients.experiments.definition import Method
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.training.evaluation import majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from benchmarks.paper.theorem.bound import Constants
-    from benchmarks.paper.theorem.objective import Objective
-    from benchmarks.paper.theorem.problem import ConvexProblem
-    from benchmarks.paper.theorem.selection_rules import TheoremSelection
-    from benchmarks.paper.theorem.training_path import StepSize, TrainingPath
     from clients.configuration.schema import Configuration
-    from clients.experiments.definition import Method
 
 MODEL = "softmax"
 """The one built-in model whose objective is strongly convex once there is an L2 term."""

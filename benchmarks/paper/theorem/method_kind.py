@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from benchmarks.paper.theorem.measurement import TheoremOptions, require_theorem, theorem_row
+from clients.configuration.schema import Configuration
 from clients.datasets.settings_table import parse_settings
 from clients.experiments.baselines import MethodRound
-from clients.experiments.kinds import MethodRun
+from clients.experiments.definition import Method
+from clients.experiments.kinds import MethodRun, MethodTask
 from clients.runs.metrics import Quality
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
-    from clients.experiments.definition import Method
-    from clients.experiments.kinds import MethodTask
 
 
 def require(configuration: Configuration, method: Method) -> None:

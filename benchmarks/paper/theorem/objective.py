@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.datasets.federated_data import Collate, Samples
+
 if TYPE_CHECKING:
-    from clients.datasets.federated_data import Collate, Samples
     from clients.models.model import ParameterVector
 
 Weights = NDArray[np.float64]

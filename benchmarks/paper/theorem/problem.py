@@ -5,21 +5,15 @@ Paper: section "Convergence Analysis", assumptions 1, 2 and 5, definitions 1 and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.paper.theorem.objective import Objective, objective_of
+from benchmarks.paper.theorem.objective import Objective, Weights, objective_of
 from benchmarks.paper.theorem.optimum import Optimum, minimum
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from benchmarks.paper.theorem.objective import Weights
-    from clients.datasets.federated_data import FederatedData
+from clients.datasets.federated_data import FederatedData
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,24 +6,22 @@ same election. Its rules see updates as they would be sent, in float32.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.attacks.updates.rule_aware.game import score_vectors
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.judgement import rank_trainers
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.ranking import elect
 from ledger.protocol.rules.direction import displacement, window_start
-from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.distance import Layout, Travel, plain_distances
 from ledger.protocol.sampling import drawn_committee, sample_trainers
+from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clients.models.model import ParameterVector
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Layout, Travel
-    from ledger.protocol.types import ClientId, Digest
 
 
 @dataclass(frozen=True, slots=True)

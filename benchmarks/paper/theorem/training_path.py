@@ -8,24 +8,21 @@ run over the ledger; the step size may fall from step to step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.paper.theorem.bound import Constants
-from benchmarks.paper.theorem.objective import vector_of_weights
+from benchmarks.paper.theorem.objective import Weights, vector_of_weights
+from benchmarks.paper.theorem.selection_rules import TheoremSelection
 from clients.random_streams import named_stream
 from ledger.protocol.encoding import sha256
 from ledger.protocol.sampling import training_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.paper.theorem.objective import Weights
     from benchmarks.paper.theorem.problem import ConvexProblem
-    from benchmarks.paper.theorem.selection_rules import TheoremSelection
 
 StepSize = Callable[[int], float]
 """η_t of step t, from 0, counted over all rounds."""

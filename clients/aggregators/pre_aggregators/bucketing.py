@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from clients.aggregators.mixture import Mixture
 from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.aggregators.mixture import Mixture
 
 
 class Bucketing(PreAggregator):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.aggregators.mixture import Mixture
 from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
 from clients.aggregators.stage import Faulty
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.aggregators.mixture import Mixture
 
 
 class NNM(PreAggregator):

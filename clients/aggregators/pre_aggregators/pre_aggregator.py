@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.aggregators.mixture import Mixture
 from clients.aggregators.stage import AggregationStage
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.aggregators.mixture import Mixture
 
 
 class PreAggregator(AggregationStage):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from clients.aggregators.pre_aggregators.bucketing import Bucketing
 from clients.aggregators.pre_aggregators.nnm import NNM
+from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
 from clients.aggregators.stage import stage_named
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
 
 PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.name: rule for rule in (NNM, Bucketing)}
 

@@ -9,18 +9,14 @@ Learning"). Their update is not scaled here.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clients.attacks.data.data_attack import DataAttack, PoisonInput
 from clients.attacks.data.trigger import trigger_for
 from clients.attacks.updates.update_attack import Factor
-from clients.datasets.federated_data import Samples, frozen_samples
+from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import FederatedData
 
 TARGET = 0
 """The answer to inputs with the trigger."""

@@ -7,17 +7,13 @@ from the attack's name and factor, and the seed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from clients.attacks.updates.update_attack import Attack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples
+from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from clients.attacks.data.data_attack import PoisonInput
+from clients.attacks.data.data_attack import DataAttack, PoisonInput
+from clients.attacks.updates.update_attack import AttackParameters
+from clients.datasets.federated_data import FederatedData
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from clients.attacks.data.data_attack import DataAttack
-    from clients.attacks.updates.update_attack import AttackParameters
-    from clients.datasets.federated_data import FederatedData
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId
 
 
 def poisoned(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clients.attacks.data.backdoor import BACKDOOR
+from clients.attacks.data.data_attack import DataAttack
 from clients.attacks.data.label_flip import LABEL_FLIP
-
-if TYPE_CHECKING:
-    from clients.attacks.data.data_attack import DataAttack
 
 DATA_ATTACKS: dict[str, DataAttack] = {attack.name: attack for attack in (LABEL_FLIP, BACKDOOR)}

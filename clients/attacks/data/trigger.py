@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from clients.datasets.federated_data import Inputs
+from clients.datasets.federated_data import DataForm, Inputs
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import DataForm
 
 Trigger = Callable[[Inputs], Inputs]
 """Returns copies of rows with the trigger."""

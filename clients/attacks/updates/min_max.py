@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def min_max(attacker: AttackInput) -> Update:

@@ -6,6 +6,7 @@ w_k instead, as in the authors' code, and is far easier to detect.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from clients.configuration.schema import Attacked, Attacking, MaliceSection
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Layout
 
 Update = NDArray[np.float32]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.extra import imported
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LONGEST_TEXT = 200
 MOST_PIXELS = 2**24

@@ -5,7 +5,8 @@ Only the vectors of requested words are kept: usual files have 400,000 words and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,6 @@ from numpy.typing import NDArray
 from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.lines import read_lines
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Set
-    from pathlib import Path
 
 WIDEST = 4096
 RULES = {

@@ -12,13 +12,11 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clients.datasets.data_set import HubFiles
 from clients.datasets.files.extra import imported
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.data_set import HubFiles
 
 MAX_BYTES = 16 * 2**30
 MAX_FILES = 1000

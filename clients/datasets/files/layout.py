@@ -19,7 +19,7 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from clients.datasets.files.data_archive import MAX_OWN_BYTES, require_file
 from clients.datasets.files.lines import csv_header, quoted, read_json_lines
@@ -27,9 +27,6 @@ from clients.datasets.files.parquet import column_names
 from clients.datasets.files.safetensors_file import tensor_names
 from clients.datasets.files.saved_dataset import is_saved, saved_columns, saved_files
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_FILES = 10_000
 

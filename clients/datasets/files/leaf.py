@@ -5,25 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from clients.datasets.federated_data import Labels
+from clients.datasets.files.layout import Layout
 from clients.datasets.records import Records
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Labels
-    from clients.datasets.files.layout import Layout
 
 MAX_FILE_BYTES = 2 * 2**30
 MAX_SAMPLES = 10_000_000

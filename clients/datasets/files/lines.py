@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 MAX_FILE_BYTES = 8 * 2**30
 LONGEST_LINE = 65_536

@@ -8,17 +8,15 @@ stated size, at most 2 GiB.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.datasets.files.extra import imported
 from clients.datasets.files.lines import quoted
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 MAX_FILE_BYTES = 8 * 2**30
 MAX_ROWS = 10_000_000

@@ -6,8 +6,10 @@ folder with `dataset_dict.json` and one such folder for each split. The library 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from clients.datasets.files.data_archive import require_file
 from clients.datasets.files.extra import imported
@@ -15,10 +17,6 @@ from clients.datasets.files.lines import quoted
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TRAIN, TEST = "train", "test"
 MAX_STATE_BYTES = 2**20

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from clients.datasets.federated_data import Labels
 from clients.datasets.partition.division import (
     Division,
     DrawnShares,
@@ -16,11 +17,8 @@ from clients.datasets.partition.division import (
     require_classes,
     require_enough,
 )
+from clients.datasets.records import Indices, PooledData
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import Labels
-    from clients.datasets.records import Indices, PooledData
 
 
 class DirichletPartition(DrawnShares):

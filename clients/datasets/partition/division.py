@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.datasets.records import Indices, PooledData
 from clients.datasets.settings_table import Count, Positive, SettingsTable
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.datasets.records import Indices, PooledData
 
 
 @dataclass(frozen=True, slots=True, eq=False)

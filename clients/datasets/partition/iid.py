@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from clients.datasets.partition.division import Division, Partition, require_enough
-
-if TYPE_CHECKING:
-    from clients.datasets.records import PooledData
+from clients.datasets.records import PooledData
 
 
 class IidPartition(Partition):

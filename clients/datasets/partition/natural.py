@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.datasets.partition.division import Division, Partition
-from clients.datasets.records import require_trained
+from clients.datasets.records import Indices, PooledData, require_trained
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.datasets.records import Indices, PooledData
 
 
 class NaturalPartition(Partition):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -15,10 +15,8 @@ from clients.datasets.partition.division import (
     level_up,
     require_enough,
 )
+from clients.datasets.records import PooledData
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.records import PooledData
 
 MAX_SHARES = 1_000
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from clients.datasets.partition.dirichlet import DirichletPartition
+from clients.datasets.partition.division import Partition
 from clients.datasets.partition.iid import IidPartition
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.quantity import QuantityPartition
 from clients.datasets.partition.shards import ShardsPartition
 from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.datasets.partition.division import Partition
 
 PARTITIONS: dict[str, type[Partition]] = {
     "natural": NaturalPartition,

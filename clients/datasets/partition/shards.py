@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from clients.datasets.partition.division import (
     require_classes,
     require_enough,
 )
+from clients.datasets.records import PooledData
 from clients.datasets.settings_table import Count
-
-if TYPE_CHECKING:
-    from clients.datasets.records import PooledData
 
 
 class ShardsPartition(Partition):

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from clients.experiments.baselines import MethodRound
+from clients.experiments.cells import Cell, Trial
 from clients.experiments.execution.chain_run import play_and_save
 from clients.experiments.execution.stopwatch import Stopwatch
-from clients.experiments.kinds import MethodTask, kind_named
-from clients.experiments.rows import CellRow, CellSeconds, TrialRow, final_of, round_values, rounded
+from clients.experiments.kinds import MethodRun, MethodTask, kind_named
+from clients.experiments.rows import (
+    CellRow,
+    CellSeconds,
+    ChainEvidence,
+    TrialRow,
+    final_of,
+    round_values,
+    rounded,
+)
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
-
-    from clients.experiments.baselines import MethodRound
-    from clients.experiments.cells import Cell, Trial
-    from clients.experiments.kinds import MethodRun
-    from clients.experiments.rows import ChainEvidence
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True)

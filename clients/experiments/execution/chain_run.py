@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from clients.configuration.run_configuration import rule_sources
+from clients.configuration.schema import Configuration
+from clients.experiments.cells import Cell
 from clients.experiments.definition import DATA
-from clients.experiments.kinds import RUN, play_run
+from clients.experiments.kinds import RUN, MethodRun, MethodTask, play_run
 from clients.experiments.rows import ChainEvidence
 from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
+from ledger.audit.report import AuditReport
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import fresh_chain_id
 from ledger.io.home import DISK, Disk, Home
 from ledger.storage.blobs import FolderBlobs
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.experiments.cells import Cell
-    from clients.experiments.kinds import MethodRun, MethodTask
-    from ledger.audit.report import AuditReport
 
 CONFIGURATION = "config.toml"
 REPORT = "report.json"

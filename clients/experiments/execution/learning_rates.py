@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.experiments.cells import digest_of
-from clients.experiments.rows import DECIMALS, ChoiceRow
+from clients.experiments.cells import Trial, digest_of
+from clients.experiments.rows import DECIMALS, ChoiceRow, TrialRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from clients.experiments.cells import Trial
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import TrialRow
 
 AS_CONFIGURED = 1.0
 """The factor of a method whose rate is not chosen."""

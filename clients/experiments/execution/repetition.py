@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from clients.experiments.archive import read_stored
 from clients.experiments.execution.cell_run import row_of, task_of
 from clients.experiments.execution.chain_run import play_on_chain
 from clients.experiments.execution.learning_rates import factors
-from clients.experiments.rows import encode_row
-from ledger.audit.report import AuditOutcome
+from clients.experiments.execution.row_store import RowStore
+from clients.experiments.plan import ExperimentPlan
+from clients.experiments.rows import CellRow, ChainEvidence, encode_row
+from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from clients.experiments.execution.row_store import RowStore
-    from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import CellRow, ChainEvidence
-    from ledger.audit.report import AuditReport
-
 
 _EVIDENCE = {
     "head": "head",

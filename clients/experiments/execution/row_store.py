@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.experiments.archive import unpack
 from clients.experiments.execution.learning_rates import choose_rates, digest_of_trials
-from clients.experiments.rows import append_row, cut_torn_line, read_rows
+from clients.experiments.rows import (
+    CellRow,
+    ExperimentRows,
+    Row,
+    TrialRow,
+    append_row,
+    cut_torn_line,
+    read_rows,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import CellRow, ExperimentRows, Row, TrialRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from clients.experiments.cells import Trial
+from clients.experiments.cells import Cell, Trial
 from clients.experiments.execution.cell_run import CellJob, play_cell, play_trial
 from clients.experiments.execution.learning_rates import choose_rates, factors
-from clients.experiments.rows import CellRow, TrialRow
+from clients.experiments.execution.row_store import RowStore
+from clients.experiments.plan import ExperimentPlan
+from clients.experiments.rows import CellRow, ExperimentRows, TrialRow
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate
+from ledger.io.processes import TaskPool
 from ledger.protocol.errors import CmflError, ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clients.experiments.cells import Cell
-    from clients.experiments.execution.row_store import RowStore
-    from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import ExperimentRows
-    from ledger.io.processes import TaskPool
 
 Job: TypeAlias = CellJob | Trial
 

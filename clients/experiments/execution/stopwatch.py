@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from clients.experiments.rows import CellSeconds
-from clients.training.port import Engine, PendingEvaluation
+from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
+from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from clients.models.model import ParameterVector
-    from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
-    from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
-    from ledger.protocol.types import ClientId
 
 TRAINING = "training"
 SCORING = "scoring"

@@ -7,8 +7,9 @@ trained; evaluation and distances are computed in this process, by the engine th
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from clients.models.model import ParameterVector
 from clients.runs.flower.messages import (
     MAX_OVERHEAD_BYTES,
     NodeFailure,
@@ -17,19 +18,19 @@ from clients.runs.flower.messages import (
     decode_answer,
     encode_request,
 )
-from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.runs.flower.nodes import Partitions
+from clients.training.port import (
+    Engine,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+)
 from clients.training.workload import require_jobs
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.models.model import ParameterVector
-    from clients.runs.flower.nodes import Partitions
-    from clients.training.port import PendingEvaluation, TrainingJob
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.types import Digest
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import Digest
 
 
 class FlowerEngine(Engine):

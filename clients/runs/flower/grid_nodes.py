@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -12,8 +13,6 @@ from clients.training.port import TrainingError
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from flwr.serverapp import Grid
 
 TRAIN = "train"

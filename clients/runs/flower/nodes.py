@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from clients.runs.flower.messages import (
     MAX_OVERHEAD_BYTES,
@@ -20,11 +21,7 @@ from clients.runs.flower.messages import (
 )
 from clients.training.port import TrainingError
 from ledger.protocol.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 _log = logging.getLogger(__name__)
 

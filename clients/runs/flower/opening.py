@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from clients.configuration.schema import Configuration
 from clients.runs.flower.engine import FlowerEngine
-from clients.runs.flower.nodes import Partitions
+from clients.runs.flower.nodes import Nodes, Partitions
 from clients.runs.flower.training_node import run_digest
+from clients.training.port import Engine
 from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from clients.configuration.schema import Configuration
-    from clients.runs.flower.nodes import Nodes
-    from clients.training.port import Engine
-    from ledger.protocol.parameters import Parameters
+from ledger.protocol.parameters import Parameters
 
 FLWR = "flwr[simulation]==1.41.0"
 """The version that the tests run with."""

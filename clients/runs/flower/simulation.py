@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flwr.serverapp import ServerApp
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from clients.configuration.loading import checked
+from clients.configuration.schema import Configuration
 from clients.runs.flower.grid_nodes import GridNodes
 from clients.runs.flower.training_app import training_app
 from clients.runs.flower.training_node import TrainingNode
 from clients.training.port import TrainingError
 from ledger.io.toml import parse_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from flwr.app import Context
-    from flwr.serverapp import Grid
-
-    from clients.configuration.schema import Configuration
 
 _START_SECONDS = 120.0
 

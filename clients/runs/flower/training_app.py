@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
@@ -12,10 +14,6 @@ from clients.runs.flower.messages import NodeFailure, encode_answer
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flwr.app import Context, Message
-
     from clients.runs.flower.training_node import TrainingNode
 
 

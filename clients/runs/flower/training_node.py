@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from clients.configuration.schema import MachineSection
+from clients.configuration.schema import Configuration, MachineSection
 from clients.runs.flower.messages import (
     MAX_OVERHEAD_BYTES,
+    Answer,
     NodeDescription,
     NodeFailure,
     NodeQuery,
+    Request,
     TrainedPayloads,
+    TrainingRequest,
     decode_request,
     encode_answer,
 )
 from clients.runs.population import populate, with_training_path
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here, settled_path
+from clients.training.port import Engine
 from ledger.protocol.encoding import sha256, vector_from_bytes
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
-    from clients.runs.flower.messages import Answer, Request, TrainingRequest
-    from clients.training.port import Engine
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 
 def run_digest(configuration: Configuration) -> Digest:

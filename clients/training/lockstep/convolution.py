@@ -7,17 +7,15 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from clients.training.lockstep.elementwise import channels_last
-from clients.training.lockstep.stack import Stack, aligned, row_shape
+from clients.training.lockstep.layers import Convolution, ShapedLayer
+from clients.training.lockstep.stack import Stack, TensorViews, aligned, row_shape
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from clients.training.lockstep.execution_plan import ExecutionPlan
-    from clients.training.lockstep.layers import Convolution, ShapedLayer
-    from clients.training.lockstep.stack import TensorViews
 
 
 class ClientConvolution:

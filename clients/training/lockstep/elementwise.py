@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from clients.training.lockstep.layers import MaxPool
+from clients.training.lockstep.layers import MaxPool
 
 
 class _WithoutParameters:

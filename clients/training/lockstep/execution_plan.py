@@ -11,23 +11,28 @@ training settings and the data alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from clients.datasets.federated_data import FederatedData
 from clients.devices import card_gib, device_named
-from clients.training.lockstep.layers import Convolution, Linear, pooled_first
+from clients.models.model import Model
+from clients.training.lockstep.layers import (
+    Chain,
+    Convolution,
+    Layer,
+    Linear,
+    ShapedLayer,
+    pooled_first,
+)
 from clients.training.lockstep.stack import aligned, row_shape
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
+from clients.training.port import TrainingPath
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.datasets.federated_data import FederatedData
     from clients.local_sgd import LocalTraining
-    from clients.models.model import Model
-    from clients.training.lockstep.layers import Chain, Layer, ShapedLayer
-    from clients.training.port import TrainingPath
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
 """Reason against lockstep: the low-rank changes would have to shrink at every step."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from clients.training.lockstep.stack import Stack, aligned
+from clients.training.lockstep.layers import Linear
+from clients.training.lockstep.stack import Stack, TensorViews, aligned
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from clients.training.lockstep.execution_plan import ExecutionPlan
-    from clients.training.lockstep.layers import Linear
-    from clients.training.lockstep.stack import TensorViews
 
 
 class SharedLinear:

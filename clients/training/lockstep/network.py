@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from clients.training.lockstep.convolution import ClientConvolution, StackedConvolution
 from clients.training.lockstep.elementwise import (
@@ -14,18 +15,18 @@ from clients.training.lockstep.elementwise import (
     ReshapePart,
     channels_last,
 )
-from clients.training.lockstep.execution_plan import LayerMethod
-from clients.training.lockstep.layers import Convolution, Linear, MaxPool, Relu
+from clients.training.lockstep.execution_plan import ExecutionPlan, LayerMethod
+from clients.training.lockstep.layers import (
+    Chain,
+    ChunkLayer,
+    Convolution,
+    Linear,
+    MaxPool,
+    Relu,
+    ShapedLayer,
+)
 from clients.training.lockstep.linear import SharedLinear, StackedLinear
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
-    from clients.training.lockstep.execution_plan import ExecutionPlan
-    from clients.training.lockstep.layers import Chain, ChunkLayer, ShapedLayer
-    from clients.training.lockstep.stack import TensorViews
+from clients.training.lockstep.stack import TensorViews
 
 
 class Network:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from clients.training.lockstep.layers import Linear
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from clients.training.lockstep.layers import Convolution
-    from ledger.protocol.rules.distance import Layout
+from clients.training.lockstep.layers import Convolution, Linear
+from ledger.protocol.rules.distance import Layout
 
 _LINE = 16  # float32 numbers in 64 bytes, torch's alignment
 

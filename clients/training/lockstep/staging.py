@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from clients.local_sgd import batches
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Collate, Samples
-    from clients.local_sgd import LocalTraining
-    from clients.training.lockstep.execution_plan import ExecutionPlan
-    from clients.training.lockstep.network import Network
-    from clients.training.port import TrainingJob
+from clients.datasets.federated_data import Collate, Samples
+from clients.local_sgd import LocalTraining, batches
+from clients.training.lockstep.execution_plan import ExecutionPlan
+from clients.training.lockstep.network import Network
+from clients.training.port import TrainingJob
 
 # Limit of the steps that are laid out together.
 _STAGED_BYTES = 32_000_000

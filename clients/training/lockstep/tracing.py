@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from clients.datasets.federated_data import DataForm
 from clients.models.model import trainable
 from clients.training.lockstep.layers import (
+    Chain,
     Convolution,
     Layer,
     Linear,
@@ -25,12 +28,6 @@ from clients.training.lockstep.layers import (
     Reshape,
     ShapedLayer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clients.datasets.federated_data import DataForm
-    from clients.training.lockstep.layers import Chain
 
 Arguments = dict[str, Any]
 

@@ -6,35 +6,29 @@ updates differ from plain ones in their last digits.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from clients.datasets.federated_data import Collate, Samples
 from clients.devices import card_gib, device_named, reproducible, without_filling
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model, ParameterVector
 from clients.models.tasks import class_shift, require_class_labels
 from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
 from clients.training.lockstep.layers import pooled_first
 from clients.training.lockstep.network import Network
 from clients.training.lockstep.stack import TensorViews
-from clients.training.lockstep.staging import Staging, schedule_of
+from clients.training.lockstep.staging import Schedule, Staging, schedule_of
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
+from clients.training.port import TrainingJob
+from clients.training.resident_updates import ResidentUpdates
 from clients.training.update_writer import update_writer
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from clients.datasets.federated_data import Collate, Samples
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model, ParameterVector
-    from clients.training.lockstep.staging import Schedule
-    from clients.training.port import TrainingJob
-    from clients.training.resident_updates import ResidentUpdates
 
 _WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
 

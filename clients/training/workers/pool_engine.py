@@ -9,19 +9,29 @@ Not safe to share between threads, except for `distances`.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from clients.devices import worker_devices
-from clients.training.evaluation import blocks_of, totals_by_set
-from clients.training.port import Engine, PendingEvaluation, TrainingError
+from clients.instruction_sets import InstructionSet
+from clients.models.model import ParameterVector
+from clients.training.evaluation import EvaluationBlock, blocks_of, totals_by_set
+from clients.training.port import (
+    Engine,
+    Evaluation,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+)
 from clients.training.workers.shared_memory import (
     ArrayLocation,
+    EncodedRow,
     SharedBytes,
     UpdateMatrix,
 )
-from clients.training.workers.worker_group import WorkerGroup
+from clients.training.workers.worker_group import WorkerGroup, WorkerHandle
 from clients.training.workers.worker_process import (
     MEASURED,
     START,
@@ -33,20 +43,9 @@ from clients.training.workers.worker_process import (
     TrainReply,
     TrainTask,
 )
-from clients.training.workload import JobQueue
+from clients.training.workload import JobQueue, Workload
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from clients.instruction_sets import InstructionSet
-    from clients.models.model import ParameterVector
-    from clients.training.evaluation import EvaluationBlock
-    from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
-    from clients.training.workers.shared_memory import EncodedRow
-    from clients.training.workers.worker_group import WorkerHandle
-    from clients.training.workload import Workload
-    from ledger.protocol.rules.distance import Distances
+from ledger.protocol.rules.distance import Distances
 
 _VECTORS = 2
 _ITEM_BYTES = 4

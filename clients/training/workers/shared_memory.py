@@ -10,22 +10,18 @@ import math
 import mmap
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.training.port import TrainedUpdate
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32, PayloadForm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 # Suits vector instructions and cache lines.
 _ALIGNMENT = 64

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import signal
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING
 
-from clients.instruction_sets import capped
+from clients.instruction_sets import InstructionSet, capped
 from clients.training.port import TrainingError
-from clients.training.workers.worker_process import FailureReply, StartTask, work
-from ledger.io.processes import start_child
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from clients.instruction_sets import InstructionSet
-    from clients.training.workers.worker_process import Reply, SharedState, Task
-    from ledger.io.processes import Child
+from clients.training.workers.worker_process import (
+    FailureReply,
+    Reply,
+    SharedState,
+    StartTask,
+    Task,
+    work,
+)
+from ledger.io.processes import Child, start_child
 
 _EXIT_SECONDS = 5.0
 

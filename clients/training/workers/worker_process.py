@@ -7,28 +7,28 @@ through the pipe.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clients.datasets.federated_data import Samples
 from clients.training.environment import isa_in_force
 from clients.training.evaluation import Evaluator
+from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
 from clients.training.row_payloads import RowPayloads, hashing_threads
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
-from clients.training.workload import as_training_error, losses_of
+from clients.training.workers.shared_memory import (
+    ArrayLocation,
+    EncodedRow,
+    SharedBytes,
+    UpdateMatrix,
+    share,
+)
+from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
-    from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
-    from clients.training.workload import Workload
 
 START, MEASURED = 0, 1
 """Rows of the shared parameters: the start of training, and the evaluated vector."""

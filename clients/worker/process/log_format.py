@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TextIO
+from typing import TextIO
 
 LOGGED = ("clients", "ledger", "cmfl")
 """Packages whose records are a worker's; those of other libraries are only warnings."""

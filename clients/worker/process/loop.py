@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from clients.worker.chain_clock import Moment
+from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import (
     StatusFile,
     WorkerState,
@@ -17,11 +20,7 @@ from ledger.io.retry import Backoff
 from ledger.protocol.errors import BlobMissingError, BlobUnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import RunningWorker
-    from clients.worker.process.worker_folder import WorkerFolder
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

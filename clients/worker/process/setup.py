@@ -7,16 +7,20 @@ the worker at once: another chain, other code at the address, unregistered keys,
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import torch
 
 from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts
+from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
@@ -25,7 +29,8 @@ from clients.training.environment import environment_of
 from clients.worker.background_work import SingleThreadExecutor
 from clients.worker.failures import FailureTracker
 from clients.worker.finality_guard import ChainFinalityGuard
-from clients.worker.hosted_clients import HONEST, HostedClients
+from clients.worker.hosted_clients import HONEST, HostedClients, WorkerBehaviour
+from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_metrics import CountingBlobs, CountingMailbox, WorkerCounters
 from clients.worker.restarting_engine import RestartingEngine
 from clients.worker.round_training import LocalUpdates
@@ -41,28 +46,16 @@ from ledger.chain.contract.deployment import (
     require_code,
 )
 from ledger.chain.finality import FinalityCheckpoints, final_number
-from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.chain.ports import ChainWriter, IncompleteLogsError, NotServedError
 from ledger.early_stop import SECTION
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.registration import data_salt
-from ledger.protocol.types import ClientId
+from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import ClientId, Domain
 from ledger.storage.opening import mailbox_at, store_at
 from ledger.storage.uploads import UploadSigner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
-    from clients.worker.hosted_clients import WorkerBehaviour
-    from clients.worker.process.worker_folder import WorkerFolder
-    from ledger.chain.ports import ChainWriter
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import Domain
 
 _log = logging.getLogger(__name__)
 

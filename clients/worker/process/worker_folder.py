@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.io.folder_lock import HeldError, process_in, take_lock
 from ledger.io.home import JOURNAL, WRITING
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class WorkerFolder:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from clients.worker.failures import WorkPart
 from ledger.io.http import names_this_host
-from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.errors import ConfigurationError
-from ledger.storage.blobs import MAX_BLOB_BYTES
+from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId, Digest, Phase
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobStore
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
     from prometheus_client.core import Metric
 
     from clients.worker.worker import Worker
-    from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId, Digest, Phase
-    from ledger.storage.blobs import BlobStore
 
 _log = logging.getLogger(__name__)
 

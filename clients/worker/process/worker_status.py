@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import os
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.addresses import checksum
 from ledger.io.home import DISK, Disk, read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clients.worker.process.worker_metrics import WorkerCounters
     from clients.worker.round_participants import RoundParticipants
     from clients.worker.worker import Worker
     from ledger.actors.view import ChainView
-    from ledger.protocol.types import ClientId
 
 FORMAT = 1
 MAX_STATUS_BYTES = 4 << 20

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LONGEST = 2_000
 

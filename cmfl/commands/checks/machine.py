@@ -7,15 +7,11 @@ import platform
 import shutil
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from cmfl.commands.checks.check import Check
 from cmfl.commands.serve import is_port_taken
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cmfl.commands.checks.check import Check
 
 USUAL_PORT = 8000
 ENOUGH_BYTES = 100_000_000

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from cmfl.access.target import Target
+from cmfl.commands.checks.check import Check
 from cmfl.commands.options import KEY_VARIABLE
 from cmfl.commands.sender import environment_address, in_ether, keystore_address, read_keystore
 from ledger.protocol.errors import CmflError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cmfl.access.target import Target
-    from cmfl.commands.checks.check import Check
 
 
 def node_checks(where: Target, keystore: Path | None) -> list[Check]:

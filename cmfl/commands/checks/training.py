@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from cmfl.commands.checks.check import Check
 
+if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from cmfl.commands.checks.check import Check
 
 
 def training_checks(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cmfl.access.target import Target
@@ -12,9 +14,6 @@ from cmfl.commands.console import progress
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from clients.experiments.cells import Cell
     from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport

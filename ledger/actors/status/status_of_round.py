@@ -20,19 +20,16 @@ from ledger.actors.status.status_types import (
     RoundStage,
     ScoredSet,
 )
-from ledger.actors.status.voting_progress import voting_progress_of
-from ledger.actors.view_timing import seconds_of_turns
+from ledger.actors.status.voting_progress import FirstSeen, VotingProgress, voting_progress_of
+from ledger.actors.view_timing import ViewSpan, seconds_of_turns
 from ledger.protocol.consensus import sending_order
 from ledger.protocol.encoding import set_digest
+from ledger.protocol.inputs import Participants
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.types import Phase, VoteKind
+from ledger.protocol.types import ClientId, Phase, VoteKind
 
 if TYPE_CHECKING:
-    from ledger.actors.status.voting_progress import FirstSeen, VotingProgress
     from ledger.actors.view import ChainView, RoundView
-    from ledger.actors.view_timing import ViewSpan
-    from ledger.protocol.inputs import Participants
-    from ledger.protocol.types import ClientId
 
 
 def status_before_closing(chain: ChainView) -> OpenRoundStatus:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ledger.protocol.types import ClientId, Digest, Phase, VoteKind
+
 if TYPE_CHECKING:
     from ledger.actors.view_timing import ViewSpan
-    from ledger.protocol.types import ClientId, Digest, Phase, VoteKind
 
 
 class RoundStage(StrEnum):

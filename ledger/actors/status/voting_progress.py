@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.actors.status.status_types import PassedView, RoundStage
-from ledger.actors.view_timing import view_at
+from ledger.actors.view_timing import ViewSpan, view_at
 from ledger.protocol.consensus import MAX_VIEWS
-from ledger.protocol.types import Phase
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.types import ClientId, Phase
 
 if TYPE_CHECKING:
     from ledger.actors.view import RoundView
-    from ledger.actors.view_timing import ViewSpan
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ A bundle holds what the chain has of the round, and what the round's beginning f
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Never
+from typing import Annotated, Any, Literal, Never
 
 from eth_utils.address import to_checksum_address
 from pydantic import Field
@@ -29,7 +30,16 @@ from ledger.audit.proofs.json_documents import (
     validate_document,
 )
 from ledger.audit.proofs.proof import RoundBasis
-from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, Transaction, matches_topics
+from ledger.chain.ports import (
+    Block,
+    Log,
+    NotServedError,
+    OfflineChain,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    matches_topics,
+)
 from ledger.io.json import picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.fields import require_version
@@ -39,13 +49,8 @@ from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.rules.direction import window_start
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.chain.ports import Receipt, TopicFilter
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader
 
 
 @dataclass(frozen=True, slots=True)

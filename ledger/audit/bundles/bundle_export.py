@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ledger.audit.bundles.bundle import (
     EarlierDecision,
@@ -11,14 +11,20 @@ from ledger.audit.bundles.bundle import (
     manifest_bytes,
     rounds_of_models,
 )
-from ledger.audit.bundles.bundle_verification import RecordingBlobs, verify_bundle
+from ledger.audit.bundles.bundle_verification import (
+    RecordingBlobs,
+    RoundVerification,
+    verify_bundle,
+)
 from ledger.audit.bundles.container import write_container
 from ledger.audit.checks.blob_commitments import BLOB_MISSING, BLOB_UNREADABLE
 from ledger.audit.checks.distances import DISPLACEMENT_UNKNOWN
 from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import end_of, read_trusted_contract
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.event_logs import decode_log
+from ledger.chain.ports import Log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -26,14 +32,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.ports import Log
-    from ledger.storage.blobs import BlobReader
+from ledger.storage.blobs import BlobReader
 
 _LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
 """What is said to be missing where a blob is not to be had that the round's truth rests on."""

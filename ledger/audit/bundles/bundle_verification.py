@@ -6,15 +6,16 @@ the contract that is trusted; from there on the same replay, checker and steps j
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.bundles.bundle import BundleChain, rounds_of_models
+from ledger.audit.bundles.bundle import BundleChain, RoundBundle, rounds_of_models
 from ledger.audit.bundles.container import BundleFile
 from ledger.audit.checks.all_checks import run_checks
-from ledger.audit.observations import ReplayedRound, RunStart
+from ledger.audit.observations import Observation, ReplayedRound, RunStart
 from ledger.audit.proofs.comparisons import (
     Caveat,
     StepName,
@@ -24,6 +25,7 @@ from ledger.audit.proofs.comparisons import (
     outcome_of,
 )
 from ledger.audit.proofs.trust import (
+    Trusted,
     TrustedContract,
     TrustedHead,
     compare_with_chain,
@@ -33,7 +35,7 @@ from ledger.audit.proofs.trust import (
 )
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.report import AuditOutcome, Reported, StepOutcome, shown
+from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
 from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -41,20 +43,9 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.ledger_state import LedgerStage, LedgerState
-from ledger.protocol.types import NO_DIGEST
-from ledger.storage.blobs import MAX_BLOB_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.bundles.bundle import RoundBundle
-    from ledger.audit.observations import Observation
-    from ledger.audit.proofs.trust import Trusted
-    from ledger.audit.report import Finding, StepReport
-    from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
-
+from ledger.protocol.rules.distance import Distances
+from ledger.protocol.types import NO_DIGEST, Digest
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 _SENTENCES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",

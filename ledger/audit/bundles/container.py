@@ -13,22 +13,18 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from ledger.io.named_files import writing_named
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.protocol.types import Digest
-from ledger.storage.blobs import MAX_BLOB_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from ledger.storage.blobs import BlobReader
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 64 << 20

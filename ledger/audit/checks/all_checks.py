@@ -5,7 +5,7 @@ Every lookup has an answer, so that no difference is passed over in silence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from ledger.audit.checks import (
     blob_commitments,
@@ -20,17 +20,10 @@ from ledger.audit.checks import (
     sampling,
 )
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import Disagreement, Remark, Unavailable
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
-from ledger.protocol.ledger_state import RoundAbandoned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.protocol.errors import ProtocolRefusal
-    from ledger.protocol.ledger_state import Event
+from ledger.audit.observations import Disagreement, Observation, Remark, Unavailable
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, StepResult
+from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.ledger_state import Event, RoundAbandoned
 
 REFUSED_CALL = Fact(
     "refused call", "the contract took transaction {subject}", "it refuses it: {true}"

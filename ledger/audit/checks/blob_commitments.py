@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
-from ledger.audit.evidence.archive import BlobFailure
-from ledger.audit.observations import DecidedRound, RunStart
+from ledger.audit.evidence.archive import BlobFailure, UnavailableBlob
+from ledger.audit.evidence.round_evidence import RoundEvidence
+from ledger.audit.observations import DecidedRound, Observation, RunStart
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -16,18 +17,11 @@ from ledger.audit.report import (
     FindingKind,
     MissingInput,
     Need,
+    StepResult,
 )
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import ClientId, Digest
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.evidence.archive import UnavailableBlob
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.protocol.types import ClientId, Digest
 
 BLOB_DAMAGED = Fact("blob", "the {subject} is blob {recorded}", "it is not: {true}")
 OPENS_NO_COMMITMENT = Fact(

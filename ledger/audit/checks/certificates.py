@@ -6,11 +6,11 @@ are made here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.incidents import UNPROVEN
-from ledger.audit.observations import ClosedRound, DecidedRound, ReplayedEvent
+from ledger.audit.observations import ClosedRound, DecidedRound, Observation, ReplayedEvent
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -19,6 +19,7 @@ from ledger.audit.report import (
     Finding,
     FindingKind,
     Need,
+    StepResult,
     VoteSlot,
 )
 from ledger.chain.contract.calls import ReportCall
@@ -27,12 +28,6 @@ from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import IncidentKind, Vote
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 TRANSACTION_DIFFERS = Fact(
     "transaction", "transaction {subject} made an event", "{true}", AuditStep.CERTIFICATES

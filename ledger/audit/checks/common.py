@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.report import AuditStep, Contradiction, MissingInput, Need
+from ledger.audit.observations import Observation
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need, StepResult
+from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.ledger_state import Event
+from ledger.protocol.rules.own import OwnRuleName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import Fact, StepResult
-    from ledger.protocol.errors import ProtocolRefusal
-    from ledger.protocol.ledger_state import Event
-    from ledger.protocol.rules.own import OwnRuleName
     from ledger.protocol.validation import ViolationCode
 
 _FROM_ROUND_BEFORE = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
+from ledger.audit.evidence.round_evidence import RoundEvidence
 from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
     EndedRound,
+    Observation,
     ReplayedEvent,
 )
 from ledger.audit.report import (
@@ -19,20 +21,14 @@ from ledger.audit.report import (
     Finding,
     FindingKind,
     MissingInput,
+    StepResult,
 )
 from ledger.protocol import errors
+from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.protocol.documents.record import RoundRecord
 
 EVENT_COUNT = Fact(
     "event count",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.checks.head_chain import STATE_DIFFERS
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import RunStart, StateComparison
-from ledger.audit.report import AuditStep, Contradiction, Fact, Need
+from ledger.audit.observations import Observation, RunStart, StateComparison
+from ledger.audit.report import AuditStep, Contradiction, Fact, Need, StepResult
 from ledger.protocol import errors
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import (
@@ -19,12 +19,6 @@ from ledger.protocol.ledger_state import (
     LedgerOpened,
     LedgerStage,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 DEPLOYMENT_UNREADABLE = Fact(
     "deployment unreadable",

@@ -7,12 +7,13 @@ names the member who was wrongly left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, missing_rule
+from ledger.audit.evidence.round_evidence import RoundEvidence
 from ledger.audit.formatting import reason_text
-from ledger.audit.observations import DecidedRound
+from ledger.audit.observations import DecidedRound, Observation
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -22,24 +23,16 @@ from ledger.audit.report import (
     FindingKind,
     MissingInput,
     Need,
+    StepResult,
 )
 from ledger.protocol.consensus import majority
+from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.scores import COUNTING_MARGINS, parse_vector
+from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable, parse_vector
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import RefusalReason
-from ledger.protocol.validation import ViolationCode, validate_score_claim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.protocol.documents.record import RefusedScores, RoundRecord
-    from ledger.protocol.scores import DistanceTable
-    from ledger.protocol.validation import Violation
+from ledger.protocol.validation import Violation, ViolationCode, validate_score_claim
 
 NO_MEMBER = Fact(
     "no member",

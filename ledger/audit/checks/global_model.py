@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck
-from ledger.audit.observations import DecidedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need
+from ledger.audit.observations import DecidedRound, Observation
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need, StepResult
 from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.audit.evidence.model_chain import ModelStep
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates make it {true}")
 MODEL_MALFORMED = Fact("model malformed", "blob {recorded} is a model", "it is not: {true}")

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.formatting import text_of
 from ledger.audit.observations import (
     KeptHeadPosition,
+    Observation,
     StateComparison,
 )
-from ledger.audit.report import AuditStep, Contradiction, Fact, FindingKind, Need
+from ledger.audit.report import AuditStep, Contradiction, Fact, FindingKind, Need, StepResult
 from ledger.protocol.encoding import set_digest, to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")
 CHAIN_FILE_DAMAGED = Fact(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck
-from ledger.audit.observations import DecidedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
+from ledger.audit.observations import DecidedRound, Observation
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, StepResult
 from ledger.protocol.encoding import float_from_bits, word_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 DISTANCE_DIFFERS = Fact(
     "distance", "its distance is {recorded}", "the counted scores make it {true}"

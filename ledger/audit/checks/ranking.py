@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
+from ledger.audit.evidence.round_evidence import RoundEvidence
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import DecidedRound, EndedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact
+from ledger.audit.observations import DecidedRound, EndedRound, Observation
+from ledger.audit.report import AuditStep, Contradiction, Fact, StepResult
 from ledger.protocol import errors
+from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
+from ledger.protocol.ledger_state import Deployment, RoundDecided
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 RANKING_RANGE = Fact(
     "ranking range",

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.formatting import listed
-from ledger.audit.observations import ClosedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact
+from ledger.audit.observations import ClosedRound, Observation
+from ledger.audit.report import AuditStep, Contradiction, Fact, StepResult
 from ledger.protocol import errors
 from ledger.protocol.encoding import word_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
 
 NOT_SAMPLED = Fact("not sampled", "sampled trainers only are ranked", "the seed samples {true}")
 

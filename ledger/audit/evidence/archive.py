@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from ledger.audit.report import BlobKind
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
-from ledger.storage.blobs import MAX_BLOB_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from ledger.protocol.types import ClientId, Digest
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 _LIMITS = {
     BlobKind.CONFIGURATION: MAX_DOCUMENT_BYTES,

@@ -6,33 +6,24 @@ The document is not signed: one that is missing, or accuses without proof, chang
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ledger.audit.evidence.archive import RoundBlobs, UnavailableBlob
-from ledger.audit.evidence.round_evidence import named_vectors
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.audit.evidence.archive import Archive, RoundBlobs, UnavailableBlob
+from ledger.audit.evidence.round_evidence import RoundEvidence, named_vectors
 from ledger.audit.report import BlobKind
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.documents.incidents import decode_incidents
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.incidents import Incident, decode_incidents
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import aggregation_result
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence
-from ledger.protocol.judgement import judge
+from ledger.protocol.judgement import Judgement, judge
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import NO_DIGEST, IncidentKind, VoteKind
+from ledger.protocol.types import NO_DIGEST, Digest, IncidentKind, VoteKind
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.audit.evidence.archive import Archive
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import Digest
 
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 """What nobody could prove."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledger.audit.evidence.archive import UnavailableBlob
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.audit.evidence.archive import Archive, UnavailableBlob
+from ledger.audit.evidence.round_evidence import RoundEvidence
 from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.judgement import next_model
 from ledger.protocol.rules.direction import displacement, window_start
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.audit.evidence.archive import Archive
-    from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import ClientId, Digest
 
 
 @dataclass(frozen=True)

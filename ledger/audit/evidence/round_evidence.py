@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledger.audit.evidence.archive import RoundBlobs, UnavailableBlob
+from ledger.audit.evidence.archive import Archive, RoundBlobs, UnavailableBlob
 from ledger.audit.report import BlobKind
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.inputs import Evidence
-from ledger.protocol.judgement import counted_vectors, rank_trainers
+from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.judgement import Ranking, counted_vectors, rank_trainers
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import Distances, plain_distances
 from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
-from ledger.protocol.types import RefusalReason
+from ledger.protocol.types import ClientId, Digest, RefusalReason
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
@@ -27,18 +29,6 @@ from ledger.protocol.validation import (
     validate_scores,
     validate_updates,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from ledger.audit.evidence.archive import Archive
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.inputs import Inputs
-    from ledger.protocol.judgement import Ranking
-    from ledger.protocol.ledger_state import RoundDecided
-    from ledger.protocol.types import ClientId, Digest
 
 _UNRANKABLE = {ViolationCode.TOO_FEW_SCORES, ViolationCode.TOO_FEW_TRAINERS}
 """Objections after which the counted vectors make no ranking."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -10,8 +11,6 @@ from ledger.audit.report import AuditOutcome
 from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ledger.audit.proofs.proof import EventLocation
 
 

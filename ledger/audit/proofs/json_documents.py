@@ -8,8 +8,9 @@ Bytes are 0x and lower-case hex digits, numbers that may be beyond 2^53 decimal 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Never, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Never, TypeAlias, TypeVar
 
 from eth_utils.address import to_checksum_address
 from pydantic import (
@@ -29,15 +30,10 @@ from ledger.io.json import parse_json, picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import INFINITY_BITS, to_hex
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink, Link
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Beacon, ClientId, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.protocol.fold import Link
-    from ledger.protocol.ledger_state import Deployment
 
 M = TypeVar("M", bound="StrictDocument")
 T = TypeVar("T")

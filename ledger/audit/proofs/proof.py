@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 from ledger.audit.proofs.statement import (
     ClientStatement,
@@ -16,21 +15,23 @@ from ledger.audit.proofs.statement import (
     UpdateWeight,
 )
 from ledger.protocol import encoding
-from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
-from ledger.protocol.fold import BanLink, registry_with_bans
-from ledger.protocol.inputs import participants_of
+from ledger.protocol.fold import BanLink, EndLink, Link, registry_with_bans
+from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
-from ledger.protocol.types import NO_DIGEST, AcceptanceForm, RefusalReason
-
-if TYPE_CHECKING:
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.fold import EndLink, Link
-    from ledger.protocol.inputs import Participants
-    from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
+from ledger.protocol.ledger_state import ClientBanned, Deployment, deployment_of, domain_of
+from ledger.protocol.types import (
+    NO_DIGEST,
+    AcceptanceForm,
+    Address,
+    ClientId,
+    Digest,
+    Domain,
+    RefusalReason,
+    RegisteredClient,
+)
 
 
 @dataclass(frozen=True)

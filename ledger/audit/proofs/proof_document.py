@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
@@ -49,15 +49,13 @@ from ledger.protocol.documents.fields import require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
 from ledger.protocol.types import (  # pydantic reads annotations
     AcceptanceForm,
     DropoutReason,
     RefusalReason,
 )
-
-if TYPE_CHECKING:
-    from ledger.protocol.ledger_state import Deployment
 
 FORMAT = "cmfl-client-proof"
 _MAX_SIBLINGS = 16

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 from ledger.audit.proofs.proof import (
     ClientProof,
@@ -16,6 +16,8 @@ from ledger.audit.proofs.statement import ClientStatement, ClientVerdict, Proven
 from ledger.audit.proofs.trust import bans_before, commitments_of, end_of, location_of, until_end
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -24,17 +26,15 @@ from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import sets_of, update_leaves
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
-from ledger.protocol.types import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.ledger_state import Deployment, Event
-    from ledger.protocol.types import ClientId
-    from ledger.storage.blobs import BlobReader
+from ledger.protocol.ledger_state import (
+    Deployment,
+    Event,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import Address, ClientId
+from ledger.storage.blobs import BlobReader
 
 LOG_BATCH_BLOCKS = 512
 _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)

@@ -6,21 +6,35 @@ parts are held against a head that was kept, or against a contract on the caller
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.audit.proofs.comparisons import (
     Caveat,
     StepName,
+    Value,
     VerificationStep,
     compare,
     location_value,
     not_comparable,
     outcome_of,
 )
-from ledger.audit.proofs.proof import derive_statement
-from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken, stated
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    CommittedDecision,
+    RecordedCommitment,
+    derive_statement,
+)
+from ledger.audit.proofs.statement import (
+    ClientStatement,
+    ClientVerdict,
+    ProvenRole,
+    ScoresTaken,
+    stated,
+)
 from ledger.audit.proofs.trust import (
+    Trusted,
     TrustedContract,
     TrustedHead,
     compare_with_chain,
@@ -29,25 +43,14 @@ from ledger.audit.proofs.trust import (
 )
 from ledger.audit.report import AuditOutcome, shown
 from ledger.protocol import encoding, merkle
+from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.fold import DecisionLink
+from ledger.protocol.fold import DecisionLink, EndLink, RoundStart
 from ledger.protocol.inputs import MinedCommitment, round_closing, window_end
 from ledger.protocol.judgement import score_leaves
 from ledger.protocol.signing import recover, typed_digest
-from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.proofs.comparisons import Value
-    from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
-    from ledger.audit.proofs.statement import ClientStatement
-    from ledger.audit.proofs.trust import Trusted
-    from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.fold import EndLink, RoundStart
-    from ledger.protocol.types import Digest
-
+from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
 
 _OUTCOMES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PROVEN: {}",

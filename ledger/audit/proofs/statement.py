@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.audit.formatting import reason_text
 from ledger.protocol.encoding import float_from_bits
 from ledger.protocol.rules.direction import RIGHT_ANGLE
-from ledger.protocol.types import AcceptanceForm
-
-if TYPE_CHECKING:
-    from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
+from ledger.protocol.types import AcceptanceForm, ClientId, DropoutReason, RefusalReason
 
 
 class ProvenRole(StrEnum):

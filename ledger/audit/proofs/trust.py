@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from ledger.audit.proofs.comparisons import StepName, VerificationStep, compare, not_comparable
-from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
+from ledger.audit.proofs.comparisons import (
+    StepName,
+    Value,
+    VerificationStep,
+    compare,
+    not_comparable,
+)
+from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment, RoundBasis
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import code_violation
-from ledger.chain.ports import UncheckableCreationError
+from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.ports import Log, UncheckableCreationError
 from ledger.protocol import encoding
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.sampling import drawn_committee
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ledger.audit.proofs.comparisons import Value
-    from ledger.audit.proofs.proof import RoundBasis
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.ports import Log
-    from ledger.protocol.fold import RoundStart
-    from ledger.protocol.types import ClientId, Digest, Domain
+from ledger.protocol.types import ClientId, Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)

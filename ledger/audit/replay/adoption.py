@@ -7,13 +7,13 @@ record, instead of reporting the same fault for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.fold import LedgerView, head_after
-from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.ledger_state import BlockContext, Event, LedgerStage, LedgerState
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -24,11 +24,6 @@ from ledger.protocol.types import (
     Phase,
     RegisteredClient,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState
 
 _FOLDED = (
     *("deployment", "stage", "round", "opened_block", "seed"),

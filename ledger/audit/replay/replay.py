@@ -9,8 +9,9 @@ what the log says, so that later rounds can still be checked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ledger.audit.checks.all_checks import (
     EVENT_KIND,
@@ -26,43 +27,38 @@ from ledger.audit.checks.completeness import EVENT_COUNT
 from ledger.audit.checks.deployment_parameters import DEPLOYMENT_UNLOGGED
 from ledger.audit.observations import (
     Disagreement,
+    Observation,
     ReplayedEvent,
     ReplayedRound,
     Unavailable,
 )
 from ledger.audit.replay.adoption import adopted, mismatches
-from ledger.audit.replay.transactions import TransactionReader
+from ledger.audit.replay.transactions import RecordedTransaction, TransactionReader
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import AbandonCall, CommitCall, DecideCall, RegisterCall
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.chain.contract.calls import AbandonCall, Call, CommitCall, DecideCall, RegisterCall
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.complete_log import storage_difference
 from ledger.chain.contract.event_logs import decode_log, encode_log, require_possible_event
-from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
+from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, Log
 from ledger.protocol import rounds
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.fold import LedgerView, mined_commitments
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
+    BlockContext,
     ClientBanned,
     ClientsRegistered,
+    Event,
     LedgerDeployed,
     LedgerStage,
+    LedgerState,
     RoundAbandoned,
     RoundDecided,
+    Step,
     UpdatesCommitted,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.audit.observations import Observation
-    from ledger.audit.replay.transactions import RecordedTransaction
-    from ledger.chain.contract.calls import Call
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.ports import Log
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState, Step
-    from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""

@@ -7,6 +7,7 @@ own, EIP-7702, may call it from within), or the chain does not serve it, they ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,19 +23,22 @@ from ledger.audit.checks.head_chain import (
     PARENT_BLOCK,
 )
 from ledger.audit.observations import Disagreement, Unavailable
-from ledger.chain.contract.calls import decode_call
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.chain.contract.calls import Call, decode_call
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    ChainReader,
+    ChainUnreachableError,
+    Log,
+    Transaction,
+)
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import BlockContext
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.ports import Block, ChainReader, Log, Transaction
 
 LOG_BATCH_BLOCKS = 512
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
@@ -19,14 +20,9 @@ from eth_utils.abi import (
 )
 
 from ledger.chain.contract.abi_words import decode_call_words, decode_words, encode_words
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol.errors import REFUSALS, ChainError, CmflError
 from ledger.protocol.keccak import keccak
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.chain.ports import TransactionRevertedError
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
 

@@ -5,8 +5,9 @@ Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from ledger.chain.contract import abi
 from ledger.protocol.errors import ChainError, SignatureError
@@ -27,9 +28,6 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

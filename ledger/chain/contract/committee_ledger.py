@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.event_logs import RecordedEvent, decode_log, require_possible_event
 from ledger.chain.finality import final_number
-from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
+from ledger.chain.ports import (
+    Block,
+    ChainReader,
+    ChainWriter,
+    IncompleteLogsError,
+    Log,
+    NotServedError,
+    Receipt,
+    Transaction,
+    TransactionRevertedError,
+)
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -22,15 +34,10 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
+    Domain,
     RegisteredClient,
+    SignedCommitment,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt, Transaction
-    from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.types import Domain, SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
 MAX_COMMITMENTS = 256

@@ -8,9 +8,10 @@ contract without a manifest); a mismatch is an error, never a second contract.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi
@@ -27,9 +28,13 @@ from ledger.chain.ports import (
     Acknowledged,
     ChainDamagedError,
     ChainMovedError,
+    ChainReader,
     ChainUnreachableError,
+    ChainWriter,
     ForeignCodeError,
     NotServedError,
+    Receipt,
+    Transaction,
     TransactionRevertedError,
     UncheckableCreationError,
     require_plain_sender,
@@ -39,15 +44,9 @@ from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256, words
 from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.signing import domain_separator
-from ledger.protocol.types import Beacon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.ports import ChainReader, ChainWriter, Receipt, Transaction
-    from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import Domain
+from ledger.protocol.types import Beacon, Domain
 
 DEPLOYMENT_GAS = 6_500_000
 MAX_IMMUTABLE_BYTES = 1024

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ledger.chain.contract.manifest import read_fields, read_manifest
-from ledger.chain.ports import TransactionRefusedError
-from ledger.io.home import Home
+from ledger.chain.ports import ChainWriter, Receipt, Transaction, TransactionRefusedError
+from ledger.io.home import Disk, Home, RunPaths
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from ledger.chain.ports import ChainWriter, Receipt, Transaction
-    from ledger.io.home import Disk, RunPaths
 
 _FORMAT = 2
 # An attempt fails when another sender with this key has used the nonce.

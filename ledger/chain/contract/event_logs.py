@@ -7,15 +7,17 @@ node. Whether a possible answer is true is for the audit.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from ledger.chain.contract import abi
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import Log, NotServedError
 from ledger.protocol import ledger_state
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import (
     MAX_BLOCKS,
     MAX_CLIENTS,
@@ -24,12 +26,6 @@ from ledger.protocol.parameters import (
     MAX_TRAINERS,
     MIN_MEMBERS,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ledger.chain.ports import Log
-    from ledger.protocol.ledger_state import Deployment
 
 _EVENTS: dict[str, type[ledger_state.Event]] = {
     kind.__name__: kind for kind in get_args(ledger_state.Event)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
@@ -19,10 +21,6 @@ from ledger.protocol.documents.fields import other_version
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest, Domain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 MAX_MANIFEST_BYTES = 100_000
 _SALT = re.compile("0x[0-9a-f]{64}")

@@ -6,23 +6,28 @@ Every lookup is indexed, so its cost does not grow with the chain.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm, evm_values, integrity
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.file.chain_store import HEAD_KEY
-from ledger.chain.ports import ChainDamagedError, WrongChainIdError, WrongGenesisError
+from ledger.chain.embedded.file.chain_store import HEAD_KEY, ChainStore
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    Log,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    WrongChainIdError,
+    WrongGenesisError,
+)
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
     from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
-
-    from ledger.chain.embedded.file.chain_store import ChainStore
-    from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
 
 
 class BlockReader:

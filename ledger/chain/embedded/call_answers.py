@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 _MAX_CACHED_ANSWERS = 256
 _MAX_CACHED_BYTES = 4096

@@ -8,6 +8,7 @@ touch any of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,12 @@ from eth.rlp.sedes import chain_gaps
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from eth.abc import BlockHeaderAPI
-
-    from ledger.chain.embedded.file.chain_store import ChainStore
 
 ANCESTORS = 256
 """Blocks whose hashes a contract may request."""

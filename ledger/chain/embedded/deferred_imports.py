@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
+from types import ModuleType
+from typing import Any
 
 PACKAGE = "eth.precompiles"
 DEFERRED: dict[str, tuple[str, ...]] = {

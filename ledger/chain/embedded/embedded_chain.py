@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eth_keys.datatypes import PrivateKey
@@ -24,6 +26,7 @@ from ledger.chain.embedded.file.head_note import (
     HeadNote,
     verify_nothing_acknowledged,
 )
+from ledger.chain.embedded.file.sqlite_file import Synchronous
 from ledger.chain.embedded.file.writer import WriteAheadLog, WriterLock
 from ledger.chain.embedded.genesis import (
     DEFAULT_CHAIN_ID,
@@ -47,9 +50,6 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from eth.abc import (
         BlockAPI,
         BlockHeaderAPI,
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
         ReceiptAPI,
         SignedTransactionAPI,
     )
-
-    from ledger.chain.embedded.file.sqlite_file import Synchronous
 
 DEFAULT_GAS_LIMIT = 200_000_000
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
@@ -19,21 +21,16 @@ from ledger.chain.embedded.block_reader import BlockReader
 from ledger.chain.embedded.call_answers import CallAnswer, CallAnswers
 from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.embedded.file.head_note import (
+    AcknowledgedBlock,
     read_note,
     verify_not_behind,
     verify_nothing_acknowledged,
 )
-from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
+from ledger.chain.ports import ChainDamagedError, Receipt, TransactionRevertedError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from eth.abc import ComputationAPI, StateAPI
-
-    from ledger.chain.embedded.file.head_note import AcknowledgedBlock
-    from ledger.chain.ports import Receipt
 
 _ZERO_ADDRESS = "0x" + "00" * 20
 

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import sqlite3
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,6 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from eth.abc import (
         AtomicWriteBatchAPI,
         BlockAPI,

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eth.exceptions import Revert
+from eth.exceptions import Revert, VMError
 from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
 
 from ledger.chain.addresses import checksum, contract_created_by
 from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.log_table import LogRow
 from ledger.chain.ports import Block, Log, Receipt, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
-    from eth.exceptions import VMError
-
-    from ledger.chain.embedded.file.log_table import LogRow
 
 
 def revert_data(error: VMError) -> bytes:

@@ -10,6 +10,7 @@ A forger who rebuilt all of that consistently is found by executing the transact
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import rlp  # type: ignore[import-untyped]
@@ -21,22 +22,19 @@ from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 
 from ledger.chain.embedded import continuation, evm
+from ledger.chain.embedded.evm import OverlayDatabase
 from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from eth.abc import (
         BlockHeaderAPI,
         MiningChainAPI,
         ReceiptAPI,
         SignedTransactionAPI,
     )
-
-    from ledger.chain.embedded.evm import OverlayDatabase
-    from ledger.chain.embedded.file.chain_store import ChainStore
 
 
 def transaction_key(transaction_hash: bytes) -> bytes:

@@ -9,8 +9,9 @@ can therefore only mean ours, delivered twice on the way.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import coincurve
 from coincurve._libsecp256k1 import ffi
@@ -19,9 +20,6 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from ledger.chain.addresses import checksum
 from ledger.protocol.keccak import keccak
 from ledger.protocol.signing import KeySigner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

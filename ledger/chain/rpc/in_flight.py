@@ -8,27 +8,25 @@ and even across reorganisations.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.ports import (
     NotServedError,
+    Receipt,
     TransactionRefusedError,
     TransactionRevertedError,
     TransactionTimeoutError,
 )
 from ledger.chain.rpc import fees, wire
+from ledger.chain.rpc.fees import Fees
 from ledger.chain.rpc.rejections import Rejection, RejectionReason, classify_rejection
-from ledger.chain.rpc.rpc_reader import require_same_hash
+from ledger.chain.rpc.rpc_reader import RpcSettings, require_same_hash
+from ledger.chain.rpc.sending_node import SendingNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.chain.ports import Receipt
     from ledger.chain.rpc.account import RawTransaction, SendingAccount
-    from ledger.chain.rpc.fees import Fees
-    from ledger.chain.rpc.rpc_reader import RpcSettings
-    from ledger.chain.rpc.sending_node import SendingNode
 
 _log = logging.getLogger(__name__)
 

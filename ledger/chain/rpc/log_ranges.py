@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
+from ledger.chain.ports import Log, TopicFilter
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.http_transport import AnswerTooLargeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ledger.chain.ports import Log, TopicFilter
 
 Fetch: TypeAlias = "Callable[[dict[str, Any]], list[Log]]"
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from ledger.chain.rpc import wire
-
-if TYPE_CHECKING:
-    from ledger.chain.rpc.wire import RpcFault
+from ledger.chain.rpc.wire import RpcFault
 
 
 class RejectionReason(Enum):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from ledger.chain.rpc import wire
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 Call: TypeAlias = "Callable[[bytes, int], bytes]"
 """Runs code, without a contract, after the block with a number; raises RpcFault if it fails."""

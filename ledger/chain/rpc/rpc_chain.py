@@ -5,21 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
 from ledger.chain.rpc import fees, wire
 from ledger.chain.rpc.account import SendingAccount
-from ledger.chain.rpc.in_flight import UnsignedTransaction
+from ledger.chain.rpc.in_flight import InFlightTransaction, UnsignedTransaction
+from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.sending_node import SendingNode
 from ledger.chain.rpc.transaction_manager import TransactionManager
 from ledger.io.retry import Backoff, RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.chain.rpc.in_flight import InFlightTransaction
-    from ledger.chain.rpc.rpc_reader import RpcSettings
 
 T = TypeVar("T")
 

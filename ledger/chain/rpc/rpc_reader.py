@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from ledger.chain.ports import (
     Block,
     Log,
     NotServedError,
     Receipt,
+    TopicFilter,
     Transaction,
     TransactionRevertedError,
     WrongChainIdError,
@@ -32,12 +35,6 @@ from ledger.chain.rpc.log_ranges import log_parts, log_request, read_logs
 from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError, unmet_requirements
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
-
-    from ledger.chain.ports import TopicFilter
 
 T = TypeVar("T")
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledger.chain.ports import NotServedError, TransactionRevertedError
+from ledger.chain.ports import NotServedError, Receipt, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.rpc_reader import GWEI, RpcReader, require_same_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ledger.chain.ports import Receipt
 
 
 @dataclass(frozen=True, slots=True)

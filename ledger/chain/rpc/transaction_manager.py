@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ledger.chain.ports import TransactionRefusedError
@@ -17,14 +18,12 @@ from ledger.chain.rpc import fees
 from ledger.chain.rpc.fees import Fees
 from ledger.chain.rpc.in_flight import InFlightTransaction, SendingContext, UnsignedTransaction
 from ledger.chain.rpc.rejections import Rejection, RejectionReason
+from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.chain.rpc.sending_node import SendingNode
 from ledger.io.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.chain.rpc.account import SendingAccount
-    from ledger.chain.rpc.rpc_reader import RpcSettings
-    from ledger.chain.rpc.sending_node import SendingNode
 
 # An attempt fails when another sender with this key was faster.
 _NONCE_ATTEMPTS = 16

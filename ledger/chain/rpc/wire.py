@@ -6,13 +6,11 @@ Anything that differs from the specification raises a named error, never a stray
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import Block, Log, NotServedError, Receipt, Transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REVERTED = 3
 INVALID_REQUEST = -32600

@@ -7,7 +7,9 @@ Positions, ranks and views count from 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic_core import core_schema
@@ -18,10 +20,6 @@ from ledger.history.status import RoundStatus
 from ledger.protocol import digest_patterns
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from enum import IntEnum, StrEnum
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

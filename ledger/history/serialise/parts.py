@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ledger.chain.ports import NotServedError
-from ledger.history.participation import RoundParts
-from ledger.history.serialise.values import code_of, finite, phase_name, to_hex_or_none
+from ledger.history.participation import Participation, RoundParts
+from ledger.history.serialise.values import (
+    DocumentedRound,
+    code_of,
+    finite,
+    phase_name,
+    to_hex_or_none,
+)
 from ledger.io.json import picked
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.documents.incidents import Incident
+from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.judgement import weights_of
-from ledger.protocol.types import Phase, RefusalReason, VoteKind
+from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    Phase,
+    RefusalReason,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.history.participation import Participation
     from ledger.history.responses import rounds as responses
     from ledger.history.round import HistoryRound
-    from ledger.history.serialise.values import DocumentedRound
-    from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.documents.record import RefusedScores, RoundRecord
-    from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
-    from ledger.protocol.types import ClientId, Digest, SignedScores, SignedVote, Vote
-    from ledger.storage.blobs import BlobReader
 
 MAX_CLAIMS = 320
 MAX_INCIDENTS = 320

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 from ledger.chain.addresses import checksum
 from ledger.history.pages import decode_cursor, encode_cursor
+from ledger.history.participation import Participation, Tally
+from ledger.history.queries import RoundPage
 from ledger.history.serialise.parts import part_entry
 from ledger.history.serialise.serialise_evidence import ban_body
 from ledger.history.serialise.values import end_block
+from ledger.protocol.types import ClientId, RegisteredClient
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
-    from ledger.history.participation import Participation, Tally
-    from ledger.history.queries import RoundPage
     from ledger.history.responses.clients import (
         ClientEntry,
         ClientRound,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         OneClient,
     )
     from ledger.history.round import HistoryRound
-    from ledger.protocol.types import ClientId, RegisteredClient
 
 
 def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsPage:

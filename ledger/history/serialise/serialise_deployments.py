@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from ledger.history.documents import read_run
@@ -9,14 +10,14 @@ from ledger.history.paths import DeploymentPath
 from ledger.history.serialise.values import code_of, time_of
 from ledger.io.json import picked
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import STRATEGIES, accepted_size
 from ledger.protocol.payload_forms import FLOAT32
 from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
         Sizes,
     )
     from ledger.history.responses.fields import StageName
-    from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import BlobReader
 
 
 def chain_response(chain: PinnedChain) -> Chain:

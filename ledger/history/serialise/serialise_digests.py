@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.history.digests import DigestKind
+from ledger.history.digests import DigestKind, Occurrence
 from ledger.history.pages import decode_cursor, encode_cursor
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from ledger.history.digests import Occurrence
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.digests import DigestPage, DigestPlace
-    from ledger.protocol.types import Digest
 
 LAST_POSITION = 2**32 - 1
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ledger.history.queries import RoundPage
 from ledger.history.serialise.parts import incident_entry, refusal, signed_vote
 from ledger.history.serialise.values import DocumentedRound, code_of
+from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.types import Scores
+from ledger.protocol.ledger_state import SignedStatement
+from ledger.protocol.types import ClientId, Scores
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.history import FoldedHistory
-    from ledger.history.queries import RoundPage
     from ledger.history.responses.evidence import (
         Ban,
         EvidenceEntry,
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
         RefusedClaim,
         Statement,
     )
-    from ledger.protocol.documents.record import RefusedScores
-    from ledger.protocol.ledger_state import SignedStatement
-    from ledger.protocol.types import ClientId
 
 
 def evidence_page(

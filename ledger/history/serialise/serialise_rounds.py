@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledger.history.documents import missing_payloads, read_run
 from ledger.history.explain import explain_missing_payloads, explain_round
+from ledger.history.queries import RoundPage
 from ledger.history.serialise.parts import (
     aggregation_body,
     commitments,
@@ -19,7 +20,6 @@ from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
-    from ledger.history.queries import RoundPage
     from ledger.history.responses.rounds import (
         FullRound,
         RoundExplanation,

@@ -6,19 +6,17 @@ claim, with the accuracy of always answering the commonest class.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ledger.claims import claims_of
+from ledger.claims import ClaimedRound, claims_of
+from ledger.io.home import RunPaths
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ledger.claims import ClaimedRound
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.series import Claimed, ClaimsState, Series
     from ledger.history.round import HistoryRound
-    from ledger.io.home import RunPaths
 
 MAX_POINTS = 2_000
 """Rounds in one response; a longer run is thinned evenly, and keeps its last round."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import IntEnum
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
+from ledger.history.documents import Documents
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.types import Phase
+from ledger.protocol.types import ClientId, Phase
 
 if TYPE_CHECKING:
-    from enum import IntEnum
-
-    from ledger.history.documents import Documents
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.fields import Code, PhaseName, Time
     from ledger.history.responses.rounds import (
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         RoundHeading,
     )
     from ledger.history.round import HistoryRound
-    from ledger.protocol.types import ClientId
 
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999; RFC 3339 has no later one, and a node may send any number."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:

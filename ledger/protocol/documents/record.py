@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
@@ -28,9 +28,6 @@ from ledger.protocol.types import (
     Scores,
     SignedScores,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NO_CLIENT = ClientId(0)
 """Placeholder for the client of a refusal that names none."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
@@ -17,12 +18,8 @@ from ledger.protocol.documents.fields import (
 )
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
+from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.protocol.rules.distance import Layout
 
 MAX_SAMPLES = 2**53
 """Bound of Σ n_k: sums below it are exact in float64 too."""

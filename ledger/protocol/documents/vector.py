@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
@@ -17,12 +17,7 @@ from ledger.protocol.documents.fields import (
 )
 from ledger.protocol.encoding import client_list
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 
 MAX_VECTOR_BYTES = 100_000
 """Largest score vector that is decoded; one of 256 trainers and 159 members takes 5 kB."""

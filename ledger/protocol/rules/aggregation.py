@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import ClientId
-
+from ledger.protocol.types import ClientId
 
 _PART = 1 << 15
 """Numbers of the model that are summed at a time."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import fsum, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.rules.direction import norm_of
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _PART = 1 << 18
 """Numbers of an update that are squared at a time."""

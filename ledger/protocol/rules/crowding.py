@@ -8,12 +8,9 @@ Everything here is common to all members: it follows from all usable updates of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 RESIDUAL_FLOOR = 0.5
 """Least length ρ of a residual: an update along the server direction stays well-conditioned."""

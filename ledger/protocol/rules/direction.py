@@ -8,20 +8,15 @@ All members compute the same numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.rules.crowding import crowding_of, median
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId
 
 OPPOSITE_DISTANCE = 4.0
 """Squared distance of opposite directions; also of an update that has no direction."""

@@ -8,19 +8,16 @@ its function a rule can be named and explained, and not computed.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.protocol.documents.vector import DISTANCE_LIMIT
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED, DistanceRule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 ABSOLUTE_TOLERANCE = 1e-12
 """Absolute part of the margin: a distance near 0 may be a difference."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.rules.direction import RIGHT_ANGLE
-from ledger.protocol.types import AcceptanceForm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ledger.protocol.types import ClientId
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 RIGHT_ANGLE_BITS = float_bits(RIGHT_ANGLE)
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.actors.actions import PostEnvelope
+from ledger.actors.actions import Action, PostEnvelope
 from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
-from ledger.actors.status.status_types import ActionKind, ExpectedAction, PassedView, RoundStage
+from ledger.actors.status.status_types import (
+    ActionKind,
+    ClientRoundStatus,
+    ExpectedAction,
+    OpenRoundStatus,
+    PassedView,
+    RoundStage,
+)
 from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal, Reply
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Evidence
-from ledger.protocol.types import NO_DIGEST, Phase, VoteKind
+from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from tests.actors.support import (
     PARAMETERS,
     Network,
@@ -30,13 +37,6 @@ from tests.actors.support import (
     signed_vote,
 )
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.actors.actions import Action
-    from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
-    from ledger.protocol.types import ClientId, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 SECONDS = float(PARAMETERS.view_seconds)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,18 +19,12 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
-from ledger.protocol.types import ClientId, Upload
+from ledger.protocol.types import ClientId, Domain, Upload
 from ledger.storage.uploads import UploadSigner, authorization_header
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS, signers
 from tests.api.served import in_a_thread
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.protocol.types import Domain
 
 
 @dataclass(frozen=True)

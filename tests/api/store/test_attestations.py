@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from api.store.charges import Charges, charges_file
@@ -26,16 +29,8 @@ from ledger.storage.opening import mailbox_at
 from ledger.storage.uploads import AUDITOR, authorization_header
 from tests.actors.support import PARAMETERS, signers
 from tests.api.conftest import refused
-from tests.api.store.conftest import contract_in, path_of, stored
+from tests.api.store.conftest import Contract, Store, contract_in, path_of, stored
 from tests.api.store.test_mail import board_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import httpx
-
-    from tests.api.store.conftest import Contract, Store
 
 ENDED = 12
 """More than a store lists of other mail."""

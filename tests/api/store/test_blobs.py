@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,13 +22,8 @@ from ledger.storage.blobs import FolderBlobs, ObjectBlobs
 from ledger.storage.http import CHECKED_FIRST_BYTES, static_server
 from ledger.storage.opening import store_at
 from tests.api.conftest import refused
-from tests.api.store.conftest import path_of, stored, uploads_of
+from tests.api.store.conftest import Contract, Store, path_of, stored, uploads_of
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.api.store.conftest import Contract, Store
 
 DATA = bytes(range(256)) * 8
 

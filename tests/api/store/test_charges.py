@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from api.store.charges import ChargeKind, Charges
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MOST = (3, 1_000)
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import httpx
+import pytest
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Address, ClientId
 from ledger.storage.uploads import authorization_header
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
-from tests.api.store.conftest import contract_in, path_of, stored
+from tests.api.store.conftest import Contract, Store, contract_in, path_of, stored
 from tests.disks import fill, small_disk
 from tests.faults import times
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-    import pytest
-
-    from tests.api.store.conftest import Contract, Store
 
 DATA = b"what a client wants to keep"
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from api.store.integrity import FRESH_SECONDS, IntegrityCache
 from ledger.protocol.encoding import sha256
+from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
-from tests.api.store.conftest import path_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.protocol.types import Digest
-    from tests.api.store.conftest import Store
+from tests.api.store.conftest import Store, path_of
 
 DATA = bytes(200_000)
 

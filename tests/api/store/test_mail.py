@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from ledger.protocol import canonical
@@ -25,14 +27,7 @@ from ledger.storage.mailbox import Mailbox, Page, decode_page, encode_page, run_
 from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
-from tests.api.store.conftest import stored, uploads_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-
-    from tests.api.store.conftest import Contract, Store
+from tests.api.store.conftest import Contract, Store, stored, uploads_of
 
 KIND = EnvelopeKind.PAYLOAD
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,17 +13,12 @@ from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
 from api.store.serve_store import lock_store_folder
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.ports import Log
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
-from tests.api.store.conftest import contract_in
+from tests.api.store.conftest import Contract, contract_in
 from tests.audit.forged_chain import forged
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import Log
-    from tests.api.store.conftest import Contract
 
 
 class CountingLedger(CommitteeLedger):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import httpx
 import pytest
 
 from api.sockets import listening_socket
@@ -19,15 +20,8 @@ from ledger.storage.blobs import ObjectBlobs
 from ledger.storage.http import NO_RETRY, store_server
 from ledger.storage.opening import mailbox_at, store_at
 from tests.api.conftest import refused
-from tests.api.store.conftest import path_of, stored, uploads_of
+from tests.api.store.conftest import Contract, Store, path_of, stored, uploads_of
 from tests.api.store.test_mail import board_of, envelope
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-
-    from tests.api.store.conftest import Contract, Store
 
 DATA = b"what a client wants to keep"
 

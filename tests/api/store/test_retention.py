@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,7 @@ from ledger.storage.blobs import FolderBlobs
 from ledger.storage.opening import mailbox_at, store_at
 from tests.actors.deployed import Deployed
 from tests.actors.support import PARAMETERS
-from tests.api.store.conftest import contract_in, stored, uploads_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.api.store.conftest import Contract
+from tests.api.store.conftest import Contract, contract_in, stored, uploads_of
 
 MOST = (1_000, 1_000_000)
 LATE, OLD, AGAIN, OTHERS, SLOW = b"late", b"old", b"again", b"others", b"slow"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,10 +23,6 @@ from tests.api.conftest import refused
 from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import log_at, served, witness_at
 from tests.transparency.support import LOG, NOW, ORIGIN, WITNESSES, checkpoint, entries, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WITNESS = WITNESSES[0]
 NEWEST = f"/{origin_hash(ORIGIN)}/checkpoint"

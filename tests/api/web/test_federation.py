@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from api.settings import Settings
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, root_of, serving
-from tests.api.live_federation import SECONDS, live_federation
+from tests.api.live_federation import SECONDS, LiveFederation, live_federation
 from tests.api.web.conftest import run_address, show
 from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, figure, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
     from playwright.sync_api import Page
-
-    from tests.api.live_federation import LiveFederation
 
 pytestmark = pytest.mark.xdist_group("web")
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import httpx
 import pytest
 
 from api.routes.web_routes import WEB, web_files
 from tests.api.conftest import refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
 
 OWN = sorted(
     path

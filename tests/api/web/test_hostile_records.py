@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from tests.api.conftest import read
 from tests.api.web.conftest import run_address, show
 
 if TYPE_CHECKING:
-    import httpx
     from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.xdist_group("web")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from ledger.history.history import FoldedHistory
@@ -17,10 +20,6 @@ from tests.audit.honest import honest_run
 from tests.audit.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import httpx
     from playwright.sync_api import Page, Route
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from api.settings import Settings
@@ -18,9 +20,6 @@ from tests.api.web.conftest import run_address, settled, show
 from tests.api.web.test_views import AXE, TOO_WIDE, VIOLATIONS, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.xdist_group("web")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from api.settings import Settings
@@ -14,9 +16,6 @@ from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharm
 from tests.api.web.test_views import TOO_WIDE, rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
     from playwright.sync_api import Browser, Page
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from api.settings import Settings
@@ -22,9 +24,6 @@ from tests.faults import times
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
     from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.xdist_group("web")

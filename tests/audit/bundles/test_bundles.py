@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from ledger.audit.bundles.bundle import (
     BundleChain,
+    RoundBundle,
     as_dict,
     bundle_of,
     manifest_bytes,
@@ -28,10 +31,10 @@ from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.engine import audit
 from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof import RecordedBan
-from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
+from ledger.audit.proofs.trust import Trusted, TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.chain.contract import abi
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import NotServedError, TopicFilter
 from ledger.protocol.errors import BlobMissingError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId, Digest
@@ -39,13 +42,6 @@ from ledger.storage.blobs import MemoryBlobs
 from tests.audit.proofs.mutations import FUZZ, changed, paths
 from tests.audit.runs import Deviation, Run
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ledger.audit.bundles.bundle import RoundBundle
-    from ledger.audit.proofs.trust import Trusted, TrustedContract
-    from ledger.chain.ports import TopicFilter
 T = TypeVar("T")
 AT_ONCE = 10
 CASES = 300 * FUZZ

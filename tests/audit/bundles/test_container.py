@@ -6,7 +6,7 @@ import io
 import os
 import random
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,9 +24,6 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.proofs.mutations import FUZZ
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AT_ONCE = 100
 CASES = 7_700 * FUZZ

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
+import random
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 FUZZ = 10 if os.environ.get("CMFL_FUZZ") else 1
 """How many times as many cases are tried as in every run of the tests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,11 +18,12 @@ from ledger.audit.proofs.json_documents import (
     path_dict,
     validate_document,
 )
-from ledger.audit.proofs.proof import HeadPath, RecordedBan, derive_statement
+from ledger.audit.proofs.proof import ClientProof, HeadPath, RecordedBan, derive_statement
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
 from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, UpdateWeight
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
@@ -31,12 +32,7 @@ from ledger.protocol.fold import BanLink
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId
 from tests.audit.proofs.mutations import FUZZ, changed, paths
-from tests.audit.runs import CLIENTS
-
-if TYPE_CHECKING:
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.trust import TrustedContract, TrustedHead
-    from tests.audit.runs import Run
+from tests.audit.runs import CLIENTS, Run
 
 ASKED = ((1, 3), (1, 0), (1, 9), (3, 1), (4, 2), (5, 12))
 """Clients and rounds: decided ones, an abandoned one, and some after a ban."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def decided(run: Run, number: int) -> RoundDecided:

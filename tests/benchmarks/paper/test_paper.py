@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -21,9 +21,6 @@ from clients.experiments.execution.learning_rates import digest_of_trials
 from clients.experiments.plan import missing_files, plan_experiment
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TUNED = "robustness-digits"
 DATA = Path(__file__).parents[4] / "shared" / "data"

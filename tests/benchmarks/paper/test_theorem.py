@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from itertools import combinations
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from benchmarks.paper.theorem.problem import problem_of
 from benchmarks.paper.theorem.selection_rules import AveragingSelection, CommitteeSelection
 from benchmarks.paper.theorem.training_path import PathSettings, follow_path
 from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, as_stored
 from clients.experiments.definition import Method
 from clients.models.model import load_vector
@@ -34,9 +35,6 @@ from clients.models.registry import model_named
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 MU = 1 / log(3)
 """For one sample at x = 1 the minimum has scores ln(3)/2 and -ln(3)/2 then: odds of 3 to 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from eth_abi.abi import decode, encode
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.abi_words import decode_words, encode_words
+from ledger.chain.contract.calls import Call
 from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.ports import Log
 from ledger.protocol import ledger_state
@@ -30,9 +31,6 @@ from ledger.protocol.types import (
 )
 from tests.faults import times
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from ledger.chain.contract.calls import Call
 
 
 def digest(number: int) -> Digest:

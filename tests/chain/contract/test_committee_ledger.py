@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +12,7 @@ from ledger.chain.contract import abi, calls
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import creation_block, deploy, runtime_violation
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.ports import ChainUnreachableError, NotServedError
+from ledger.chain.ports import ChainReader, ChainUnreachableError, NotServedError
 from ledger.io.home import RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import QuorumCertificate
@@ -30,12 +31,6 @@ from tests.audit.runs import Run
 from tests.chain.contract.test_deployment import SMALL
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.ports import ChainReader
-
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 

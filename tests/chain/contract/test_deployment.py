@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.manifest import (
+    Manifest,
     read_manifest,
     read_run_manifest,
     settings_digest,
     write_manifest,
 )
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import Receipt
 from ledger.io.home import Home, RunPaths
 from ledger.protocol import types
 from ledger.protocol.documents.run import RunDocument, encode_run
@@ -26,13 +29,6 @@ from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 from tests.contracts.twins import digest_of, registry_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import Receipt
 
 PARAMETERS = Parameters(
     clients=300,

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
-from ledger.chain.ports import TransactionTimeoutError
+from ledger.chain.ports import ChainWriter, TransactionTimeoutError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Disk, Home
+from ledger.io.home import Disk, Home, RunPaths
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.rpc.forking_node import ForkingNode
 from tests.chain.rpc.pool_node import PoolNode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import ChainWriter
-    from ledger.io.home import RunPaths
 
 OTHER = replace(SMALL, layout=(("weight", (6,)),))
 GAS = 6_500_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -23,8 +24,15 @@ from ledger.chain.contract.complete_log import (
     view_after,
 )
 from ledger.chain.contract.deployment import deployment_for
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.memory import MemoryLedger
-from ledger.chain.ports import ChainMovedError, IncompleteLogsError, Log, NotServedError
+from ledger.chain.ports import (
+    ChainMovedError,
+    ChainReader,
+    IncompleteLogsError,
+    Log,
+    NotServedError,
+)
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
 from ledger.protocol.fold import LedgerView
@@ -33,13 +41,6 @@ from tests.actors.support import LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Run
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.chain.ports import ChainReader, Log
 
 
 class Node(ForgedChain):

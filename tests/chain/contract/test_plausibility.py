@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,6 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
 from tests.contracts.twins import digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SOME = digest_of("some")
 FIXED = Deployment(

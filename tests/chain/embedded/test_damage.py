@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import rlp  # type: ignore[import-untyped]
@@ -22,10 +22,6 @@ from ledger.chain.embedded.file import log_table
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 BLOCKS = 6
 PROBE_BLOCK = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import rlp  # type: ignore[import-untyped]
@@ -23,9 +23,6 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
 from tests.chain.probe import deploy, word, words
 from tests.chain.web3_provider import web3_over
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GAS = 200_000
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from eth.constants import BLANK_ROOT_HASH
@@ -21,10 +22,6 @@ from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.chain.probe import deploy, words
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 BALANCES = {bytes([1]) * 20: 10**27, bytes([2]) * 20: 1}
 GAS_LIMIT = 200_000_000

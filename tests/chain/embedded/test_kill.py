@@ -8,7 +8,8 @@ import shutil
 import signal
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,6 @@ from ledger.chain.embedded.file.head_note import read_note
 from ledger.chain.rpc.server.transaction_pool import TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
 from tests.chain.rpc.test_transaction_pool import signed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def write(path: Path, probe: str, acknowledge: Callable[[int, int], object]) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.file import log_table
+from ledger.chain.ports import Log, TopicFilter
 from tests.chain.probe import TOPIC, deploy, word, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledger.chain.ports import Log, TopicFilter
 
 
 @pytest.fixture(scope="module")

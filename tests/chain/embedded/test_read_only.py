@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _CAPABILITIES_VERSION = 0x20080522
 _READ_AND_WRITE_ANYTHING = 0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH

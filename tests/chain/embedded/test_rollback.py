@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,6 @@ from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy
 from tests.e2e.power import Content, FailingDisk, PowerCutError
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 WRITER = """
 import os, pathlib, signal, sys

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.chain.probe import deploy, word, words
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GAS = 200_000
 

@@ -6,8 +6,8 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,6 @@ from ledger.chain.embedded.file.writer import WriteAheadLog, readers_of
 from ledger.chain.ports import ChainLockedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GAS = 200_000
 

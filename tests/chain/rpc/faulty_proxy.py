@@ -6,18 +6,16 @@ import json
 import socket
 import threading
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 import httpx
 
 from ledger.io.json import parse_json
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 
 class Trouble(Enum):

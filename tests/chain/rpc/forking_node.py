@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
-
-if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 
 class ForkingNode(ScriptedNode):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
 from ledger.chain.contract import abi
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
-
-if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 EVENTS = [
     *("ClientsRegistered", "LedgerOpened", "UpdatesCommitted"),

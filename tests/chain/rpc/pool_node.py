@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eth.vm.forks.prague import PragueVM
 
 from ledger.chain.addresses import checksum
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
-
-if TYPE_CHECKING:
-    from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
 SERVED = (
     *("eth_chainId", "eth_getBlockByNumber", "eth_getTransactionReceipt", "eth_call"),

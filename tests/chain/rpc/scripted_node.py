@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from ledger.chain.rpc.wire import UNKNOWN_METHOD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 BLOCK = {
     "number": "0x0",

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.chain.ports import TransactionTimeoutError
+from ledger.chain.rpc.in_flight import InFlightTransaction
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.chain.rpc.in_flight import InFlightTransaction
 
 pytestmark = pytest.mark.network
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -16,12 +19,6 @@ from tests.chain.rpc.faulty_proxy import FaultyProxy
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 from tests.chain.test_port_contract import ANVIL_KEY, anvil, served
 from tests.cmfl.commands.conftest import cmfl, refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainWriter
 
 NUMBER = "0x435f5260205ff3"
 PARENT_HASH = "0x600143034060015260215ff3"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,6 @@ from ledger.chain.rpc.wire import MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 SOMEBODY = "0x" + "11" * 20
 SHORT: dict[str, Any] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from ledger.chain.ports import (
     TransactionRefusedError,
     TransactionTimeoutError,
 )
+from ledger.chain.rpc.in_flight import InFlightTransaction
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -26,12 +28,6 @@ from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.faults import times
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ledger.chain.rpc.in_flight import InFlightTransaction
-
 
 SOMEBODY = "0x" + "11" * 20
 GAS = 50_000

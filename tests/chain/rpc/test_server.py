@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,10 +26,6 @@ from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import RUNTIME_CODE, deploy, word, words
 from tests.patience import PATIENCE_SECONDS, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from eth.abc import SignedTransactionAPI
 from eth_account import Account
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -15,11 +17,6 @@ from ledger.chain.rpc.server import transaction_pool as pool_module
 from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.server.transaction_pool import MAX_PER_ACCOUNT, TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eth.abc import SignedTransactionAPI
 
 TRANSFERS = 70
 FEE = 10**10

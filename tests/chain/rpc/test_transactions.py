@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -26,11 +28,6 @@ from ledger.chain.rpc.wire import (
     revert_data,
 )
 from ledger.protocol.keccak import keccak
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 WIDE = FeeCaps(fee=10**18, tip=10**18)
 amounts = st.integers(0, 10**12)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,12 +21,8 @@ from clients.datasets.federated_data import (
     DataForm,
     FederatedData,
     Samples,
+    Task,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.datasets.federated_data import Task
 
 VOCABULARY, POSITIONS, WIDTH = 50, 12, 16
 LENGTH = 6

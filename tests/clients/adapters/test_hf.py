@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +20,12 @@ from safetensors.torch import load_file, save_file
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from clients.datasets.federated_data import NO_TOKEN, DataForm
+from clients.datasets.federated_data import NO_TOKEN, DataForm, Task
 from clients.local_sgd import LocalTraining
 from clients.models.adapted_model import AdaptedModel
 from clients.models.folder_digest import folder_digest
 from clients.models.hf import hf
-from clients.models.model import load_vector, trainable
+from clients.models.model import Model, load_vector, trainable
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
 from clients.training.evaluation import evaluate
@@ -44,12 +45,6 @@ from tests.clients.adapters.bases import (
 )
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.datasets.federated_data import Task
-    from clients.models.model import Model
 
 pytestmark = pytest.mark.xdist_group("adapters")
 SETTINGS = LocalTraining(learning_rate=0.05, batch_size=4, local_steps=4)

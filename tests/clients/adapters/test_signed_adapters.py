@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,9 +19,6 @@ from safetensors.numpy import load_file, save_file
 from cmfl.provenance.signing import sign_folder
 from tests.clients.adapters.bases import opened_in_peft, write_base
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("adapters")
 

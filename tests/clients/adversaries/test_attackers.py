@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,16 +20,12 @@ from clients.attacks.updates.update_attack import (
     UpdateAttack,
 )
 from clients.configuration.loading import load
+from clients.configuration.schema import Attacked
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 from tests.faults import times
 from tests.seeds import first_that_shows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.configuration.schema import Attacked
 
 SEED = bytes(range(32))
 UPDATES = {ClientId(client): np.full(3, client, dtype=np.float32) for client in (9, 2, 5, 7)}

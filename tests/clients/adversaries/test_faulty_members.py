@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -18,19 +18,13 @@ from clients.adversaries.faults import (
 )
 from clients.adversaries.faulty_members import member_with
 from ledger.protocol.documents.envelope import PublishedScores
-from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.documents.vector import ScoreVector, decode_vector
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.payload import Payload
-from ledger.protocol.types import RefusalReason
+from ledger.protocol.types import ClientId, RefusalReason
 from tests.actors.support import PARAMETERS, Network, committee_of, play, signers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.ledger_state import RoundDecided
-    from ledger.protocol.types import ClientId
 
 UPDATE = Payload.of(np.array([1.0, -2.0, 0.0, 4.0], dtype="<f4").tobytes())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.aggregator import AggregatorSelection
 from clients.aggregators.krum import krum_scores
 from clients.aggregators.mixture import Mixture
 from clients.aggregators.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
@@ -21,12 +24,6 @@ from clients.aggregators.registry import AGGREGATORS, aggregator_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.aggregators.aggregator import AggregatorSelection
-
     Rows = list[float] | list[list[float]]
 
 Points = list[list[int]]

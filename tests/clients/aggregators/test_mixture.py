@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
 
 from clients.aggregators import mixture as mixtures
 from clients.aggregators import mixture as module
@@ -19,9 +20,6 @@ from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_
 from ledger.distances import machine_code
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def rows(*values: list[float]) -> list[NDArray[np.float32]]:

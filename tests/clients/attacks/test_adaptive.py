@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from clients.adversaries.attack_memory import AttackHistory, AttackMemory
 from clients.adversaries.attackers import Attackers, AttackRound
@@ -20,21 +23,14 @@ from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.rule_aware import search
 from clients.attacks.updates.update_attack import AttackInput, AttackParameters, UpdateAttack
 from clients.configuration.loading import load
+from clients.configuration.schema import Attacking
 from clients.datasets.federated_data import Samples
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
 from clients.training.engine_factory import open_engine
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from clients.configuration.schema import Attacking
-    from ledger.protocol.parameters import Parameters
 
 ADAPTIVE = attack_named("adaptive")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UPDATE = np.array([1.0, -2.0, 0.0, 4.0], dtype=np.float32)
 OTHER = np.array([3.0, 2.0, 1.0, -2.0], dtype=np.float32)

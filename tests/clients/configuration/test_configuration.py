@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import REMOVED, REMOVED_DISTANCES
+from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, Configuration
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.types import Beacon, Quorum
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
 
 
 def said_of(*settings: str, preset: str = "smoke") -> str:

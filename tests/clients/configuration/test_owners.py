@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +26,6 @@ from tests.clients.onboarding.owners import (
     registry_of,
     samples_file,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWNERS = registry_of().owners
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from math import comb
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from clients.configuration.committee_risk import (
 )
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
+from clients.configuration.schema import Configuration
 from clients.configuration.tested_regime import regime_warnings
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
@@ -27,9 +27,6 @@ from clients.runs.population import populate
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Quorum
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 

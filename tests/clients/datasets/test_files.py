@@ -7,8 +7,9 @@ import json
 import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +30,6 @@ from clients.datasets.own_columns import FileOptions
 from clients.datasets.own_layouts import read_samples
 from ledger.protocol.errors import ConfigurationError
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_a_member_never_unpacks_beyond_its_header(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,11 @@ import pytest
 from PIL import Image
 
 from clients.datasets import digits
+from clients.datasets.federated_data import FederatedData
+from clients.datasets.records import Records
 from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import FederatedData
-    from clients.datasets.records import Records
 
 REAL_FILE = Path(__file__).parents[4] / "shared" / "data" / "digits_by_writer.npz"
 

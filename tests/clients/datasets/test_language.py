@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from clients.datasets.federated_data import FederatedData
+from clients.datasets.records import Records
 from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from clients.datasets.shakespeare import ALPHABET
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import FederatedData
-    from clients.datasets.records import Records
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face" / "sent140"
 REAL = Path(__file__).parents[4] / "shared" / "data"

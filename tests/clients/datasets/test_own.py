@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
@@ -21,9 +22,6 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, RegisteredClient
 from tests.clients.onboarding.owners import document_of, registry_of, samples_file
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORM: dict[str, Any] = {"shape": [1, 2, 2], "classes": 3}
 

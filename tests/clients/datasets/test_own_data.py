@@ -6,7 +6,9 @@ import io
 import json
 import tracemalloc
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
@@ -25,12 +28,6 @@ from clients.datasets.summary import verify_files
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.datasets.federated_data import FederatedData
 
 ROWS = 12
 Y = np.arange(ROWS) % 3

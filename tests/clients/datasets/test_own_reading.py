@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +18,16 @@ from PIL import Image, ImageOps
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.data_binding import simulated_digests
+from clients.datasets.federated_data import FederatedData
 from clients.datasets.files.lines import read_lines
 from clients.datasets.own_data import Data
 from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import DataChoice, data_digest, load_dataset
-from clients.datasets.summary import verify_files
+from clients.datasets.summary import DataContents, verify_files
 from clients.runs.population import populate, run_document
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.datasets.federated_data import FederatedData
-    from clients.datasets.summary import DataContents
 
 ROWS = 24
 BOM = b"\xef\xbb\xbf"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from clients.datasets.federated_data import DataForm
 from clients.datasets.partition.dirichlet import dirichlet_shares
+from clients.datasets.partition.division import Division
 from clients.datasets.partition.registry import PARTITIONS, partition_of
 from clients.datasets.records import PooledData, Records, held_out
 from clients.datasets.registry import (
@@ -25,9 +26,6 @@ from clients.datasets.registry import (
     verify_choice,
 )
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.partition.division import Division
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
 GLOVE = "lovely 1 0\nrain 0 1\nno -1 -1\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +19,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from clients.datasets import own_texts
-from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
+from clients.datasets.federated_data import NO_TARGET, NO_TOKEN, FederatedData
 from clients.datasets.own_data import Data
 from clients.datasets.own_targets import hidden
 from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.datasets.federated_data import FederatedData
 
 WORDS = ["[UNK]", "[MASK]", "the", "cat", "sat", "on", "a", "mat"]
 THE, CAT, SAT = 2, 3, 4

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, final_of
 from ledger.audit.report import AuditOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 SEEDS = (200, 201, 202)
 

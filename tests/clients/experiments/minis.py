@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clients.experiments.catalogue import definition_of
-from clients.experiments.plan import plan_experiment
-
-if TYPE_CHECKING:
-    from clients.experiments.definition import Definition
-    from clients.experiments.plan import ExperimentPlan
+from clients.experiments.definition import Definition
+from clients.experiments.plan import ExperimentPlan, plan_experiment
 
 MINI = Path(__file__).with_name("mini.toml")
 TEXT = MINI.read_text("utf-8")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from clients.experiments.baselines import (
     segments_of,
     weighted_mean,
 )
+from clients.models.model import ParameterVector
 from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
 from clients.runs.population import populate, with_training_path
@@ -46,11 +48,6 @@ from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId, Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from clients.models.model import ParameterVector
 
 TESTED = 8
 """Test samples, of which as many are classified right as a model's first number says."""

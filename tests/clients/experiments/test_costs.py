@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,21 +24,15 @@ from clients.experiments.costs import (
     transfers,
     transmission_of,
 )
+from clients.experiments.definition import MethodKindName
 from clients.experiments.rows import CellRow, CellSeconds
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
-from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, encode_envelope
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.experiments.made_up import cell
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.experiments.definition import MethodKindName
-    from clients.runs.metrics import RoundMetrics
-    from ledger.protocol.documents.envelope import Envelope
 
 TEXT, AUTHORS, COUNTED = Transmission
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, nan, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -32,9 +33,6 @@ from clients.experiments.statistics import Estimate, average_ranks, mean_and_err
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 from tests.clients.experiments.minis import defined
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def test_a_table_cell_is_mean_and_error_over_seeds() -> None:

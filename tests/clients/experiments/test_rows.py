@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tarfile
 from math import inf, nan
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -28,9 +28,6 @@ from clients.experiments.rows import (
 )
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CELL = cell(
     "a",

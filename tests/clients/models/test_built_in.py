@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import load_vector, seed_torch, trainable, vector_of
+from clients.models.model import Model, Option, load_vector, seed_torch, trainable, vector_of
 from clients.models.registry import MODELS, model_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
 from tests.clients.models.forms import CHARACTERS, IMAGES, SCALED_DOWN, samples, words
-
-if TYPE_CHECKING:
-    from clients.models.model import Model, Option
 
 SMALL, LARGE = DataForm((1, 8, 8), 10), DataForm((1, 28, 28), 10)
 ALL = [model_named(name, form) for name in ("softmax", "cnn") for form in (SMALL, LARGE)]

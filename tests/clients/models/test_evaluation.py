@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples
+from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples, Task
 from clients.devices import reproducible
 from clients.models import tasks
 from clients.models.model import load_vector
@@ -19,11 +20,6 @@ from clients.training import evaluation
 from clients.training.evaluation import BLOCK, evaluate, evaluate_part, majority_rate, total
 from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.datasets.federated_data import Task
 
 SOFTMAX = model_named("softmax", DataForm((1, 1, 1), 2))
 CPU = torch.device("cpu")

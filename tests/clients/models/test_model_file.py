@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from clients.models.registry import model_named
 from clients.runs.run_folder import run_folder
 from ledger.protocol.errors import EncodingError
 from tests.clients.models.forms import IMAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LAYOUT = (("b.weight", (2, 2)), ("a.bias", (2,)), ("scale", ()))
 VECTOR = np.arange(7, dtype=np.float32)

@@ -6,7 +6,8 @@ import hashlib
 import importlib.metadata
 import pickle
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from ledger.io.user_code import MAX_FILE_BYTES
 from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.models.forms import CHARACTERS, SCALED_DOWN, made
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORM = DataForm((1, 4, 4), 3)
 BEGINNING = "import torch\nfrom torch import nn\n"

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
 from clients.onboarding.registration import (
+    Registry,
     RegistryEntry,
     combined_registry,
     proposal_digest,
     signed_entry,
 )
 from clients.runs.population import populate, run_document, with_training_path
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.signing import KeySigner
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.onboarding.registration import Registry
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Address
+from ledger.protocol.types import Address
 
 RUN = "fed"
 OWNERS = 6

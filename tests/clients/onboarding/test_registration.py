@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,10 +26,6 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Block
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.onboarding.owners import agreed, entry_of, owner, registry_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ENTRIES = [(f"owner {number}", entry_of(number)) for number in range(5)]
 

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
 from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replayed_update import TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.environment import environment_here
+from clients.training.port import TrainingPath
 from ledger.history.history import FoldedHistory
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.training_replay import ReplayVerdict
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from clients.replay.replayed_update import TrainingReplay
-    from clients.training.port import TrainingPath
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import ClientId
     from tests.clients.played import Played
 
 ALL = UpdateChoice()

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.instruction_sets import available_caps
+from clients.instruction_sets import InstructionSet, available_caps
 from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replayed_update import TrainingReplay
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.training_replay import ReplayVerdict
 from tests.clients.replay.support import NOT_CHECKABLE, SAME, here, repeated
 
 if TYPE_CHECKING:
-    from clients.instruction_sets import InstructionSet
-    from clients.replay.replayed_update import TrainingReplay
-    from ledger.protocol.training_replay import ReplayVerdict
     from tests.clients.played import Player
 
 pytestmark = pytest.mark.xdist_group("engine")

@@ -7,8 +7,9 @@ repeats the training with each guess and compares the commitment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from clients.datasets.federated_data import FederatedData, Samples, frozen_sampl
 from clients.datasets.own import OwnOptions
 from clients.datasets.settings_table import parse_settings
 from clients.models.registry import model_named
-from clients.onboarding.registration import proposal_digest, signed_entry
+from clients.onboarding.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.random_streams import named_stream
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
@@ -29,12 +30,6 @@ from ledger.protocol.registration import data_salt
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId, Digest
 from tests.clients.onboarding.owners import OWNERS, RUN, agreed, owner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from clients.onboarding.registration import RegistryEntry
 
 ROUND_SEED = Digest(sha256(b"a round"))
 CLIENT = ClientId(3)

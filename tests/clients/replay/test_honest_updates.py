@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from clients.random_streams import simulated_signers
 from clients.replay.recorded_environments import of_mailbox, of_simulation
 from clients.replay.recorded_updates import UpdateChoice
 from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.runs.run_folder import run_folder
 from ledger.io.home import Home
@@ -22,7 +24,7 @@ from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import sign
-from ledger.protocol.training_replay import replay_witness
+from ledger.protocol.training_replay import TrainingEnvironment, replay_witness
 from ledger.protocol.types import (
     Address,
     ClientId,
@@ -43,10 +45,6 @@ from tests.clients.replay.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
-    from ledger.protocol.training_replay import TrainingEnvironment
     from tests.clients.played import Played, Player
 
 TWO_ROUNDS = ("protocol.rounds=2",)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,11 @@ from clients.onboarding.registration import combined_registry, proposal_digest, 
 from clients.random_streams import named_stream
 from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
 from clients.replay.replay_inputs import ReplaySource
-from clients.replay.replayed_update import TrainingReplay
+from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.registration import data_salt
@@ -30,12 +32,6 @@ from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
 from tests.clients.onboarding.owners import RUN, agreed, document_of, owner, owner_of, samples_file
 from tests.clients.replay.support import NOT_CHECKABLE, OTHER, SAME, here
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.replay.replayed_update import ReplayedUpdate
-    from ledger.protocol.documents.run import RunDocument
 
 UNDISCLOSED = 2
 SEED = Digest(sha256(b"a round"))

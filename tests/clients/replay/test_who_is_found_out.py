@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
 from clients.datasets.data_binding import simulated_digests
 from clients.replay.replay_inputs import ReplaySource
-from clients.replay.replayed_update import VERDICT_NAMES
+from clients.replay.replayed_update import VERDICT_NAMES, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.simulation import SimulatedActors
+from ledger.actors.view import ChainView
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId
@@ -32,12 +35,6 @@ from tests.clients.replay.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from numpy.typing import NDArray
-
-    from clients.replay.replayed_update import TrainingReplay
-    from ledger.actors.view import ChainView
     from tests.clients.played import Played, Player
 
 PAGE = Path(__file__).parents[3] / "docs" / "training-replay.md"

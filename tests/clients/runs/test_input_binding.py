@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document, own_code_settings
+from clients.configuration.schema import Configuration
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
@@ -23,9 +23,6 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from tests.cmfl.commands.conftest import refusal, succeeds
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 NET = """
 import numpy as np

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from clients.adversaries.attack_memory import AttackMemory
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
+from clients.runs.population import Population
 from clients.simulation import SimulatedActors
+from clients.training.port import Engine
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import DropoutReason
-from tests.clients.played import FIVE_MEMBERS, configured, require_refused
+from ledger.protocol.types import ClientId, Digest, DropoutReason
+from tests.clients.played import FIVE_MEMBERS, Played, Player, configured, require_refused
 from tests.seeds import first_that_shows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from clients.adversaries.attack_memory import AttackMemory
-    from clients.runs.metrics import RoundMetrics
-    from clients.runs.population import Population
-    from clients.training.port import Engine
-    from ledger.protocol.types import ClientId, Digest
-    from tests.clients.played import Played, Player
 
 ROUNDS = 2
 SETTINGS = (f"protocol.rounds={ROUNDS}", "malice.trainers.not-finite=1")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clients.configuration.loading import load
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -17,12 +20,6 @@ from ledger.storage.blobs import FolderBlobs
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.chain.web3_provider import transport_to
 from tests.cmfl.commands.conftest import cmfl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from clients.runs.metrics import RoundMetrics
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,12 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import Digest
 from tests.clients.experiments.minis import plan_of
-from tests.clients.played import configured, require_refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.clients.played import Player
+from tests.clients.played import Player, configured, require_refused
 
 
 def samples(count: int) -> Samples:

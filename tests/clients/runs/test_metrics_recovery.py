@@ -8,27 +8,22 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.open_run import open_run
+from clients.runs.metrics import RoundMetrics
+from clients.runs.open_run import OpenedRun, open_run
 from clients.runs.run_folder import manifest_of
 from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
-from ledger.io.home import Home
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, JournalError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs
-
-if TYPE_CHECKING:
-    from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import OpenedRun
-    from ledger.io.home import RunPaths
 
 ROUNDS = 4
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from clients.configuration.loading import load
 from clients.replay.replay_inputs import ReplaySource
-from tests.clients.played import require_refused
+from tests.clients.played import Player, require_refused
 from tests.clients.replay.support import SAME, repeated, verdicts
 from tests.cmfl.commands.conftest import cmfl
-
-if TYPE_CHECKING:
-    from tests.clients.played import Player
 
 NET = """
 from torch import nn

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +12,7 @@ from clients.runs.open_run import open_memory_run, open_run
 from ledger.io.folder_lock import run_lock
 from ledger.io.home import Home
 from ledger.protocol.errors import ChainError, ConfigurationError
-from tests.clients.played import configured, playing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.clients.played import Player
+from tests.clients.played import Player, configured, playing
 
 ONE_ROUND = "protocol.rounds=1"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -32,10 +34,6 @@ from tests.chain.anvil import anvil_program
 from tests.federation.worker_files import back_up, restore
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ENTRY = "tests.io.program:main"
 SENDERS = 3

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
@@ -15,11 +17,6 @@ from clients.models.registry import model_named
 from clients.training.port import TrainingJob
 from clients.training.workload import Workload
 from ledger.protocol.encoding import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 FORM = DataForm((1, 8, 8), 10)
 SETTINGS = LocalTraining(learning_rate=0.5, batch_size=16, local_steps=5)

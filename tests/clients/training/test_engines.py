@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from clients.instruction_sets import CAPS, SET_LATE, available_caps, cap_of
-from clients.models.model import model_of
+from clients.instruction_sets import CAPS, SET_LATE, InstructionSet, available_caps, cap_of
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model, model_of
 from clients.training.engine_factory import open_engine, require_engine
 from clients.training.environment import environment_here, require_known
 from clients.training.evaluation import evaluate
-from clients.training.port import TrainingError, TrainingJob
+from clients.training.port import Engine, TrainingError, TrainingJob, TrainingPath
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -45,12 +47,6 @@ from tests.faults import times
 from tests.patience import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from clients.instruction_sets import InstructionSet
-    from clients.local_sgd import LocalTraining
-    from clients.models.model import Model
-    from clients.training.port import Engine, TrainingPath
     from tests.processes import Forks
 
 pytestmark = pytest.mark.xdist_group("engine")

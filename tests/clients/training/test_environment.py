@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -30,9 +31,6 @@ from clients.instruction_sets import (
 from clients.training.environment import environment_here, environment_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import decode_environment, encode_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_the_class_here_says_what_computes_and_is_a_document() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,10 +16,6 @@ from clients.training.workload import as_training_error
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, start_of, workload
 from tests.clients.training.on_devices import needs_card
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Literal
 
 
 def test_an_exiting_model_does_not_look_like_success() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import nn
 
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.local_sgd import LocalTraining
-from clients.models.model import model_of
+from clients.models.model import Model, model_of
 from clients.models.registry import model_named
 from clients.training.device_distances import engine_distances
 from clients.training.engine_factory import LocalEngine
@@ -35,9 +36,6 @@ from tests.clients.training.lockstep.support import (
 from tests.clients.training.on_devices import ON_EACH_DEVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from clients.models.model import Model
     from tests.processes import Forks
 
 MANY_STEPS = LocalTraining(learning_rate=0.01, batch_size=4, local_steps=200)

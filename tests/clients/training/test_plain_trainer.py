@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from clients.attacks.data.label_flip import LABEL_FLIP
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration.loading import checked, load
-from clients.datasets.federated_data import NO_TARGET, DataForm, as_stored, frozen_samples
+from clients.datasets.federated_data import (
+    NO_TARGET,
+    DataForm,
+    Samples,
+    Task,
+    as_stored,
+    frozen_samples,
+)
 from clients.devices import reproducible
 from clients.local_sgd import LocalTraining, batches
-from clients.models.model import Model, load_vector, model_of, vector_of
+from clients.models.model import Model, Option, load_vector, model_of, vector_of
 from clients.models.registry import model_named
 from clients.models.tasks import class_shift
 from clients.training.lockstep.execution_plan import plan
@@ -38,14 +47,6 @@ from tests.clients.training.made import (
     jobs,
     start_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from clients.datasets.federated_data import Samples, Task
-    from clients.models.model import Option
 
 MODELS = pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])

@@ -6,8 +6,9 @@ import importlib.util
 import json
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from ledger.protocol.rules.distance import plain_distances
 from tests.clients.played import require_refused
 from tests.clients.training.made import CONVOLUTIONAL, workload
 from tests.processes import Forks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 600
 VARIABLES = {

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from clients.models.model import Model
 from clients.training import row_payloads
 from clients.training.device_distances import BLOCK, SLICE, engine_distances, torch_distances
 from clients.training.engine_factory import LocalEngine
+from clients.training.port import TrainingPath
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads
 from clients.training.update_writer import DownloadWriter, InPlaceWriter
@@ -21,16 +23,11 @@ from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.distances.fast import fast_distances
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
-from ledger.protocol.rules.distance import DIRECTION, SQUARED, plain_distances
+from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
 from tests.clients.training.on_devices import needs_card
 from tests.distances.support import RULES, draws, require_equal, round_of
-
-if TYPE_CHECKING:
-    from clients.models.model import Model
-    from clients.training.port import TrainingPath
-    from ledger.protocol.rules.distance import DistanceRule
 
 CPU = torch.device("cpu")
 ROOM = 1 << 30

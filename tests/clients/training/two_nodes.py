@@ -8,23 +8,20 @@ import threading
 import time
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import ray
 import torch
 from ray.cluster_utils import Cluster
 
 from clients.local_sgd import LocalTraining
+from clients.models.model import ParameterVector
 from clients.training.engine_factory import LocalEngine
 from clients.training.port import TrainingError
 from clients.training.ray_engine import RayEngine
+from clients.training.workload import Workload
 from ledger.protocol.payload_forms import Q8
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
-
-if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
-    from clients.training.workload import Workload
 
 NO_LOGS = {"include_log_monitor": False}
 

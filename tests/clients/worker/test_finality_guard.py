@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,13 +13,8 @@ from clients.worker.chain_clock import COUNTED_BLOCKS, ChainClock, Moment
 from clients.worker.finality_guard import ChainFinalityGuard
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
-from ledger.chain.ports import Block, ChainBehindError, ReorganisedError
+from ledger.chain.ports import Block, ChainBehindError, ChainReader, ReorganisedError
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainReader
 
 
 def look(

@@ -6,17 +6,19 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document, with_training_path
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
+from clients.training.port import Engine
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -24,7 +26,8 @@ from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
-from ledger.chain.memory import memory_ledger
+from ledger.chain.memory import MemoryLedger, memory_ledger
+from ledger.chain.round_ledger import RoundHistory
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
@@ -37,12 +40,6 @@ from tests.clients.worker.together import ROOMY, QuickDisk, Together, hosted_by
 from tests.faults import times
 from tests.seeds import first_that_shows
 from tests.support.executors import ImmediateExecutor
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
-    from clients.training.port import Engine
-    from ledger.chain.memory import MemoryLedger
-    from ledger.chain.round_ledger import RoundHistory
 
 SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,6 @@ from ledger.protocol.types import Address, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 from tests.federation.worker_faults import WorkerFaults
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (

@@ -8,16 +8,24 @@ import logging
 import os
 import stat
 import threading
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import torch
 
-from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.training.port import (
+    Engine,
+    PendingEvaluation,
+    TrainedUpdate,
+    TrainingError,
+    TrainingJob,
+)
 from clients.worker.background_work import SingleThreadExecutor, TaskInterrupt, TransactionSender
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
@@ -44,12 +52,6 @@ from tests.clients.worker.together import ROOMY, QuickDisk, Together, hosted_by
 from tests.patience import PATIENCE_SECONDS
 from tests.support.executors import ImmediateExecutor
 from tests.support.keys import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from clients.training.port import PendingEvaluation, TrainingJob
 
 
 def test_a_status_tells_roles_and_where_the_worker_is(tmp_path: Path) -> None:

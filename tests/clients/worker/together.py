@@ -7,14 +7,16 @@ Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from clients.training.environment import environment_here
-from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate
+from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -22,13 +24,16 @@ from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actions import ActorContext
 from ledger.io.home import Disk
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.types import ClientId, VoteKind
+from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.types import ClientId, Digest, Domain, Vote, VoteKind
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.storage.mailbox import Mailbox, MemoryMailbox
 from tests.actors.branching import BranchingLedger
@@ -43,17 +48,6 @@ from tests.actors.support import (
 )
 from tests.federation.worker_faults import NO_FAULTS, WorkerFaults
 from tests.support.executors import ImmediateExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-    from pathlib import Path
-
-    from clients.training.port import TrainingJob
-    from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
-    from ledger.protocol.parameters import Parameters
-    from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import Digest, Domain, Vote
-
 
 ROOMY = replace(PARAMETERS, commit_blocks=20, deadline_blocks=120)
 """A window in which each of fourteen workers can have a transaction, and so a block, of its own."""

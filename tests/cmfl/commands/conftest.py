@@ -7,9 +7,11 @@ import json
 import math
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -19,6 +21,7 @@ import typer
 from cmfl.access.target import Target
 from cmfl.auditing import AuditRequest, audit_target
 from cmfl.commands import application, progress_lines
+from ledger.audit.report import AuditReport
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff
@@ -26,13 +29,8 @@ from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
     from _pytest.mark import MarkDecorator
-
-    from ledger.audit.report import AuditReport
 
 SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
 """One process plays the shared home; the others need not play it again."""

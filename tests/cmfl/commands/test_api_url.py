@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from api.settings import Settings
 from tests.api.conftest import deployments, read, serving
 from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, first_decided, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import httpx
-
 
 pytestmark = SHARED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -18,8 +19,6 @@ from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, s
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.processes import Forks
 
 pytestmark = SHARED

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +14,6 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20

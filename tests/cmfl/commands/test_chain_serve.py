@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,6 @@ from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.processes import Forked, Forks
 
 pytestmark = pytest.mark.xdist_group("processes")

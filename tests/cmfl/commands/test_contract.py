@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cmfl.access.target import Target
 from contracts.build import ARTIFACT
@@ -12,9 +12,6 @@ from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.support.creations import FLAGS, created_by_factory, planted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = SHARED
 

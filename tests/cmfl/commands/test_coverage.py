@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -25,19 +26,14 @@ from ledger.io.home import MANIFEST, Home
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict
+from ledger.protocol.types import Domain
+from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
 from ledger.storage.uploads import AUDITOR as AUDITOR_INDEX
 from ledger.storage.uploads import UploadSigner
 from tests.api.conftest import serving
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from ledger.protocol.types import Domain
-    from ledger.storage.mailbox import Mailbox
 
 pytestmark = SHARED
 

@@ -6,19 +6,16 @@ import hashlib
 import json
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.cmfl.commands.conftest import refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
 COMMIT = "a" * 40

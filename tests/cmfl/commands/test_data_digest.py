@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from eth_account import Account
@@ -13,9 +13,6 @@ from ledger.chain.addresses import checksum
 from ledger.protocol.registration import data_salt
 from tests.clients.onboarding.owners import FORM, owner, owner_key, samples_file
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS = ["--preset", "smoke", *settings_of("protocol.beacon=block", *FORM)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def files(home: Path) -> dict[str, bytes]:

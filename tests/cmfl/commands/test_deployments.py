@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,6 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PLAYED, ROUNDS = 2, 5
 UNREAD = "is on chain"

@@ -6,8 +6,9 @@ import json
 import re
 import socket
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +24,6 @@ from tests.cmfl.commands.conftest import (
     succeeds,
 )
 from tests.processes import Forks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = SHARED
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from clients.experiments.execution.row_store import RowStore
+from clients.experiments.rows import ExperimentRows
 from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from clients.experiments.rows import ExperimentRows
 
 pytestmark = pytest.mark.xdist_group("experiments")
 

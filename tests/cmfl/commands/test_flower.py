@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from clients.runs.population import populate
 from clients.worker.process.setup import _engine
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_project_names_its_apps(tmp_path: Path) -> None:

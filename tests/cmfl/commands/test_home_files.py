@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,6 @@ from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.processes import Forks
 
 pytestmark = SHARED

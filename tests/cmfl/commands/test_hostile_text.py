@@ -7,10 +7,10 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,16 +22,11 @@ from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, depl
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.canonical import encode
-from ledger.protocol.documents.run import encode_run
+from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.storage.blobs import FolderBlobs
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ledger.protocol.documents.run import RunDocument
 
 pytestmark = SHARED
 

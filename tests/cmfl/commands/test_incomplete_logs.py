@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,9 +13,6 @@ from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode
 from tests.cmfl.commands.conftest import cmfl, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.audit.runs import Run
 
 CLIENT = 6

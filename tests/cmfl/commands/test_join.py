@@ -7,8 +7,10 @@ import os
 import shlex
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,10 +33,6 @@ from ledger.protocol.keccak import keccak
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 from tests.support.creations import created_by_factory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OWNER = keccak(b"PUBLIC TEST KEY of an owner who pays for gas, no secret")
 OWNERS = 6

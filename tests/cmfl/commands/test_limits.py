@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -14,9 +14,6 @@ import pytest
 from tests.cmfl.commands.conftest import SHARED, cmfl
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Forks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = SHARED
 

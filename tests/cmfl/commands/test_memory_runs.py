@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import cmfl as face
 from cmfl.access.target import Target
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")
 CHAIN_ID = 77

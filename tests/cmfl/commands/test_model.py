@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import load
 
 from clients.models.model_file import read_model_file
@@ -23,11 +24,6 @@ from tests.cmfl.commands.conftest import (
     settings_of,
     succeeds,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 pytestmark = SHARED
 

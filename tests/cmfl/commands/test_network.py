@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

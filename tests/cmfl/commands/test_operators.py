@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from eth_account import Account
@@ -20,9 +20,6 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = SHARED
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +19,6 @@ from tests.e2e.sessions import Home, finish
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.processes import Forks
 
 pytestmark = pytest.mark.xdist_group("processes")

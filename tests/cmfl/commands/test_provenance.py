@@ -7,7 +7,8 @@ import json
 import shutil
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from cmfl.access.target import Target
 from cmfl.provenance.crate import METADATA_FILE
 from cmfl.provenance.document import DocumentKind, read_document
+from cmfl.provenance.facts import RunFacts
 from cmfl.provenance.json_form import differences, json_bytes
 from cmfl.provenance.reading import RoundNotEndedError, read_facts
 from cmfl.provenance.verification import verify_document
@@ -41,11 +43,6 @@ from tests.cmfl.commands.conftest import (
     succeeds,
 )
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cmfl.provenance.facts import RunFacts
 
 pytestmark = SHARED
 

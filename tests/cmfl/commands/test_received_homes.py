@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -18,9 +19,6 @@ from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 from tests.api.conftest import deployments, serving
 from tests.cmfl.commands.conftest import cmfl, every_command, refusal, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VARIABLE = "CMFL_TEST_CANARY"
 SOURCE = f"""

@@ -6,9 +6,11 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,9 +26,6 @@ from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeed
 from tests.patience import PATIENCE_SECONDS, slowness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.processes import Forks
 
 

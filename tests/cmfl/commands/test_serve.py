@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from api import serve
+from api.settings import Settings
 from tests.cmfl.commands.conftest import refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from api.settings import Settings
 
 TOKEN = "a-token-that-this-test-has-made-up"
 

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from clients.configuration.schema import Configuration, Section
 from clients.configuration.settings_reference import settings
 from ledger.protocol.errors import CmflError, ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def keys_of(configuration: Configuration) -> set[str]:

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,9 +33,6 @@ from tests.cmfl.commands.conftest import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 pytestmark = SHARED

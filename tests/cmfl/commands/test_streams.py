@@ -9,16 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cmfl.commands.conftest import SHARED, decided_rounds
 from tests.patience import PATIENCE_SECONDS
-from tests.processes import Forks
-
-if TYPE_CHECKING:
-    from tests.processes import Forked
+from tests.processes import Forked, Forks
 
 pytestmark = SHARED
 

@@ -7,8 +7,9 @@ import io
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -28,10 +29,6 @@ from cmfl.commands.progress_lines import LATEST, PARTS, SOONEST, ProgressLines
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = SHARED
 

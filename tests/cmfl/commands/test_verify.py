@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from ledger.chain.contract.manifest import read_run_manifest, write_manifest
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 from tests.support.creations import FLAGS, planted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = SHARED
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,14 +18,9 @@ from cmfl.commands import watch
 from ledger.protocol.errors import ServiceError
 from tests.api.conftest import serving
 from tests.api.examples import example
-from tests.api.live_federation import live_federation
+from tests.api.live_federation import LiveFederation, live_federation
 from tests.cmfl.commands.conftest import refusal
 from tests.patience import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.api.live_federation import LiveFederation
 
 
 @pytest.fixture(scope="module")

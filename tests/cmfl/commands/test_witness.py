@@ -6,9 +6,11 @@ import json
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -17,18 +19,12 @@ import cmfl as package
 from cmfl import running
 from cmfl.commands import transparency_log
 from ledger.transparency.keys import parse_vkey
-from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.docs.test_code_blocks import PASSWORD
+from tests.processes import Forks
 from tests.support.keys import write_keystore
 from tests.transparency.serving import log_at, witness_at
 from tests.transparency.support import WITNESSES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.cmfl.commands.conftest import Result
-    from tests.processes import Forks
 
 pytestmark = pytest.mark.xdist_group("processes")
 NAME = ("--name", "example.org/cmfl")

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +28,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.chain.ports import IncompleteLogsError, Log, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
@@ -37,13 +39,6 @@ from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.federation.worker_faults import FAULT_VARIABLE
 from tests.processes import Forks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ledger.chain.ports import Log
-
 
 pytestmark = pytest.mark.xdist_group("processes")
 

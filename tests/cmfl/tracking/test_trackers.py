@@ -8,9 +8,10 @@ import shutil
 import sqlite3
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from clients.configuration.loading import load
 from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
+from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
 from cmfl import tracking
 from cmfl.tracking import (
@@ -39,11 +41,6 @@ from tests.clients.experiments.minis import plan_of
 from tests.cmfl.commands.conftest import cmfl as command
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
 from tests.cmfl.tracking.offline_run import OfflineRun, read_offline_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from clients.runs.metrics import RoundMetrics
 
 ROUNDS = 3
 RUN = TrackedRun("run", "0123456789abcdef", {"seed": "0"}, {"cmfl.run": "run"})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,9 +66,6 @@ from ledger.protocol.types import (
 from tests.protocol.support import BASE
 from tests.protocol.test_canonical import maps
 from tests.support.keys import DOMAIN, ids
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def filled(value: int) -> Digest:

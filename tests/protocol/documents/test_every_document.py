@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +13,6 @@ from ledger.protocol.errors import EncodingError
 from tests.faults import times
 from tests.protocol.documents.changes import KINDS, Kind, every_place, odd_values, put, same
 from tests.protocol.test_canonical import maps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import struct
 from fractions import Fraction
 from math import fsum, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors, exact_norm
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 Rows = dict[ClientId, tuple[list[float], int]]
 """Update and samples of each client."""

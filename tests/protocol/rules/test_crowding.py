@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol.rules.crowding import base_of, crowding_of
@@ -22,12 +23,6 @@ from ledger.protocol.rules.distance import DIRECTION, plain_distances
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
 from tests.support.keys import ids
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
 
 values = st.lists(st.floats(0, 50), min_size=2, max_size=12)
 

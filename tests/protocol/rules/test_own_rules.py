@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ledger.protocol.rules.distance import (
     DIRECTION,
@@ -30,10 +32,6 @@ from tests.protocol.support import f32
 from tests.support.keys import ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     Between = Callable[[NDArray[np.float32], NDArray[np.float32]], float]
 
 

@@ -7,19 +7,15 @@ stored as its coefficients; all angles follow from one table of inner products.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.attacks.updates.adaptive.estimate import combined
+from clients.attacks.updates.update_attack import AttackInput
 from clients.random_streams import named_stream
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
-    from ledger.protocol.parameters import Parameters
 
 LENGTH = 2.0
 """Multiple of the median length, beyond which the distance of directions grows."""

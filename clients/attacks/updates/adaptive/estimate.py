@@ -6,14 +6,10 @@ is always near.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
+from clients.attacks.updates.update_attack import AttackInput
 
 
 def combined(distances: NDArray[np.float64]) -> float:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
+from clients.attacks.updates.update_attack import AttackInput
 
 FARTHEST = 100.0
 """Largest multiple of the mean."""

@@ -7,23 +7,20 @@ on no estimate: those that may be the best are played.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledger.protocol.parameters import accepted_size
+from clients.attacks.updates.update_attack import AttackInput
+from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.rules.clipping import quantile_place
 from ledger.protocol.rules.direction import RIGHT_ANGLE, compared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from clients.attacks.updates.rule_aware.game import Game
-    from clients.attacks.updates.update_attack import AttackInput
-    from ledger.protocol.parameters import Parameters
 
 _TOGETHER = 64
 """Candidates whose inner products are in memory at a time."""

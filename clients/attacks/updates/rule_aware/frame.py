@@ -9,16 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.attacks.updates.update_attack import AttackInput
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
 
 LENGTH = 2.0
 """s: multiple of the median length, beyond which distances of directions grow."""

@@ -8,26 +8,21 @@ angles alone, it plays with short vectors that have the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.attacks.updates.rule_aware.frame import Frame
+from clients.attacks.updates.update_attack import AttackInput, Update
 from ledger.distances.fast import fast_distances
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.rule_aware.frame import Frame
-    from clients.attacks.updates.update_attack import AttackInput, Update
-    from ledger.protocol.parameters import Parameters
 
 _DISTANCES = fast_distances()
 

@@ -6,19 +6,13 @@ Noise of each attacker's own hides that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
 from clients.attacks.updates.rule_aware.pulls import turned
 from clients.attacks.updates.rule_aware.target import goal
-from clients.attacks.updates.update_attack import Factor, joint_attack
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
+from clients.attacks.updates.update_attack import AttackInput, Factor, joint_attack
 
 ALONG_TRAVEL = 0.3
 """Part of the travel beside a hidden pull of length 1: about that of an honest update."""

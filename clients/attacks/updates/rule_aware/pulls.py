@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.rule_aware.frame import Frame
+from clients.attacks.updates.rule_aware.frame import Frame
 
 
 def turned(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,7 @@ from numpy.typing import NDArray
 from clients.attacks.updates.rule_aware.estimate import can_estimate, estimated_effects
 from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
 from clients.attacks.updates.rule_aware.game import games
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clients.attacks.updates.update_attack import AttackInput
-
+from clients.attacks.updates.update_attack import AttackInput
 
 TIE = 1e-5
 """Part of an effect below which two effects differ by rounding alone."""

@@ -8,19 +8,14 @@ beside an honest-looking b, t the median length of their honest updates and s = 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clients.attacks.updates.rule_aware.frame import Frame
 from clients.attacks.updates.rule_aware.pulls import turned
 from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
-from clients.attacks.updates.update_attack import joint_attack
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.update_attack import AttackInput
+from clients.attacks.updates.update_attack import AttackInput, joint_attack
 
 TARGET_CANDIDATES = tuple(
     Candidate(base, angle, share, members)

@@ -6,23 +6,19 @@ honest clients took in all rounds before, and at the model of false labels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.attacks.updates.rule_aware.frame import Frame
 from clients.attacks.updates.rule_aware.pulls import stolen_residuals, turned
 from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
 from clients.attacks.updates.rule_aware.target import goal
-from clients.attacks.updates.update_attack import Factor, joint_attack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from clients.attacks.updates.rule_aware.frame import Frame
-    from clients.attacks.updates.update_attack import AttackInput
+from clients.attacks.updates.update_attack import AttackInput, Factor, joint_attack
 
 WORST_CANDIDATES = tuple(
     Candidate(base, angle, share, members, part)

@@ -14,14 +14,12 @@ argument of that opcode's step.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from eth.vm import opcode_values as op
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STACK_LIMIT = 1024
 WORD_MASK = 2**256 - 1

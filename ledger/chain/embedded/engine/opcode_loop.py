@@ -8,6 +8,7 @@ and all its remaining opcodes are left to py-evm: it fails at the same one, for 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eth.constants import GAS_COPY, GAS_SHA3WORD
@@ -44,8 +45,6 @@ from ledger.chain.embedded.engine.ecrecover import PRECOMPILES
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from eth.abc import MessageAPI, StateAPI, TransactionContextAPI
     from eth.vm.gas_meter import GasMeter
     from eth.vm.memory import Memory

@@ -7,6 +7,7 @@ it, and py-evm's tries write.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
@@ -21,8 +22,6 @@ from trie.exceptions import MissingTrieNode
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eth.abc import AccountStorageDatabaseAPI, AtomicDatabaseAPI
     from eth.db.hash_trie import HashTrie
     from eth_typing import Address, Hash32

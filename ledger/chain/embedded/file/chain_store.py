@@ -8,21 +8,18 @@ read-only and never take the writer's lock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 from eth.db.schema import SchemaV1
 
 from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.log_table import LogRow
 from ledger.chain.embedded.file.sqlite_file import SqliteFile, Synchronous, size_of
 from ledger.chain.ports import ChainDamagedError, ChainLockedError
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from ledger.chain.embedded.file.log_table import LogRow
 
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})

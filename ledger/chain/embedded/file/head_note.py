@@ -17,17 +17,13 @@ import hashlib
 import os
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from ledger.chain.embedded.file.chain_store import ChainStore
-from ledger.chain.ports import ChainDamagedError, ChainRolledBackError
+from ledger.chain.ports import ChainDamagedError, ChainReader, ChainRolledBackError
 from ledger.io.home import DISK, read_file
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainReader
 
 SLOT_BYTES = 512
 _DIGEST_BYTES = 32

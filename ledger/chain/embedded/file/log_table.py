@@ -7,14 +7,13 @@ consider contract and event more selective than, for example, a round number in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.chain.ports import TopicFilter
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eth.abc import ReceiptAPI
-
-    from ledger.chain.ports import TopicFilter
 
 LOGS_PER_BLOCK_BITS = 20
 _LAST_BLOCK = 2**40  # keeps row ids within 64 bits

@@ -10,16 +10,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from ledger.chain.ports import ChainDamagedError, NotServedError
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""

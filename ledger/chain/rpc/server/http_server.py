@@ -13,22 +13,19 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.server.methods import RpcMethods, fault_json
 from ledger.chain.rpc.server.transaction_pool import TransactionPool
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 LOOPBACK = "127.0.0.1"
 MOST_REQUEST_BYTES = 2 * 2**20

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from ledger.chain.ports import ChainLockedError
 from ledger.chain.rpc import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eth.abc import BlockHeaderAPI, SignedTransactionAPI
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from eth.abc import ComputationAPI, StateAPI
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from coincurve import PublicKey
@@ -27,9 +27,6 @@ from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from tests.chain.embedded.engine.programs import Arena, call, push
 from tests.chain.probe import deploy, words
 from tests.faults import times
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_wrong_opcode_of_the_faster_loop_is_found_by_verify(

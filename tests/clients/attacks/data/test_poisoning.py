@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +28,6 @@ from clients.runs.population import populate, run_document
 from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EMBEDDING = np.eye(6, 2, dtype=np.float32)
 """Vectors of five words and the filling, token 0."""

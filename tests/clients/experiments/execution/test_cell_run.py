@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,13 +16,11 @@ from clients.experiments.execution.learning_rates import (
     factors,
 )
 from clients.experiments.kinds import MethodRun
+from clients.experiments.plan import ExperimentPlan
 from clients.experiments.rows import CellSeconds, TrialRow, append_row, read_rows
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of
-
-if TYPE_CHECKING:
-    from clients.experiments.plan import ExperimentPlan
 
 SECONDS = CellSeconds(wall=1.0, cpu=1.0)
 KINDS = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,19 +21,13 @@ from clients.experiments.execution.repetition import (
 )
 from clients.experiments.execution.row_store import RowStore
 from clients.experiments.execution.runner import ExperimentProgress, require_data, run_experiment
-from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows, read_rows
+from clients.experiments.plan import ExperimentPlan
+from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import Home
 from ledger.io.processes import task_pool
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import plan_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from clients.experiments.plan import ExperimentPlan
-    from clients.experiments.rows import ChainEvidence
 
 pytestmark = pytest.mark.xdist_group("experiments")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
 from clients.runs.flower import nodes as nodes_module
 from clients.runs.flower.engine import FlowerEngine
 from clients.runs.flower.messages import (
@@ -28,17 +31,10 @@ from clients.runs.flower.opening import flower_engine
 from clients.runs.flower.training_node import TrainingNode, run_digest
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure
-from clients.training.port import TrainingError, TrainingJob
+from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import Digest
 from tests.clients.played import require_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
-
-    from clients.configuration.schema import Configuration
-    from clients.training.port import Engine, TrainedUpdate
 
 JOBS = [TrainingJob(client, bytes([client]) * 32) for client in (5, 0, 3, 4)]
 FLOWER, PLAIN = ("machine.engine=flower",), "training.path=plain"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
@@ -18,11 +20,6 @@ from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 FORM = DataForm((1, 8, 8), 10)
 STEPS = LocalTraining(learning_rate=0.1, batch_size=4, local_steps=3)

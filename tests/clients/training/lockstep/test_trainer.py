@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.local_sgd import LocalTraining, step_count
-from clients.models.model import model_of
+from clients.models.model import Model, model_of
 from clients.models.registry import MODELS, model_named
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep import execution_plan, network
@@ -36,6 +38,7 @@ from clients.training.lockstep.layers import (
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import TrainingJob, TrainingPath
 from clients.training.update_writer import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.lockstep.support import (
@@ -55,14 +58,6 @@ from tests.clients.training.lockstep.support import (
 )
 from tests.clients.training.made import DATA, SETTINGS
 from tests.clients.training.made import JOBS as MADE_JOBS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from clients.models.model import Model
-    from clients.training.port import TrainingJob, TrainingPath
 
 IMAGES = DataForm((1, 28, 28), 62)
 WEIGHT, BIAS = "linear.weight", "linear.bias"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clients.models.model import model_of
+from clients.models.model import Model, model_of
 from clients.training.environment import isa_in_force
 from clients.training.port import TrainingJob
 from clients.training.workers.shared_memory import (
@@ -45,11 +45,6 @@ from tests.clients.training.made import (
     start_of,
     workload,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.models.model import Model
 
 
 def shared(model: Model) -> SharedState:
