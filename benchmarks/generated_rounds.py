@@ -15,7 +15,7 @@ import numpy as np
 from eth_abi.abi import encode
 from eth_utils.abi import collapse_if_tuple
 
-from benchmarks.recorded_rounds import deployment_of, digest_of
+from benchmarks.ledger import deployment_of, digest_of
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi

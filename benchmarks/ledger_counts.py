@@ -24,7 +24,7 @@ from unittest.mock import patch
 from eth.vm.code_stream import CodeStream
 from rich.console import Console
 
-from benchmarks.recorded_rounds import RecordedRounds
+from benchmarks.ledger import RecordedRounds
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal

@@ -15,9 +15,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.paper.paper_report import paper_report
-from benchmarks.paper.published import ROWS, read_published
-from benchmarks.paper.theorem import figure
+from benchmarks.paper.claims import theorem
+from benchmarks.paper.paper_report import ROWS, paper_report, read_published
 from clients.experiments.archive import pack
 from clients.experiments.figures import DRAWN_BY, draw
 from ledger.io.home import DISK
@@ -47,7 +46,9 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    paths = draw(read_published(arguments.rows), arguments.to, {**DRAWN_BY, "bound": figure.draw})
+    paths = draw(
+        read_published(arguments.rows), arguments.to, {**DRAWN_BY, "bound": theorem.draw_bound}
+    )
     print(f"{len(paths)} files in {arguments.to}")
 
 

@@ -1,24 +1,75 @@
-"""The paper's report: each claim judged, from rows alone."""
+"""The paper's report: each claim judged, from rows alone.
+
+The archives keep all rows, as data of the version that played them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks.paper import complexity
-from benchmarks.paper.claims import (
-    committee,
-    confound,
-    efficiency,
-    grids,
-    normal,
-    robustness,
-    theorem,
-)
-from benchmarks.paper.published import REMOVED_DISTANCE
-from benchmarks.paper.scenarios import Results
-from benchmarks.paper.verdict import MAX_LISTED, Claim, ClaimAnswer
+from benchmarks.paper.claims import accuracy, costs, robustness, theorem
+from benchmarks.paper.verdict import MAX_LISTED, Claim, ClaimAnswer, Results
 from clients.experiments.report import learning_rates, markdown, overview, sections
-from clients.experiments.rows import ExperimentRows, sorted_rows
+from clients.experiments.rows import (
+    CellRow,
+    ChoiceRow,
+    ExperimentRows,
+    TrialRow,
+    read_experiments,
+    sorted_rows,
+)
+
+if TYPE_CHECKING:
+    Row = TypeVar("Row", CellRow, TrialRow, ChoiceRow)
+
+
+ROWS = Path(__file__).parent / "rows"
+
+REMOVED_METHODS = frozenset(
+    {
+        "CMFL-III-spread",
+        "robust",
+        "robust-travel",
+        "own",
+        "travel",
+        "travel-sum",
+        "crowd",
+        "crowd-clipped",
+        "peers-clipped",
+        "peers-quantile",
+        "peers-lot",
+    }
+)
+"""Forms of strategy III with rules that version 3 removed."""
+
+REMOVED_ATTACKS = frozenset({"frame", "target-blind"})
+"""Attacks that were removed; conditions have their names."""
+
+REMOVED_DISTANCE = ("authors-sent140", "authors-shakespeare")
+"""Experiments whose rows have the distance `per_tensor`, which version 3 removed."""
+
+
+def read_published(folder: Path = ROWS, experiment: str | None = None) -> dict[str, ExperimentRows]:
+    """Return the rows of each experiment without removed methods and attacks."""
+    rows = read_experiments(folder, experiment)
+    return {
+        name: replace(
+            of, cells=_attacked(_kept(of.cells)), trials=_kept(of.trials), choices=_kept(of.choices)
+        )
+        for name, of in rows.items()
+    }
+
+
+def _kept(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(row for row in rows if row.method not in REMOVED_METHODS)
+
+
+def _attacked(cells: Iterable[CellRow]) -> tuple[CellRow, ...]:
+    return tuple(cell for cell in cells if cell.condition not in REMOVED_ATTACKS)
+
 
 VERSION_2 = (
     "robustness-digits",
@@ -39,13 +90,13 @@ PAPER_RATES = (
 
 CLAIMS = (
     *theorem.CLAIMS,
-    *complexity.CLAIMS,
-    *normal.CLAIMS,
-    *robustness.CLAIMS,
-    *grids.CLAIMS,
-    *efficiency.CLAIMS,
-    *committee.CLAIMS,
-    *confound.CLAIMS,
+    *costs.COMPLEXITY_CLAIMS,
+    *accuracy.NORMAL_CLAIMS,
+    *robustness.ROBUSTNESS_CLAIMS,
+    *accuracy.GRID_CLAIMS,
+    *costs.EFFICIENCY_CLAIMS,
+    *accuracy.COMMITTEE_CLAIMS,
+    *accuracy.CONFOUND_CLAIMS,
 )
 
 
@@ -75,7 +126,7 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         *_claims(CLAIMS, results),
         "## Complexity",
         "",
-        *(complexity.table(results) or ["No rows."]),
+        *(costs.complexity_table(results) or ["No rows."]),
         "",
         "## Learning rates",
         "",

@@ -44,7 +44,7 @@ SHARE = "share"
 """An option `{share = x}` stands for so many of the participants."""
 COUNTS = frozenset({"f", "m", "s"})
 """The options that count updates, of which there can be a share."""
-THEOREM = "benchmarks.paper.theorem.method_kind"
+THEOREM = "benchmarks.paper.theorem.measurement"
 """The kind `theorem`: part of the repository, not of the installed package."""
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from benchmarks.paper.scenarios import (
-    Measure,
-    Results,
-    Scenario,
-    final,
-    jumps,
-    speed,
-)
 from benchmarks.paper.verdict import (
     Claim,
     ClaimFinding,
+    Measure,
+    Results,
+    Scenario,
     compare_with_margin,
+    final,
     in_every_scenario,
+    jumps,
+    speed,
     wherever,
 )
 from clients.experiments.statistics import mean_and_error
@@ -87,7 +85,7 @@ def _no_better(results: Results, place: Scenario) -> list[ClaimFinding]:
     return listed
 
 
-CLAIMS = (
+ROBUSTNESS_CLAIMS = (
     Claim(
         SOURCE,
         "Strategy I reaches the highest accuracy of all that are compared, under each attack.",

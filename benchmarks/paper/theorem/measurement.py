@@ -9,29 +9,39 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from benchmarks.paper.theorem.bound import Constants, bound_after
-from benchmarks.paper.theorem.objective import Objective, objective_of, weights_of
-from benchmarks.paper.theorem.problem import ConvexProblem, problem_of
-from benchmarks.paper.theorem.selection_rules import (
+from benchmarks.paper.theorem.path import (
     AveragingSelection,
     CommitteeSelection,
+    Constants,
+    PathSettings,
+    StepSize,
     TheoremSelection,
+    TrainingPath,
+    bound_after,
+    follow_path,
 )
-from benchmarks.paper.theorem.training_path import PathSettings, StepSize, TrainingPath, follow_path
+from benchmarks.paper.theorem.problem import (
+    ConvexProblem,
+    Objective,
+    objective_of,
+    problem_of,
+    weights_of,
+)
+from clients.configuration.schema import Configuration
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import SettingsTable, parse_settings
+from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
+from clients.experiments.kinds import MethodRun, MethodTask
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
+from clients.runs.metrics import Quality
 from clients.training.evaluation import majority_rate
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 MODEL = "softmax"
 """The one built-in model whose objective is strongly convex once there is an L2 term."""
@@ -42,7 +52,7 @@ class TheoremOptions(SettingsTable):
 
     Attributes:
         mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
-            `benchmarks.paper.theorem.optimum.GRADIENT_NORM`), above 1e6 nothing but the term is
+            `benchmarks.paper.theorem.problem.GRADIENT_NORM`), above 1e6 nothing but the term is
             left.
         averaging: FedAvg over n clients instead of a committee.
     """
@@ -183,3 +193,33 @@ def _bound(steps: int, constants: Constants | None) -> dict[str, float] | None:
     if bound is None or not isfinite(bound.total):
         return None
     return asdict(bound) | {"total": bound.total}
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what the theorem is not about."""
+    require_theorem(configuration, parse_settings(TheoremOptions, method.options, "options").mu)
+
+
+def play(task: MethodTask) -> MethodRun:
+    """Follow the paths of a run; a round counts as played when all of them are."""
+    measurement = theorem_row(task.configuration, task.method, task.configuration.seed)
+    qualities = zip(
+        measurement["accuracy"], measurement["loss"], measurement["training_loss"], strict=True
+    )
+    for _ in measurement["accuracy"]:
+        task.on_round()
+    return MethodRun(
+        rounds=tuple(
+            MethodRound(
+                quality=Quality(accuracy, loss, training_loss),
+                trained=(),
+                served=None,
+                aggregated=(),
+            )
+            for accuracy, loss, training_loss in qualities
+        ),
+        floor=measurement["floor"],
+        samples=tuple(measurement["samples"]),
+        times_aggregated=tuple(measurement["times_aggregated"]),
+        extra=measurement["extra"],
+    )

@@ -6,17 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper import complexity
-from benchmarks.paper.claims import efficiency, normal
+from benchmarks.paper.claims import accuracy, costs
 from benchmarks.paper.paper_report import CLAIMS
-from benchmarks.paper.scenarios import Results, Side, final, side_of
-from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
+from benchmarks.paper.verdict import (
+    Claim,
+    ClaimAnswer,
+    ClaimFinding,
+    ClaimVerdict,
+    Results,
+    Side,
+    final,
+    side_of,
+    verdict_of,
+)
 from clients.experiments.rows import CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows
 
 SECOND_IS_BETTER = next(
-    one for one in normal.CLAIMS if one.sentence == "Strategy II is more accurate than typical FL."
+    one
+    for one in accuracy.NORMAL_CLAIMS
+    if one.sentence == "Strategy II is more accurate than typical FL."
 )
 
 
@@ -72,7 +82,7 @@ def test_without_rows_no_claim_is_judged() -> None:
 
 def test_a_finding_is_the_method_less_the_other_whatever_is_claimed() -> None:
     # I is claimed to be the worst, and is: .5 less .8 is negative.
-    worst = next(one for one in normal.CLAIMS if "worst accuracy" in one.sentence)
+    worst = next(one for one in accuracy.NORMAL_CLAIMS if "worst accuracy" in one.sentence)
     typical, first = constant("FedAvg-trainers", (0.8, 0.81)), constant("CMFL-I", (0.5, 0.51))
     verdict = _claimed(worst, normal=rows([*typical, *first]))
     assert verdict.answer is ClaimAnswer.HOLDS
@@ -83,7 +93,7 @@ def test_a_finding_is_the_method_less_the_other_whatever_is_claimed() -> None:
 
 def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     # (43 + 65) |w| / r a round against 65 |w| / r, with no computation to speak of.
-    claim = efficiency.CLAIMS[0]
+    claim = costs.EFFICIENCY_CLAIMS[0]
     timed = {
         "number": 4,
         "seconds": CellSeconds(wall=1.0, cpu=1.0, training=1e-6, scoring=0.0, ledger=0.0),
@@ -115,12 +125,12 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
     # Twice as long for twice the trainers, and for four times the model.
     cells = [*sized("base", 8, 100, 1.0), *sized("n", 16, 100, 2.0), *sized("w", 8, 400, 2.0)]
     results = Results({"scaling": rows(cells)})  # type: ignore[arg-type]
-    found = complexity.exponents(results, lambda one: one.seconds.scoring)
+    found = costs.exponents(results, lambda one: one.seconds.scoring)
     assert found[0] == pytest.approx(1.0)
     assert found[1] is None
     assert found[2] == pytest.approx(0.5)
     assert "| scoring, seconds of all members | 1, 1, 2 | 1, 1, 1 | 1.00, –, 0.50 |" in (  # noqa: RUF001
-        complexity.table(results)
+        costs.complexity_table(results)
     )
 
 

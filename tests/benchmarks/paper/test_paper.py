@@ -12,9 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from benchmarks.paper.__main__ import SCIENCE, main
-from benchmarks.paper.claims import efficiency, normal, robustness, theorem
-from benchmarks.paper.paper_report import paper_report
-from benchmarks.paper.published import REMOVED_DISTANCE, ROWS, read_published
+from benchmarks.paper.claims import accuracy, costs, robustness, theorem
+from benchmarks.paper.paper_report import REMOVED_DISTANCE, ROWS, paper_report, read_published
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.execution.learning_rates import digest_of_trials
@@ -115,9 +114,9 @@ def test_published_rows_are_those_of_the_definitions_as_they_are(name: str) -> N
 
 def test_claims_name_methods_that_experiments_have() -> None:
     for number, wanted in (
-        (1, (normal.TYPICAL, normal.AS_MANY_AGGREGATED, normal.FIRST, normal.SECOND)),
+        (1, (accuracy.TYPICAL, accuracy.AS_MANY_AGGREGATED, accuracy.FIRST, accuracy.SECOND)),
         (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED)),
-        (4, (efficiency.TYPICAL, efficiency.COMMITTEE, *efficiency.DECENTRALISED)),
+        (4, (costs.TYPICAL, costs.COMMITTEE, *costs.DECENTRALISED)),
         (6, (theorem.FEDAVG, theorem.FIRST, theorem.SECOND)),
     ):
         known = {

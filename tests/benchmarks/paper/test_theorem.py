@@ -14,18 +14,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper.theorem.bound import Constants, bound_after
 from benchmarks.paper.theorem.measurement import theorem_row
-from benchmarks.paper.theorem.objective import (
+from benchmarks.paper.theorem.path import (
+    AveragingSelection,
+    CommitteeSelection,
+    Constants,
+    PathSettings,
+    bound_after,
+    follow_path,
+)
+from benchmarks.paper.theorem.problem import (
+    GRADIENT_NORM,
     Objective,
+    minimum,
     objective_of,
+    problem_of,
     vector_of_weights,
     weights_of,
 )
-from benchmarks.paper.theorem.optimum import GRADIENT_NORM, minimum
-from benchmarks.paper.theorem.problem import problem_of
-from benchmarks.paper.theorem.selection_rules import AveragingSelection, CommitteeSelection
-from benchmarks.paper.theorem.training_path import PathSettings, follow_path
 from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, as_stored

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trie import HexaryTrie  # type: ignore[attr-defined]
 from trie.exceptions import MissingTrieNode
 
-from benchmarks.recorded_rounds import RecordedRounds
+from benchmarks.ledger import RecordedRounds
 from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
