@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attack_memory import AttackMemory
-from clients.adversaries.attackers import AttackRound
-from clients.adversaries.faults import UNINVITED, MemberFault, wild_reference
-from clients.adversaries.faulty_members import member_with
-from clients.adversaries.faulty_trainers import trainer_with
+from clients.adversaries.attackers import AttackMemory, AttackRound
+from clients.adversaries.faults import (
+    UNINVITED,
+    MemberFault,
+    member_with,
+    trainer_with,
+    wild_reference,
+)
 from clients.early_distances import EarlyDistances
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.actions import Action, ActorContext, SendDecision

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clients.aggregators.aggregation import Aggregation
-from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
-from clients.aggregators.registry import aggregator_named
+from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
 from cmfl.inputs.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from ledger.protocol.errors import ConfigurationError
 

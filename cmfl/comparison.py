@@ -111,7 +111,7 @@ class Comparison:
 
         Nothing but seeds is averaged. The error is None for a single seed.
         """
-        from clients.experiments.statistics import mean_and_error
+        from clients.experiments.series import mean_and_error
 
         groups: dict[str, list[CellRow]] = {}
         for cell in self.cells:
@@ -341,8 +341,7 @@ def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
     from pydantic import ValidationError
 
     from clients.configuration.parsing import first_error
-    from clients.experiments.catalogue import require_consistent
-    from clients.experiments.definition import Definition
+    from clients.experiments.definition import Definition, require_consistent
     from clients.experiments.plan import plan_experiment
 
     try:
@@ -364,8 +363,7 @@ def _played(
     labels: Mapping[str, Mapping[str, object]],
     progress: bool | None,
 ) -> Comparison:
-    from clients.experiments.execution.row_store import RowStore
-    from clients.experiments.execution.runner import require_data, run_experiment
+    from clients.experiments.run import RowStore, require_data, run_experiment
     from ledger.io.processes import task_pool
 
     store = RowStore(folder, NAME)

@@ -60,7 +60,7 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
 
 def _method_named(name: str, share: float | None) -> dict[str, Any]:
     """Return the table of a method that a text names."""
-    from clients.aggregators.registry import GROUP
+    from clients.aggregators.rules import GROUP
     from clients.configuration.parsing import PRESETS, TOML
     from ledger.io.user_code import named_code
 

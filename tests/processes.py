@@ -32,7 +32,7 @@ from tests.patience import PATIENCE_SECONDS
 
 MODULES = (
     *OF_A_FEDERATION,
-    *("torch.nn.functional", "clients.experiments.execution.cell_run"),
+    *("torch.nn.functional", "clients.experiments.run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
     *("ledger.history.serialise.serialise_rounds", "api.serve", "api.store.serve_store"),
     *("clients.training.workers.pool_engine", "ledger.audit.worker_pool"),

@@ -32,7 +32,7 @@ from clients.configuration.loading import checked
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.datasets.sequences import next_tokens
 from clients.devices import device_named
-from clients.experiments.execution.stopwatch import TRAINING, Stopwatch
+from clients.experiments.kinds import TRAINING, Stopwatch
 from clients.local_sgd import LocalTraining
 from clients.models.model import Model
 from clients.models.registry import model_named

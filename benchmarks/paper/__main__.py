@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.paper.claims import theorem
 from benchmarks.paper.paper_report import ROWS, paper_report, read_published
-from clients.experiments.archive import pack
 from clients.experiments.figures import DRAWN_BY, draw
+from clients.experiments.rows import pack
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 

@@ -11,7 +11,7 @@ from statistics import fmean
 from scipy.special import stdtrit
 
 from clients.experiments.rows import CellRow, ExperimentRows
-from clients.experiments.statistics import Estimate, paired
+from clients.experiments.series import Estimate, paired
 
 Measure = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""

@@ -3,29 +3,175 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clients.adversaries.attack_memory import AttackHistory
 from clients.attacks.registry import attack_named
-from clients.attacks.updates.update_attack import (
+from clients.attacks.updates import (
     AttackInput,
     AttackParameters,
     ServerRule,
     Update,
     UpdateAttack,
 )
+from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.local_sgd import LocalTraining
+from clients.models.model import Model, ParameterVector
 from clients.random_streams import named_stream
+from clients.training.port import TrainingError, TrainingJob
+from clients.training.workload import Workload, as_training_error
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.direction import displacement
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import ClientId
 
-if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
+ROUNDS = 40
+"""Local trainings, one after another, that the model gets."""
+
+
+def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
+    model: Model,
+    data: FederatedData,
+    malicious: Collection[ClientId],
+    training: LocalTraining,
+    initial: ParameterVector,
+    device: str,
+    seed: int,
+) -> ParameterVector:
+    """Return w_bad, trained on the attackers' samples with label y + 1, modulo the classes.
+
+    Plain SGD as in a client's training, but 40 times as long, on the samples of all attackers.
+
+    Args:
+        data: of the run; only the attackers' training samples are used.
+        malicious: indices of the attackers, at least one.
+        initial: w_1, shape (d,).
+
+    Returns:
+        Shape (d,).
+    """
+    if data.form.task != "classify":
+        raise ConfigurationError(
+            f"this attack trains on false classes of samples, and the task is {data.form.task}"
+        )
+    own = [data.train[client] for client in sorted(malicious)]
+    x, y = (np.concatenate(parts) for parts in zip(*own, strict=True))
+    longer = replace(
+        training,
+        proximal=None,
+        calibrated=False,
+        local_steps=None if training.local_steps is None else ROUNDS * training.local_steps,
+        local_epochs=None if training.local_epochs is None else ROUNDS * training.local_epochs,
+    )
+    workload = Workload(
+        model=model,
+        train=[frozen_samples(x, (y + 1) % data.form.classes)],
+        sets={},
+        collate=data.collate,
+        training=longer,
+        device=device,
+        path="plain",
+    )
+    update = np.empty(model.dimension, dtype=np.float32)
+    job = TrainingJob(0, named_stream(seed, "false labels").bytes(32))
+    with as_training_error():
+        workload.trainer().train(initial, [job], [update])
+    if not np.isfinite(update).all():
+        raise TrainingError("the attackers' model of false labels diverged: lower the rate")
+    return initial - update
+
+
+WINDOW = 10
+"""Rounds between two models that are remembered."""
+
+PUBLISHED_ROUNDS = 2
+"""Rounds whose honest updates are remembered."""
+
+KEPT = 0.85
+"""Part of the honest drift that is left after a round."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttackHistory:
+    """What attackers know in a round of what lies before it.
+
+    Attributes:
+        bad_model: w_bad, shape (d,).
+        published: usable updates that honest clients published in the last two rounds that have
+            any, the later round first, each ascending by client, of shape (d,).
+        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
+            None before anything is published.
+        travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
+            (d,); None in the first round.
+    """
+
+    bad_model: ParameterVector
+    published: tuple[tuple[Update, ...], ...] = ()
+    drift: NDArray[np.float64] | None = None
+    travel: Update | None = None
+
+
+@dataclass(slots=True, eq=False)
+class AttackMemory:
+    """Grows with nothing: two models, the honest updates of two rounds, and their drift.
+
+    Attributes:
+        bad_model: w_bad, shape (d,).
+        attackers: clients whose updates are known not to be honest.
+    """
+
+    bad_model: ParameterVector
+    attackers: frozenset[ClientId] = frozenset()
+    _models: dict[int, ParameterVector] = field(default_factory=dict)
+    _published: list[tuple[Update, ...]] = field(default_factory=list)
+    _drift: NDArray[np.float64] | None = None
+
+    def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
+        """Return what is known when a round opens.
+
+        Args:
+            model: w_t, shape (d,).
+        """
+        first = remembered_round(round_number)
+        if round_number % WINDOW == 1:
+            self._models[round_number] = np.array(model)
+        for number in [number for number in self._models if number < first]:
+            del self._models[number]
+        before = self._models.get(first) if first < round_number else None
+        return AttackHistory(
+            bad_model=self.bad_model,
+            published=tuple(self._published),
+            drift=self._drift,
+            travel=None if before is None else displacement(before, model),
+        )
+
+    def round_ended(self, published: Mapping[ClientId, Update | None]) -> None:
+        """Remember what was published in a round that has ended.
+
+        Args:
+            published: updates by client; those that are not usable are left out.
+        """
+        honest = tuple(
+            np.array(update)
+            for client, update in sorted(published.items())
+            if client not in self.attackers and update is not None and np.isfinite(update).all()
+        )
+        if honest:
+            self._published = [honest, *self._published][:PUBLISHED_ROUNDS]
+            mean = np.mean(honest, axis=0, dtype=np.float64)
+            direction = mean / (np.linalg.norm(mean) or 1.0)
+            before = np.zeros_like(mean) if self._drift is None else self._drift
+            self._drift = KEPT * before + direction
+
+
+def remembered_round(round_number: int) -> int:
+    """Return s, the round whose model the displacement of round t is taken from."""
+    return 1 + WINDOW * max(0, (round_number - 1) // WINDOW - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,31 +1,116 @@
-"""The attacks on updates by name; a built-in one needs its file and one line here."""
+"""The attacks on updates by name; a built-in one needs its file and one line here.
+
+It takes `(own, colluders, rng)`, or one `AttackInput`, and returns the update to send. An argument
+`factor` with a default makes `malice.factor` its free parameter.
+"""
 
 from __future__ import annotations
 
-from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.own_attack import own_attack
-from clients.attacks.updates.adaptive.adaptive import ADAPTIVE
-from clients.attacks.updates.alie import ALIE
-from clients.attacks.updates.back_gradient import BACK_GRADIENT
-from clients.attacks.updates.false_reference import FALSE_REFERENCE
-from clients.attacks.updates.gaussian import GAUSSIAN
-from clients.attacks.updates.gradient_scaling import GRADIENT_SCALING
-from clients.attacks.updates.ipm import IPM
-from clients.attacks.updates.mimic import MIMIC
-from clients.attacks.updates.min_max import MIN_MAX
-from clients.attacks.updates.rule_aware.hidden import NOISE
-from clients.attacks.updates.rule_aware.target import TARGET
-from clients.attacks.updates.rule_aware.worst import (
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clients.attacks.adaptive import ADAPTIVE
+from clients.attacks.samples import DATA_ATTACKS
+from clients.attacks.updates import (
+    ALIE,
+    BACK_GRADIENT,
+    FALSE_REFERENCE,
+    GAUSSIAN,
+    GRADIENT_SCALING,
+    IPM,
+    MIMIC,
+    MIN_MAX,
+    SAME_VALUE,
+    AttackInput,
+    Factor,
+    Update,
+    UpdateAttack,
+)
+from clients.attacks.worst import (
     HALF,
     MANY_SAMPLES,
+    NOISE,
+    TARGET,
     WORST_BACK,
     WORST_DRIFT,
     WORST_FULL,
 )
-from clients.attacks.updates.same_value import SAME_VALUE
-from clients.attacks.updates.update_attack import UpdateAttack
-from ledger.io.user_code import UserCode, named_code
+from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
+
+ARGUMENTS = ("own", "colluders", "rng")
+FACTOR = "factor"
+_TRIAL_COLLUDERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAttack:
+    """The function behind an own attack, checked at each call.
+
+    Attributes:
+        takes_input: whether its only argument is the `AttackInput`.
+    """
+
+    setting: str
+    function: Callable[..., Any]
+    takes_factor: bool
+    takes_input: bool
+
+    def forge(self, attacker: AttackInput) -> Update:
+        """Return the update to send instead of the attacker's own."""
+        own, colluders = _read_only(attacker.own), _read_only(attacker.colluders)
+        arguments: tuple[Any, ...] = (own, colluders, attacker.rng)
+        if self.takes_input:
+            arguments = (replace(attacker, own=own, colluders=colluders),)
+        named = {FACTOR: attacker.factor} if self.takes_factor else {}
+        with as_configuration_error(f"{self.setting}: it fails, or changes its input"):
+            update = np.asarray(self.function(*arguments, **named))
+        if update.shape != own.shape or update.dtype.kind != "f":
+            raise ConfigurationError(
+                f"{self.setting}: returns {update.dtype} of shape {update.shape}; must return "
+                f"floats of shape {own.shape}, as its update"
+            )
+        return update.astype(np.float32)
+
+
+def own_attack(code: UserCode) -> UpdateAttack:
+    """Return the attack of a user's function."""
+    setting = f"malice.attack = {code.label!r}"
+    function = code.load_function("malice.attack")
+    parameters = inspect.signature(function).parameters
+    names = [name for name in parameters if name != FACTOR]
+    if len(names) not in {1, len(ARGUMENTS)}:
+        raise ConfigurationError(
+            f"{setting}: takes {', '.join(names) or 'nothing'}; must take "
+            f"({', '.join(ARGUMENTS)}), or one AttackInput"
+        )
+    usual = parameters[FACTOR].default if FACTOR in parameters else None
+    if FACTOR in parameters and type(usual) not in {int, float}:
+        raise ConfigurationError(f"{setting}: its argument factor must have a number as default")
+    attack = OwnAttack(setting, function, FACTOR in parameters, len(names) == 1)
+    range_ = None if usual is None else Factor(float(usual), -math.inf, math.inf)
+    return UpdateAttack(code.label, attack.forge, factor=range_)
+
+
+def try_attack(attack: UpdateAttack, dimension: int) -> None:
+    """Call an own attack on random updates of a run's size, before anything is written."""
+    rng = np.random.default_rng(0)
+    colluders = rng.standard_normal((_TRIAL_COLLUDERS, dimension), dtype=np.float32)
+    factor = 1.0 if attack.factor is None else attack.factor.usual
+    with np.errstate(all="ignore"):
+        attack.forge(AttackInput(colluders[0], colluders, rng, factor))
+
+
+def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
 
 GROUP = "cmfl.attacks"
 """Entry points of packages that offer attacks."""

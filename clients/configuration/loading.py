@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.attacks.data.data_attack import DataAttack
-from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.own_attack import own_attack
-from clients.attacks.registry import ATTACKS, attack_code
+from clients.attacks.registry import ATTACKS, attack_code, own_attack
 from clients.attacks.registry import GROUP as ATTACK_GROUP
-from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
+from clients.attacks.samples import DATA_ATTACKS, DataAttack
+from clients.attacks.updates import UpdateAttack, attack_parameters
 from clients.configuration.parsing import parse, plain_values, with_settings
 from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import REMOVED_DISTANCES, Configuration, MaliceSection

@@ -19,11 +19,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.adversaries.faulty_members import MEMBERS
-from clients.adversaries.faulty_trainers import TRAINERS, UnusableTrainer
-from clients.attacks.data.registry import DATA_ATTACKS
+from clients.adversaries.faults import MEMBERS, TRAINERS, MemberFault, TrainerFault, UnusableTrainer
 from clients.attacks.registry import ATTACKS
+from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration, Section
 from clients.datasets.partition.registry import PARTITIONS

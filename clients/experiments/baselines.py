@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attack_memory import AttackMemory
-from clients.adversaries.attackers import Attackers, AttackRound
-from clients.aggregators.aggregation import Aggregation
-from clients.aggregators.centered_clipping import CenteredClipping
-from clients.aggregators.fed_avg import FedAvg
-from clients.aggregators.geometric_median import GeometricMedian
-from clients.aggregators.krum import Krum
+from clients.adversaries.attackers import Attackers, AttackMemory, AttackRound
 from clients.aggregators.mixture import Vector
-from clients.aggregators.multi_krum import MultiKrum
+from clients.aggregators.rules import (
+    Aggregation,
+    CenteredClipping,
+    FedAvg,
+    GeometricMedian,
+    Krum,
+    MultiKrum,
+)
 from clients.attacks.registry import attack_named
-from clients.attacks.updates.update_attack import ServerRule, Update
+from clients.attacks.updates import ServerRule, Update
 from clients.datasets.federated_data import FederatedData
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
 from clients.random_streams import named_stream

@@ -11,8 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from clients.experiments.series import PlotLine
-from clients.experiments.statistics import Estimate
+from clients.experiments.series import Estimate, PlotLine
 from ledger.io.extras import require_extra
 from ledger.io.named_files import write_named
 

@@ -40,8 +40,14 @@ from clients.experiments.costs import (
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START, FigureKind, require_axes
 from clients.experiments.report import attack_text, rate_text
 from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
-from clients.experiments.series import PlotLine, PlotPanel
-from clients.experiments.statistics import Estimate, mean_and_error, paired, spearman
+from clients.experiments.series import (
+    Estimate,
+    PlotLine,
+    PlotPanel,
+    mean_and_error,
+    paired,
+    spearman,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

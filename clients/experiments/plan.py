@@ -1,19 +1,360 @@
-"""The cells of an experiment: method x condition x point of the axes x seed, each checked."""
+"""The cells of an experiment: method x condition x point of the axes x seed, each checked.
+
+A cell's digest changes with everything that determines its result: not with paths, workers or
+devices.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from clients.experiments.cell_factory import CellFactory
-from clients.experiments.cells import Cell, Trial
-from clients.experiments.definition import Definition, Quick
+from clients.configuration.loading import load
+from clients.configuration.parsing import plain_values, require_no_live_settings
+from clients.configuration.schema import Configuration, ProtocolSection
+from clients.datasets.registry import data_digest
+from clients.experiments.definition import ANY, DATA, AxisPoint, Definition, Method, Quick, Tuning
+from clients.experiments.kinds import kind_named
 from clients.experiments.rows import CellRow
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, ParametersError
+from ledger.protocol.parameters import (
+    MAX_MEMBERS,
+    MAX_TRAINERS,
+    parts_per_million,
+    rounded_share,
+)
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.+]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of an experiment.
+
+    Attributes:
+        number: the experiment's; None for one that has none.
+        configuration: of the run, before a learning rate is chosen; on the memory ledger.
+        is_recorded: whether the run goes over a chain and is audited.
+        is_tuned: whether its learning rate is that which was chosen for its method.
+        content: digest of all that its result follows from, but the seed.
+    """
+
+    experiment: str
+    number: int | None
+    method: Method
+    condition: str
+    axes: dict[str, str]
+    seed: int
+    configuration: Configuration
+    is_recorded: bool
+    is_tuned: bool
+    counts_bytes: bool
+    content: str
+
+    @property
+    def point(self) -> str:
+        """Its name without the seed."""
+        labels = [f"{axis}-{label}" for axis, label in self.axes.items()]
+        return "__".join(_plain(part) for part in (self.method.name, self.condition, *labels))
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in its experiment, and a file's name."""
+        return f"{self.point}__seed{self.seed}"
+
+    @property
+    def digest(self) -> str:
+        """Of all that its result follows from, 0x-hex."""
+        return self.digest_with(self.seed)
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.configuration.protocol.rounds
+
+    def digest_with(self, seed: int) -> str:
+        """Return the digest of the same with another seed, 0x-hex."""
+        return digest_of([self.content, seed])
+
+    def at_rate(self, factor: float) -> Cell:
+        """Return the cell with another learning rate."""
+        training = self.configuration.training
+        rate = training.learning_rate * factor
+        changed = training.model_copy(update={"learning_rate": rate})
+        return replace(
+            self, configuration=self.configuration.model_copy(update={"training": changed})
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run that is there only to choose its method's learning rate.
+
+    Attributes:
+        cell: what is run; never one that is reported.
+    """
+
+    cell: Cell
+    factor: float
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in its experiment."""
+        return f"tuning__{self.cell.name}__rate{self.factor:g}"
+
+    @property
+    def digest(self) -> str:
+        """Of all that its result follows from, 0x-hex."""
+        return digest_of([self.cell.digest, self.factor])
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.cell.rounds
+
+
+def digest_of(value: object) -> str:
+    """Return the sha256 of a value's canonical JSON, 0x-hex."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"0x{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _plain(part: str) -> str:
+    """Return a name's part as a file's name may have it."""
+    return _NOT_IN_NAMES.sub("-", part).strip("-.")
+
+
+RULES = frozenset({"strategy", "distance"})
+"""Settings of the protocol that a method's `rules` take from a preset."""
+
+
+MOST_DIGITS = 6
+"""A rate is kept in millionths."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFactory:
+    """Makes cells and trials, each of them checked.
+
+    Attributes:
+        quick: what is done instead; nothing else unless it is run quickly.
+        data: folder of the data; None where no file is needed.
+    """
+
+    name: str
+    definition: Definition
+    quick: Quick
+    is_quick: bool
+    data: Path | None
+    data_digests: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The choice of learning rates; None if there is none."""
+        return None if self.is_quick and not self.quick.tuning else self.definition.tuning
+
+    def points(self) -> Iterator[tuple[Method, str, tuple[AxisPoint, ...]]]:
+        """Yield what there is one run of for each seed."""
+        quick, definition = self.quick, self.definition
+        axes = [
+            [
+                point
+                for point in axis.values
+                if point.label in quick.axes.get(axis.name, [point.label])
+            ]
+            for axis in definition.axes
+        ]
+        for condition in definition.conditions:
+            for method in definition.methods:
+                if (
+                    self._is_meant(method.name, condition.name)
+                    and method.name in (quick.methods or [method.name])
+                    and condition.name in (quick.conditions or [condition.name])
+                ):
+                    for points in product(*axes):
+                        yield method, condition.name, points
+
+    def _is_meant(self, method: str, condition: str) -> bool:
+        def names(pair: Sequence[str]) -> bool:
+            return pair[0] in {method, ANY} and pair[1] in {condition, ANY}
+
+        only = self.definition.only
+        return (not only or any(map(names, only))) and not any(map(names, self.definition.exclude))
+
+    def cell(
+        self,
+        method: Method,
+        condition: str,
+        points: tuple[AxisPoint, ...],
+        seed: int,
+        more: Sequence[str] = (),
+    ) -> Cell:
+        """Return a cell, its configuration checked."""
+        labels = {
+            axis.name: point.label for axis, point in zip(self.definition.axes, points, strict=True)
+        }
+        tuned = self.tuning is not None and method.tuned
+        configuration = self._configuration(method, condition, points, seed, more)
+        return Cell(
+            experiment=self.name,
+            number=self.definition.number,
+            method=method,
+            condition=condition,
+            axes=labels,
+            seed=seed,
+            configuration=configuration,
+            is_recorded=method.kind == "cmfl",
+            is_tuned=tuned,
+            counts_bytes=self.definition.counts_bytes,
+            content=self._content(configuration, method, self.tuning if tuned else None),
+        )
+
+    @property
+    def most_trials(self) -> int:
+        """The number of trials if every method has some."""
+        tuning = self.tuning
+        each = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
+        return each * len(self.definition.methods)
+
+    def trials(self) -> Iterator[Trial]:
+        """Yield the runs by which learning rates are chosen."""
+        tuning, definition = self.tuning, self.definition
+        if tuning is None:
+            return
+        condition = tuning.condition or definition.conditions[0].name
+        points = tuple(
+            next(
+                p
+                for p in axis.values
+                if p.label == tuning.axes.get(axis.name, axis.values[0].label)
+            )
+            for axis in definition.axes
+        )
+        meant = dict.fromkeys(method.name for method, _, _ in self.points())
+        for method in definition.methods:
+            if method.tuned and method.name in meant:
+                cells = [
+                    self.cell(method, condition, points, seed, tuning.settings)
+                    for seed in tuning.seeds
+                ]
+                yield from (Trial(cell, factor) for factor in tuning.rates for cell in cells)
+
+    def _configuration(
+        self,
+        method: Method,
+        condition: str,
+        points: tuple[AxisPoint, ...],
+        seed: int,
+        more: Sequence[str],
+    ) -> Configuration:
+        definition = self.definition
+        settings = (
+            *definition.settings,
+            *(() if method.rules is None else _rules(method.rules)),
+            *method.settings,
+            *next(
+                candidate.settings
+                for candidate in definition.conditions
+                if candidate.name == condition
+            ),
+            *(setting for point in points for setting in point.settings),
+            *more,
+            *self.quick.settings,
+            f"seed={seed}",
+            "machine.ledger=memory",
+        )
+        settings = tuple(setting.replace(DATA, str(self.data)) for setting in settings)
+        try:
+            configuration = load_that_fits(definition.preset, settings)
+            kind_named(method.kind).require(configuration, method)
+            require_no_live_settings(configuration)
+        except (ConfigurationError, ParametersError) as error:
+            labels = " ".join(point.label for point in points)
+            raise ConfigurationError(
+                f"experiment {self.name}: cell {method.name}, {condition}"
+                f"{', ' if labels else ''}{labels}: {error}"
+            ) from error
+        return configuration
+
+    def _content(self, configuration: Configuration, method: Method, tuning: Tuning | None) -> str:
+        """Return the digest of all that a cell's result follows from, but its seed."""
+        choice = configuration.data.choice()
+        # A file is read for its digest once, not for every cell.
+        if repr(choice) not in self.data_digests:
+            self.data_digests[repr(choice)] = data_digest(choice)
+        left_out = {"seed", "machine", "data"}
+        labels = {"name", "settings", "rules", "tuned"}
+        # Without defaults: a setting that there is one day, and that a cell does not use, changes
+        # no digest; one whose default changes shows in the heads that an audit asks for.
+        settings = configuration.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        return digest_of(
+            {
+                "configuration": settings,
+                "data": self.data_digests[repr(choice)],
+                "method": method.model_dump(mode="json", exclude=labels),
+                "tuning": None if tuning is None else tuning.model_dump(mode="json"),
+            }
+        )
+
+
+def _rules(preset: str) -> tuple[str, ...]:
+    """Return the rules of a preset as settings; one that it leaves open is left open."""
+    rules = load(preset).protocol.model_dump(include=set(RULES))
+    return tuple(
+        f"protocol.{name}={'' if value is None else value}" for name, value in sorted(rules.items())
+    )
+
+
+def load_that_fits(preset: str, settings: tuple[str, ...]) -> Configuration:
+    """Return the configuration of a preset with settings on top.
+
+    The sizes of a round follow from rates: C = floor(ω a + 1/2) of a active clients, and the other
+    n have to fill the next committee. At ω = .5 that needs an even a: 59 of 297 clients give C = 30
+    and n = 29, and 60 would do.
+    """
+    try:
+        return load(preset, settings=settings)
+    except ParametersError as error:
+        rate = _rate_that_fits(preset, settings)
+        if rate is None:
+            raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(f"{error}; protocol.active_rate = {rate} fits") from error
+
+
+def _rate_that_fits(preset: str, settings: tuple[str, ...]) -> str | None:
+    """Return the rate of the nearest number of active clients that the protocol takes."""
+    values = plain_values(preset, settings=settings)["protocol"]
+    clients = values["clients"]
+    rate = values.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
+    requested = rounded_share(parts_per_million("active_rate", rate), clients)
+    most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
+    # Of two as near, the larger: fewer than are asked for make a smaller committee.
+    nearest = sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active))
+    for active in nearest:
+        fitting_rate = rate_of(active, clients)
+        try:
+            load(preset, settings=(*settings, f"protocol.active_rate={fitting_rate}"))
+        except ParametersError:
+            continue
+        return fitting_rate
+    return None
+
+
+def rate_of(active: int, clients: int) -> str:
+    """Return the shortest decimal whose share of all clients is `active`."""
+    for digits in range(1, MOST_DIGITS):
+        rate = round(active / clients, digits)
+        if rounded_share(parts_per_million("active_rate", rate), clients) == active:
+            return str(rate)
+    return str(round(active / clients, MOST_DIGITS))
+
 
 _Place: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 """Method, condition, and the label on each axis."""

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import names
+from clients.experiments.definition import names
 from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows, sorted_rows
-from clients.experiments.series import FEW_SCENARIOS, by_method, grouped, scenario_name
-from clients.experiments.statistics import mean_and_error
+from clients.experiments.series import (
+    FEW_SCENARIOS,
+    by_method,
+    grouped,
+    mean_and_error,
+    scenario_name,
+)
 
 if TYPE_CHECKING:
     Measure = Callable[[CellRow], float | None]

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clients.adversaries.attackers import malicious_clients
-from clients.attacks.data.poisoning import poisoned
-from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.updates.update_attack import attack_parameters
+from clients.attacks.samples import DATA_ATTACKS, poisoned
+from clients.attacks.updates import attack_parameters
 from clients.configuration.run_configuration import configuration_from_document
 from clients.configuration.schema import Configuration
 from clients.datasets.data_binding import (

@@ -11,7 +11,7 @@ from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.attacks.data.data_attack import DataAttack
+    from clients.attacks.samples import DataAttack
     from clients.configuration.schema import EvaluationSection
 
 TEST = "test"

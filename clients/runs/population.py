@@ -8,16 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.attack_memory import AttackMemory
-from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.adversaries.attackers import Attackers, AttackMemory, false_model, malicious_clients
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
-from clients.attacks.data.data_attack import DataAttack
-from clients.attacks.data.poisoning import poisoned
-from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.false_model import false_model
-from clients.attacks.own_attack import try_attack
-from clients.attacks.registry import attack_code, attack_named
-from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
+from clients.attacks.registry import attack_code, attack_named, try_attack
+from clients.attacks.samples import DATA_ATTACKS, DataAttack, poisoned
+from clients.attacks.updates import AttackParameters, attack_parameters
 from clients.configuration.owners import Owners, data_of_owners
 from clients.configuration.parsing import naming_setting
 from clients.configuration.schema import Configuration

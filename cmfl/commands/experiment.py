@@ -27,11 +27,10 @@ from cmfl.commands.home_files import write_result
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.experiments.execution.repetition import RepeatedCell
-    from clients.experiments.execution.row_store import RowStore
-    from clients.experiments.execution.runner import ExperimentProgress
     from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.repetition import RepeatedCell
     from clients.experiments.rows import CellRow, ExperimentRows
+    from clients.experiments.run import ExperimentProgress, RowStore
     from ledger.io.processes import TaskPool
 
 ALL = "all"
@@ -118,7 +117,7 @@ def run(
     Exit code 0: every cell has its row, and every audit passed. 1: an audit failed. 2: a cell could
     not be run. 3: an audit was incomplete.
     """
-    from clients.experiments.execution.runner import require_data
+    from clients.experiments.run import require_data
     from ledger.io.processes import task_pool
 
     names = _runnable(data) if name == ALL else [name]
@@ -210,7 +209,7 @@ def audit(
     Exit code 0: it came out again, and everything was checked and is true. 1: something differs, or
     the record contradicts itself. 3: nothing contradicts, but something could not be checked.
     """
-    from clients.experiments.execution.repetition import repeat_cell
+    from clients.experiments.repetition import repeat_cell
 
     plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():
@@ -246,9 +245,9 @@ def _planned(
     name: str, seeds: int | None, data: Path | None, out: Path, *, is_quick: bool
 ) -> tuple[ExperimentPlan, RowStore]:
     """Return what an experiment runs, and where its rows are."""
-    from clients.experiments.catalogue import definition_named, name_of
-    from clients.experiments.execution.row_store import RowStore
+    from clients.experiments.definition import definition_named, name_of
     from clients.experiments.plan import plan_experiment
+    from clients.experiments.run import RowStore
 
     definition = definition_named(name)
     plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
@@ -260,7 +259,7 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
 
 
 def _experiments() -> Iterator[dict[str, Any]]:
-    from clients.experiments.catalogue import definition_named, names
+    from clients.experiments.definition import definition_named, names
 
     for name in names():
         definition = definition_named(name)
@@ -277,7 +276,7 @@ def _experiments() -> Iterator[dict[str, Any]]:
 
 def _runnable(data: Path | None) -> list[str]:
     """Return the experiments whose files are there, and print the others as left out."""
-    from clients.experiments.catalogue import definition_named, names
+    from clients.experiments.definition import definition_named, names
     from clients.experiments.plan import missing_files
 
     runnable = []
@@ -308,7 +307,7 @@ def _run(
     plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
 ) -> dict[str, Any]:
     """Run one experiment with a progress bar, and return its results."""
-    from clients.experiments.execution.runner import run_experiment as run_all
+    from clients.experiments.run import run_experiment as run_all
     from ledger.audit.report import AuditOutcome
 
     with progress_of_rounds() as bar:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clients.adversaries.faults import MemberFault
-from clients.adversaries.faulty_members import member_with
+from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.actions import Action, ActorContext, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal

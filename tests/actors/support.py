@@ -14,8 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.adversaries.faults import MemberFault
-from clients.adversaries.faulty_members import member_with
+from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.actions import (
     Action,
     PostEnvelope,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from clients.adversaries.faulty_members import FaultyMember, member_with
+from clients.adversaries.faults import FaultyMember, member_with
 from clients.runs.open_run import OpenedRun, open_run
 from clients.simulation import Simulation
 from ledger.actors.actions import Action, PostEnvelope, SendDecision, StoreBlobs

@@ -9,9 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clients.adversaries.faults import UNINVITED, MemberFault, TrainerFault, wild_reference
-from clients.adversaries.faulty_members import member_with
-from clients.adversaries.faulty_trainers import trainer_with
+from clients.adversaries.faults import (
+    UNINVITED,
+    MemberFault,
+    TrainerFault,
+    member_with,
+    trainer_with,
+    wild_reference,
+)
 from clients.worker.hosted_clients import WorkerBehaviour
 from ledger.actors.member import Member, MemberActor
 from ledger.actors.trainer import Trainer

@@ -22,7 +22,7 @@ from benchmarks.paper.verdict import (
 )
 from clients.experiments.figures import correlation
 from clients.experiments.rows import CellRow
-from clients.experiments.statistics import mean_and_error, spearman
+from clients.experiments.series import mean_and_error, spearman
 
 NORMAL_TRAINING = "V-B, normal training"
 TYPICAL, AS_MANY_AGGREGATED = "FedAvg-trainers", "FedAvg-aggregated"

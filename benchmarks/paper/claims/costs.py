@@ -34,7 +34,7 @@ from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
 from clients.experiments.figures import by_size, sizes_of
 from clients.experiments.report import DASH, markdown
 from clients.experiments.rows import CellRow
-from clients.experiments.statistics import mean_and_error
+from clients.experiments.series import mean_and_error
 from ledger.protocol.errors import ConfigurationError
 
 EFFICIENCY = "V-E, efficiency"

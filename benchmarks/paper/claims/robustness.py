@@ -18,7 +18,7 @@ from benchmarks.paper.verdict import (
     speed,
     wherever,
 )
-from clients.experiments.statistics import mean_and_error
+from clients.experiments.series import mean_and_error
 
 SOURCE = "V-C, robustness"
 FIRST, SECOND = "CMFL-I", "CMFL-II"

@@ -14,7 +14,7 @@ from cmfl.commands.console import progress
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from clients.experiments.cells import Cell
+    from clients.experiments.plan import Cell
     from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
 
@@ -75,7 +75,7 @@ class StepDone(NamedTuple):
 
 def cells_of(seed: int, rounds: int) -> list[Cell]:
     """Return the runs of one seed in their order: attacked ones first."""
-    from clients.experiments.catalogue import definition_of
+    from clients.experiments.definition import definition_of
     from clients.experiments.plan import plan_experiment
 
     changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
@@ -115,9 +115,8 @@ def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
 
 def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
     """Play all runs of one seed, audit those on the ledger, and report each round and audit."""
-    from clients.experiments.execution.cell_run import row_of, task_of
-    from clients.experiments.execution.chain_run import on_chain
     from clients.experiments.kinds import kind_named, play_run
+    from clients.experiments.run import on_chain, row_of, task_of
     from clients.runs.open_run import open_run
     from ledger.audit.engine import audit
     from ledger.storage.blobs import FolderBlobs

@@ -20,7 +20,7 @@ from benchmarks.paper.verdict import (
     verdict_of,
 )
 from clients.experiments.rows import CellSeconds, ExperimentRows
-from clients.experiments.statistics import Estimate
+from clients.experiments.series import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows
 
 SECOND_IS_BETTER = next(

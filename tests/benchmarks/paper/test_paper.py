@@ -14,11 +14,10 @@ import pytest
 from benchmarks.paper.__main__ import SCIENCE, main
 from benchmarks.paper.claims import accuracy, costs, robustness, theorem
 from benchmarks.paper.paper_report import REMOVED_DISTANCE, ROWS, paper_report, read_published
-from clients.experiments.archive import unpack
-from clients.experiments.catalogue import definition_named, names
-from clients.experiments.execution.learning_rates import digest_of_trials
+from clients.experiments.definition import definition_named, names
 from clients.experiments.plan import missing_files, plan_experiment
-from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
+from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows, unpack
+from clients.experiments.run import digest_of_trials
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
 TUNED = "robustness-digits"

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.adversaries.attack_memory import AttackHistory
-from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
+from clients.adversaries.attackers import Attackers, AttackHistory, AttackRound, malicious_clients
 from clients.attacks.registry import ATTACKS
-from clients.attacks.updates.update_attack import (
+from clients.attacks.updates import (
     AttackInput,
     AttackParameters,
     Update,

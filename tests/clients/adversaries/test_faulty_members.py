@@ -15,8 +15,8 @@ from clients.adversaries.faults import (
     assign_faults,
     false_scores,
     faulty_payload,
+    member_with,
 )
-from clients.adversaries.faulty_members import member_with
 from ledger.protocol.documents.envelope import PublishedScores
 from ledger.protocol.documents.vector import ScoreVector, decode_vector
 from ledger.protocol.encoding import sha256, vector_bytes

@@ -15,12 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from clients.aggregators.aggregation import Aggregation
-from clients.aggregators.aggregator import AggregatorSelection
-from clients.aggregators.krum import krum_scores
 from clients.aggregators.mixture import Mixture
-from clients.aggregators.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
-from clients.aggregators.registry import AGGREGATORS, aggregator_named
+from clients.aggregators.rules import (
+    AGGREGATORS,
+    PRE_AGGREGATORS,
+    Aggregation,
+    AggregatorSelection,
+    aggregator_named,
+    krum_scores,
+    pre_aggregator_named,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from clients.aggregators import mixture as mixtures
 from clients.aggregators import mixture as module
-from clients.aggregators import sorting_network
-from clients.aggregators.mixture import BLOCK, Mixture
-from clients.aggregators.sorting_network import MOST_ROWS, STRIP, network, rank_summer
+from clients.aggregators import mixture as sorting_network
+from clients.aggregators.mixture import BLOCK, MOST_ROWS, STRIP, Mixture, network, rank_summer
 from ledger.distances import machine_code
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId

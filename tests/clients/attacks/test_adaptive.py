@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clients.adversaries.attack_memory import AttackHistory, AttackMemory
-from clients.adversaries.attackers import Attackers, AttackRound
-from clients.attacks.false_model import false_model
+from clients.adversaries.attackers import (
+    Attackers,
+    AttackHistory,
+    AttackMemory,
+    AttackRound,
+    false_model,
+)
+from clients.attacks import worst
+from clients.attacks.adaptive import Line, accepted_up_to, inner_products, pair_distances
 from clients.attacks.registry import ATTACKS, attack_named
-from clients.attacks.updates.adaptive.estimate import accepted_up_to
-from clients.attacks.updates.adaptive.step_search import Line, inner_products, pair_distances
-from clients.attacks.updates.min_max import min_max
-from clients.attacks.updates.rule_aware import search
-from clients.attacks.updates.update_attack import AttackInput, AttackParameters, UpdateAttack
+from clients.attacks.updates import AttackInput, AttackParameters, UpdateAttack, min_max
 from clients.configuration.loading import load
 from clients.configuration.schema import Attacking
 from clients.datasets.federated_data import Samples
@@ -320,12 +322,12 @@ def test_a_search_plays_what_it_estimates(attack: str, monkeypatch: pytest.Monke
         searched.append(played)
         return best_of(estimates, effect)
 
-    best_of = search.best_of
-    monkeypatch.setattr(search, "best_of", compared)
+    best_of = worst.best_of
+    monkeypatch.setattr(worst, "best_of", compared)
     sent = sent_in_a_round(attack)
     assert len(set(searched[0].round(4))) > 5
-    monkeypatch.setattr(search, "can_estimate", lambda _attacker: False)
-    monkeypatch.setattr(search, "best_of", best_of)
+    monkeypatch.setattr(worst, "can_estimate", lambda _attacker: False)
+    monkeypatch.setattr(worst, "best_of", best_of)
     assert np.array_equal(sent, sent_in_a_round(attack))
 
 

@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.attacks.own_attack import try_attack
-from clients.attacks.registry import ATTACKS, GROUP, attack_named
-from clients.attacks.updates.alie import largest_z
-from clients.attacks.updates.min_max import largest_step, min_max
-from clients.attacks.updates.update_attack import AttackInput, AttackParameters
+from clients.attacks.registry import ATTACKS, GROUP, attack_named, try_attack
+from clients.attacks.updates import AttackInput, AttackParameters, largest_step, largest_z, min_max
 from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError

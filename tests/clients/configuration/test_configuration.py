@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
+from clients.attacks.updates import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, Configuration

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clients.experiments.catalogue import definition_of
-from clients.experiments.definition import Definition
+from clients.experiments.definition import Definition, definition_of
 from clients.experiments.plan import ExperimentPlan, plan_experiment
 
 MINI = Path(__file__).with_name("mini.toml")

@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers, malicious_clients
-from clients.aggregators.aggregation import Aggregation
-from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
-from clients.aggregators.registry import aggregator_named
-from clients.attacks.updates.update_attack import AttackParameters
+from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
+from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples

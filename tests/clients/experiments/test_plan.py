@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
+from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.loading import load
-from clients.experiments.catalogue import definition_named, definition_of, names
-from clients.experiments.cell_factory import load_that_fits, rate_of
-from clients.experiments.plan import ExperimentPlan, plan_experiment
+from clients.experiments.definition import definition_named, definition_of, names
+from clients.experiments.plan import ExperimentPlan, load_that_fits, plan_experiment, rate_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from tests.clients.experiments.made_up import cell as row

@@ -15,21 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.experiments.canvas import Panels
-from clients.experiments.catalogue import definition_named
-from clients.experiments.definition import FigureKind
+from clients.experiments.definition import FigureKind, definition_named
 from clients.experiments.figures import DRAWN_BY, caption_of, draw
 from clients.experiments.report import captured_share, report, tables
 from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows
 from clients.experiments.series import (
     MOST_LINES,
+    Estimate,
+    average_ranks,
+    mean_and_error,
     over_rounds,
+    paired,
     panels_of,
     positions_of,
     share_at_most,
+    spearman,
     times_by_accuracy,
     times_by_samples,
 )
-from clients.experiments.statistics import Estimate, average_ranks, mean_and_error, paired, spearman
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 from tests.clients.experiments.minis import defined

@@ -12,20 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.experiments import rows as module
-from clients.experiments.archive import archive_path, pack, read_stored, unpack
-from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import (
     CellSeconds,
     ChoiceRow,
     ExperimentRows,
     TrialRow,
     append_row,
+    archive_path,
     cut_torn_line,
     encode_row,
     final_of,
+    pack,
     read_rows,
+    read_stored,
     round_values,
+    unpack,
 )
+from clients.experiments.run import RowStore
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant
 
@@ -232,10 +235,10 @@ def test_no_more_is_unpacked_than_the_bound(out: Path, monkeypatch: pytest.Monke
     (out / "normal" / "cell" / "large.bin").write_bytes(bytes(2**24))
     archive = pack(out, "normal")
     assert archive.stat().st_size < 2**16
-    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr("clients.experiments.rows.MAX_UNPACKED_BYTES", 2**20)
     with pytest.raises(ConfigurationError, match="holds more than 1048576 bytes"):
         unpack(out, "normal")
     assert [path.name for path in out.iterdir()] == [archive.name]
-    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**25)
+    monkeypatch.setattr("clients.experiments.rows.MAX_UNPACKED_BYTES", 2**25)
     unpack(out, "normal")
     assert (out / "normal" / "cell" / "large.bin").stat().st_size == 2**24

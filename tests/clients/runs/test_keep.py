@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.adversaries.attack_memory import AttackMemory
+from clients.adversaries.attackers import AttackMemory
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import Population

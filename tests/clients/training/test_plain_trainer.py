@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clients.attacks.data.label_flip import LABEL_FLIP
-from clients.attacks.data.poisoning import poisoned
-from clients.attacks.updates.update_attack import AttackParameters
+from clients.attacks.samples import LABEL_FLIP, poisoned
+from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import checked, load
 from clients.datasets.federated_data import (
     NO_TARGET,

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import ExperimentRows
+from clients.experiments.run import RowStore
 from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 

@@ -12,8 +12,8 @@ import pytest
 
 import cmfl as face
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
+from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration, Section

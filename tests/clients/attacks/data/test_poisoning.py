@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from clients.adversaries.faults import FAVOURS
-from clients.attacks.data.backdoor import BACKDOOR, backdoor, triggered
-from clients.attacks.data.data_attack import DataAttack, PoisonInput
-from clients.attacks.data.label_flip import LABEL_FLIP, label_flip
-from clients.attacks.data.poisoning import poisoned
-from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.data.trigger import trigger_for
-from clients.attacks.updates.update_attack import AttackParameters
+from clients.attacks.samples import (
+    BACKDOOR,
+    DATA_ATTACKS,
+    LABEL_FLIP,
+    DataAttack,
+    PoisonInput,
+    backdoor,
+    label_flip,
+    poisoned,
+    trigger_for,
+    triggered,
+)
+from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.runs.evaluation_sets import BACKDOOR as BACKDOOR_SET

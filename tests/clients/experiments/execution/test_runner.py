@@ -12,17 +12,22 @@ from typing import Any
 
 import pytest
 
-from clients.experiments.execution.cell_run import CellJob, play_cell
-from clients.experiments.execution.chain_run import portable
-from clients.experiments.execution.repetition import (
+from clients.experiments.plan import ExperimentPlan
+from clients.experiments.repetition import (
     RepeatedCell,
     repeat_cell,
     saved_file_differences,
 )
-from clients.experiments.execution.row_store import RowStore
-from clients.experiments.execution.runner import ExperimentProgress, require_data, run_experiment
-from clients.experiments.plan import ExperimentPlan
 from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, read_rows
+from clients.experiments.run import (
+    CellJob,
+    ExperimentProgress,
+    RowStore,
+    play_cell,
+    portable,
+    require_data,
+    run_experiment,
+)
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import Home
 from ledger.io.processes import task_pool

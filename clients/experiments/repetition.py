@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clients.experiments.archive import read_stored
-from clients.experiments.execution.cell_run import row_of, task_of
-from clients.experiments.execution.chain_run import play_on_chain
-from clients.experiments.execution.learning_rates import factors
-from clients.experiments.execution.row_store import RowStore
 from clients.experiments.plan import ExperimentPlan
-from clients.experiments.rows import CellRow, ChainEvidence, encode_row
+from clients.experiments.rows import CellRow, ChainEvidence, encode_row, read_stored
+from clients.experiments.run import RowStore, factors, play_on_chain, row_of, task_of
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION

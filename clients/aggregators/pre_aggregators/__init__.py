@@ -1,1 +1,0 @@
-"""Pre-aggregators, one file each."""

@@ -1,0 +1,499 @@
+"""The aggregators and pre-aggregators of a server: a class each, and a name in a table."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
+
+from clients.aggregators.mixture import Mixture, Vector
+from clients.datasets.settings_table import Positive, SettingsTable, parse_settings
+from ledger.io.user_code import UserCode, as_configuration_error, named_code
+from ledger.protocol.errors import ConfigurationError
+
+Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Faulty = Annotated[
+    int, Field(ge=0, le=2**31 - 1, description="how many updates of a round may be anything")
+]
+
+
+class AggregationStage(SettingsTable, ABC):
+    """One stage of an aggregation, with its options: a table of the TOML file.
+
+    Attributes:
+        name: as in TOML: ByzFL's.
+        rule: what has to hold of n, the number of updates.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str] = "1 <= n"
+
+    @property
+    def least(self) -> int:
+        """Return the fewest updates that it takes."""
+        return 1
+
+    def require(self, updates: int) -> None:
+        """Refuse a number of updates that it cannot take."""
+        if updates < self.least:
+            options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
+            raise ConfigurationError(
+                f"{self.name} with {options or 'no options'} of n = {updates} updates: "
+                f"{self.rule} must hold, and so n be at least {self.least}"
+            )
+
+
+S = TypeVar("S", bound=AggregationStage)
+
+
+def stage_named(
+    kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
+) -> S:
+    """Return a stage."""
+    if name not in known:
+        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
+    return parse_settings(known[name], options, f"{kind} {name}")
+
+
+Iterations = Annotated[int, Field(ge=1, le=1000)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AggregatorSelection:
+    """The result of an aggregator.
+
+    Attributes:
+        vector: the aggregated update, shape (d,).
+        used: places of the vectors that it is made of, ascending.
+    """
+
+    vector: Vector
+    used: tuple[int, ...]
+
+
+class Aggregator(AggregationStage):
+    """An aggregator with its options."""
+
+    @abstractmethod
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return one vector of many.
+
+        Args:
+            mixture: the vectors, at least `least` of them.
+            weights: of each, above 0: the samples behind an update, 1 behind a mean of updates.
+            last: what was aggregated in the round before, zeros in the first, shape (d,).
+        """
+
+
+def everybody(mixture: Mixture) -> tuple[int, ...]:
+    """Return the places of all vectors."""
+    return tuple(range(len(mixture)))
+
+
+def shares(weights: Vector) -> Vector:
+    """Return weights as parts of their sum."""
+    return np.asarray(weights / weights.sum())
+
+
+class FedAvg(Aggregator):
+    """Σ_k p_k Δ_k with p_k = n_k / Σ n_k, which one attacker can move anywhere.
+
+    Attributes:
+        clipped: whether a longer update is first shortened to the median length of the round's.
+    """
+
+    name: ClassVar[str] = "FedAvg"
+
+    clipped: Annotated[
+        bool, Field(description="whether updates longer than the median are shortened to it")
+    ] = False
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the mean; unclipped the same bits as the ledger's own of these updates."""
+        parts = shares(weights)
+        if self.clipped:
+            lengths = mixture.distances_from(np.zeros_like(last))
+            median = np.median(lengths)
+            # A length of 0 is no longer than the median, and so never divides.
+            parts = parts * np.divide(
+                median, lengths, out=np.ones_like(lengths), where=lengths > median
+            )
+        return AggregatorSelection(mixture.combined(parts), everybody(mixture))
+
+
+class Krum(Aggregator):
+    """The update with the smallest sum of squared distances to its n - f - 2 nearest others.
+
+    ByzFL 0.0.11 takes n - f - 1 of them, so that its Krum(f + 1) is this Krum(f).
+
+    Attributes:
+        f: number of arbitrary updates to tolerate.
+    """
+
+    name: ClassVar[str] = "Krum"
+    rule: ClassVar[str] = "2f + 2 < n"
+
+    f: Faulty
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return 2 * self.f + 3
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return one update as it is; of several with one score the first."""
+        return self.densest(mixture, np.ones(len(mixture)), 1)
+
+    def densest(self, mixture: Mixture, weights: Vector, count: int) -> AggregatorSelection:
+        """Return the mean of some updates with the smallest scores."""
+        scores = krum_scores(mixture.squared_distances(), self.f)
+        chosen = np.sort(np.argsort(scores, kind="stable")[:count])
+        part = np.zeros(len(mixture))
+        part[chosen] = shares(weights[chosen])
+        return AggregatorSelection(mixture.combined(part), tuple(chosen.tolist()))
+
+
+def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
+    """Return Krum's score of each vector: the sum of |x_i - x_j|² over its nearest others.
+
+    Args:
+        squared: squared distances of every two vectors, shape (n, n).
+        f: how many of them may be anything: n - f - 2 others count, at least 1.
+
+    Returns:
+        Shape (n,); smaller is denser.
+    """
+    n = len(squared)
+    # Not by dropping the smallest: a repeated vector is its own nearest neighbour.
+    others = squared[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+    return np.asarray(np.sort(others, axis=1)[:, : n - f - 2].sum(axis=1))
+
+
+class MultiKrum(Krum):
+    """The mean of the updates with the smallest scores of Krum.
+
+    Attributes:
+        f: number of arbitrary updates to tolerate.
+        m: how many are averaged, n - f where it is not given; at most n - f. The authors of CMFL
+            take as many as CMFL aggregates.
+        weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.
+    """
+
+    name: ClassVar[str] = "MultiKrum"
+    rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
+
+    m: Whole | None = None
+    weighted: bool = False
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return max(2 * self.f + 3, self.f + (self.m or 1))
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the mean of the chosen updates; equal scores are chosen in their order."""
+        alike = weights if self.weighted else np.ones(len(mixture))
+        return self.densest(mixture, alike, self.m or len(mixture) - self.f)
+
+
+class Median(Aggregator):
+    """In each coordinate the middle one, or half the sum of the two in the middle.
+
+    Unweighted, as in the paper and in the authors' code. Fewer than half of the updates cannot
+    move a coordinate beyond what the honest have there.
+    """
+
+    name: ClassVar[str] = "Median"
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the median of each coordinate."""
+        half = len(mixture) // 2
+        vector = mixture.mean_of_ranks(half - 1 + len(mixture) % 2, half + 1)
+        return AggregatorSelection(vector, everybody(mixture))
+
+
+class TrMean(Aggregator):
+    """In each coordinate the mean without the f smallest and the f largest.
+
+    Attributes:
+        f: how many are cut off at each end; the paper has a share beta, f = beta n.
+    """
+
+    name: ClassVar[str] = "TrMean"
+    rule: ClassVar[str] = "2f < n"
+
+    f: Faulty
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return 2 * self.f + 1
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the trimmed mean of each coordinate, unweighted as in the paper."""
+        vector = mixture.mean_of_ranks(self.f, len(mixture) - self.f)
+        return AggregatorSelection(vector, everybody(mixture))
+
+
+class GeometricMedian(Aggregator):
+    """Nearly the point with the smallest sum of distances to the updates.
+
+    Each step takes z = Σ β_k x_k / Σ β_k with β_k = α_k / max(ν, |z - x_k|), from z = 0.
+
+    Attributes:
+        nu: ν, the smallest distance that is divided by. ByzFL's default; the paper has 1e-6.
+        T: steps.
+        weighted: whether α_k are the shares of the samples, as the paper has them; else they are
+            equal, as in ByzFL.
+    """
+
+    name: ClassVar[str] = "GeometricMedian"
+
+    nu: Positive = 0.1
+    T: Iterations = 3
+    weighted: bool = False
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the point after T steps; an update far away weighs little."""
+        point = np.zeros(mixture.dimension)
+        alphas = shares(weights if self.weighted else np.ones(len(mixture)))
+        for _ in range(self.T):
+            betas = alphas / np.maximum(self.nu, mixture.distances_from(point))
+            point = mixture.combined(shares(betas))
+        return AggregatorSelection(point, everybody(mixture))
+
+
+class CenteredClipping(Aggregator):
+    """The last aggregate, moved by what the updates differ from it, each difference clipped.
+
+    Each step takes v = v + (1/n) Σ_k (x_k - v) min(1, τ / |x_k - v|), and begins at the aggregate
+    of the round before, at zero in the first round.
+
+    Attributes:
+        tau: τ, how far one update can pull; in units of an update's length.
+        L: steps.
+    """
+
+    name: ClassVar[str] = "CenteredClipping"
+
+    tau: Annotated[
+        float,
+        Field(gt=0, allow_inf_nan=False, description="how far one update can pull"),
+    ]
+    L: Iterations = 1
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the point after L steps, unweighted as in the paper."""
+        n, point = len(mixture), last
+        for _ in range(self.L):
+            # A distance below tau, 0 among them, is not clipped.
+            pulls = self.tau / np.maximum(self.tau, mixture.distances_from(point)) / n
+            point = point * (1 - pulls.sum()) + mixture.combined(pulls)
+        return AggregatorSelection(point, everybody(mixture))
+
+
+class OwnAggregator(Aggregator):
+    """A function `(updates, **options)` from shape (n, d), float64, to shape (d,).
+
+    Attributes:
+        label: file or package and name.
+        function: the user's.
+        options: its keyword arguments.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: ClassVar[str] = "own aggregator"
+
+    label: str
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return the function's vector, made of all updates."""
+        updates = np.empty((len(mixture), mixture.dimension))
+        for part, rows in mixture.blocks():
+            updates[:, part] = rows
+        updates.flags.writeable = False
+        subject = f"aggregator = {self.label!r}"
+        with as_configuration_error(f"{subject}: it fails, or changes its input"):
+            vector = np.asarray(self.function(updates.view(), **self.options))
+        if vector.shape != (mixture.dimension,) or vector.dtype.kind != "f":
+            raise ConfigurationError(
+                f"{subject}: returns {vector.dtype} of shape {vector.shape}; must return floats of "
+                f"shape ({mixture.dimension},)"
+            )
+        if not np.isfinite(vector).all():
+            raise ConfigurationError(f"{subject}: returns numbers that are not finite")
+        return AggregatorSelection(vector.astype(np.float64), everybody(mixture))
+
+
+def own_aggregator(code: UserCode, options: Mapping[str, object]) -> OwnAggregator:
+    """Return the aggregator of a user's function."""
+    function = code.load_function("aggregator")
+    return OwnAggregator(label=code.label, function=function, options=dict(options))
+
+
+class PreAggregator(AggregationStage):
+    """A pre-aggregator with its options."""
+
+    def count(self, vectors: int) -> int:
+        """Return the number of vectors that it makes of n."""
+        return vectors
+
+    @abstractmethod
+    def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return what each new vector is made of, shape (new vectors, vectors).
+
+        Args:
+            mixture: the vectors, at least `least` of them.
+            rng: its own stream of the round.
+        """
+
+
+class NNM(PreAggregator):
+    """Every vector becomes the mean of the n - f vectors nearest to it, itself among them.
+
+    Attributes:
+        f: how many of them may be anything.
+    """
+
+    name: ClassVar[str] = "NNM"
+    rule: ClassVar[str] = "2f < n"
+
+    f: Faulty
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return 2 * self.f + 1
+
+    def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return 1 / (n - f) at the neighbours of each; of equal distances the first are taken."""
+        n = len(mixture)
+        near = np.argsort(mixture.squared_distances(), axis=1, kind="stable")[:, : n - self.f]
+        result = np.zeros((n, n))
+        np.put_along_axis(result, near, 1 / (n - self.f), axis=1)
+        return result
+
+
+class Bucketing(PreAggregator):
+    """The vectors are shuffled and dealt into buckets, each of which becomes its mean.
+
+    Attributes:
+        s: vectors in a bucket; the last may have fewer.
+    """
+
+    name: ClassVar[str] = "Bucketing"
+
+    s: Annotated[int, Field(ge=1, le=2**31 - 1, description="how many vectors are in a bucket")]
+
+    def count(self, vectors: int) -> int:
+        """Return how many buckets there are."""
+        return math.ceil(vectors / self.s)
+
+    def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return one over the size of a bucket at its vectors."""
+        order = rng.permutation(len(mixture))
+        result = np.zeros((self.count(len(mixture)), len(mixture)))
+        for bucket, row in enumerate(result):
+            chosen = order[bucket * self.s : (bucket + 1) * self.s]
+            row[chosen] = 1 / len(chosen)
+        return result
+
+
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.name: rule for rule in (NNM, Bucketing)}
+
+
+def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
+    """Return a pre-aggregator."""
+    return stage_named("pre-aggregator", PRE_AGGREGATORS, name, options)
+
+
+GROUP = "cmfl.aggregators"
+"""Entry points of packages that offer aggregators."""
+
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    rule.name: rule
+    for rule in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+}
+
+
+def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
+    """Return an aggregator, or that of a user's function."""
+    if name not in AGGREGATORS:
+        code = named_code("aggregator", GROUP, name)
+        if code is not None:
+            return own_aggregator(code, options)
+    return stage_named("aggregator", AGGREGATORS, name, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """Pre-aggregators in order, followed by an aggregator."""
+
+    aggregator: Aggregator = field(default_factory=FedAvg)
+    pre_aggregators: tuple[PreAggregator, ...] = ()
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the plain mean of updates that weigh alike."""
+        aggregator = self.aggregator
+        is_plain = isinstance(aggregator, FedAvg) and not aggregator.clipped
+        return is_plain and not self.pre_aggregators
+
+    def _stages(self, updates: int) -> Iterator[tuple[AggregationStage, int]]:
+        """Yield each stage with the number of vectors that it gets."""
+        for stage in self.pre_aggregators:
+            yield stage, updates
+            updates = stage.count(updates)
+        yield self.aggregator, updates
+
+    def require(self, updates: int) -> None:
+        """Reject a number of updates that a stage cannot take."""
+        for stage, count in self._stages(updates):
+            stage.require(count)
+
+    def takes(self, updates: int) -> bool:
+        """Return whether every stage accepts this number of updates."""
+        return all(count >= stage.least for stage, count in self._stages(updates))
+
+    def aggregate(
+        self,
+        updates: Sequence[NDArray[np.float32]],
+        samples: Sequence[int],
+        last: Vector,
+        rng: np.random.Generator,
+    ) -> AggregatorSelection | None:
+        """Return the aggregated update and the rows of the updates that it uses.
+
+        Updates that are not finite are excluded first, as by a committee. If too few remain for the
+        options, nothing is aggregated.
+
+        Args:
+            updates: Δ of each client, by ascending client, each of shape (d,).
+            samples: n_k of each.
+            last: the previous round's aggregate, zeros in the first, shape (d,).
+
+        Returns:
+            None if nothing is aggregated.
+        """
+        usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
+        if not self.takes(len(usable)):
+            return None
+        mixture = Mixture([updates[row] for row in usable])
+        weights = np.array([samples[row] for row in usable], dtype=np.float64)
+        for stage in self.pre_aggregators:
+            mixture = mixture.mixed(stage.coefficients(mixture, rng))
+            # Means of updates weigh alike, as in the papers.
+            weights = np.ones(len(mixture))
+        selection = self.aggregator.aggregate(mixture, weights, last)
+        return AggregatorSelection(
+            selection.vector, tuple(usable[i] for i in mixture.sources(selection.used))
+        )

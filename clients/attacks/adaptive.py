@@ -1,0 +1,261 @@
+"""The colluders' estimate of a round's judgement: each of them represents an honest client.
+
+They score one another as a committee of their own, without the pair of an update and itself, which
+is always near.
+
+Every vector here is a combination of the colluders' updates, the travel and one fixed direction,
+stored as its coefficients; all angles follow from one table of inner products.
+
+After Tramèr, Carlini, Brendel, Madry 2020 ("On Adaptive Attacks to Adversarial Example Defenses"):
+a rule is worth what an attacker that knows it leaves of it. The search along one line is Shejwalkar
+and Houmansadr's (2021), with the rule's own judgement in the place of a distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.attacks.updates import AttackInput, Update, UpdateAttack, min_max
+from clients.random_streams import named_stream
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.direction import RIGHT_ANGLE, travel_weight
+from ledger.protocol.types import AcceptanceForm
+
+
+def combined(distances: NDArray[np.float64]) -> float:
+    """Return the score of one update from its distances to each colluder, shape (colluders,)."""
+    return float(distances.mean())
+
+
+def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
+    """Return the largest score that the colluders expect to be accepted.
+
+    Under strategy I all attackers have one score, and are accepted if at most m − f of the n − f
+    honest trainers are nearer: the score at that share of the colluders' own.
+
+    Args:
+        distances: between the colluders' honest updates, member by trainer, shape (colluders,
+            colluders), at least two of them.
+    """
+    parameters = attacker.parameters
+    assert parameters is not None, "only a committee scores"
+    others = ~np.eye(len(distances), dtype=bool)
+    columns = zip(distances.T, others.T, strict=True)
+    scores = sorted(combined(column[mask]) for column, mask in columns)
+    honest = max(attacker.trainers - attacker.attacking_trainers, 1)
+    nearer = max(parameters.accepted - attacker.attacking_trainers, 0) / honest
+    return scores[min(int(nearer * len(scores)), len(scores) - 1)]
+
+
+FARTHEST = 100.0
+"""Largest multiple of the mean."""
+
+_STEPS = 60
+"""Halvings; the remaining interval is below float32 precision."""
+
+
+def against(attacker: AttackInput) -> NDArray[np.float64]:
+    """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted.
+
+    s = −1 is the mean itself, the nearest possible update; it is sent even if that is expected to
+    be refused.
+
+    Args:
+        attacker: one of at least two, with the rules of the run.
+    """
+    products = inner_products(attacker.colluders)
+    limit = accepted_up_to(attacker, pair_distances(products))
+    line = Line.of(products)
+
+    def is_accepted(step: float) -> bool:
+        return combined(line.distances(step)) <= limit
+
+    return -largest(is_accepted, -1.0, FARTHEST) * attacker.mean
+
+
+def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> float:
+    """Return the largest accepted number by bisection; `least` if none is accepted.
+
+    Args:
+        is_accepted: monotone: rejects every number above a rejected one.
+    """
+    if is_accepted(most):
+        return most
+    for _ in range(_STEPS):
+        middle = (least + most) / 2
+        if is_accepted(middle):
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Squared distances of −s Δ̄ from each colluder's update, Δ̄ the mean of all the others.
+
+    Attributes:
+        own: ‖Δ_c‖², shape (colluders,).
+        mean: ‖Δ̄‖², likewise.
+    """
+
+    own: NDArray[np.float64]
+    across: NDArray[np.float64]
+    mean: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, products: NDArray[np.float64]) -> Line:
+        """Return the line through the colluders' mean.
+
+        Args:
+            products: inner products of the colluders' updates, shape (k, k), k at least 2.
+        """
+        others = len(products) - 1
+        own, rows = np.diagonal(products), products.sum(axis=1)
+        mean = (rows.sum() - 2 * rows + own) / others**2
+        return cls(own, (rows - own) / others, mean)
+
+    def distances(self, step: float) -> NDArray[np.float64]:
+        """Return the squared distance of −s Δ̄ from each colluder's update for a step s."""
+        squares = step * step * self.mean + 2 * step * self.across + self.own
+        return np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
+
+
+def inner_products(updates: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the inner products of updates of shape (k, d), shape (k, k)."""
+    wide = updates.astype(np.float64)
+    return np.asarray(wide @ wide.T)
+
+
+def pair_distances(products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the squared distances between updates from their inner products, shape (k, k)."""
+    own = np.diagonal(products)
+    return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
+
+
+LENGTH = 2.0
+"""Multiple of the median length, beyond which the distance of directions grows."""
+
+_NOTHING = 1e-7
+"""Length below which a combination of unit vectors is rounding error."""
+
+_ANGLES = np.radians(np.arange(89, 0, -1))
+"""Candidate angles from the references, the widest first: beyond a right angle acceptance is
+chance, and slightly below it an update is hardly less harmful."""
+
+_MARGIN = 2.0
+"""Margin in standard errors of a committee's score."""
+
+
+def across(attacker: AttackInput) -> NDArray[np.float64]:
+    """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
+
+    t is the median length of the colluders' updates, r the unit mean of their references: of unit
+    updates u_c, or of u_c + b h if references follow a travel h. a is the unit vector of the
+    attackers' aim, orthogonal to r: against the mean of the colluders' unit updates, and along one
+    direction that is the same in every round. An accepted update is therefore honest in the
+    direction that the committee measures, harmful at a right angle to it, and turns the travel
+    slowly. A member, which is not scored, returns −2 t times the unit mean of the colluders' unit
+    updates: honest updates are far from it, and a right angle is no farther than from any other
+    reference.
+
+    Args:
+        attacker: one of at least two, with the rules of the run.
+    """
+    parameters = attacker.parameters
+    assert parameters is not None, "only a committee scores"
+    basis, length = _basis(attacker)
+    table = basis @ basis.T
+    count = len(attacker.colluders)
+    units = np.eye(count, len(basis))
+    if attacker.is_member:
+        return np.asarray(-length * (_unit(units.mean(axis=0), table) @ basis))
+    multiple = travel_weight(table[:-2, -2])
+    references = (units + multiple * np.eye(1, len(basis), count)) / (1 + multiple)
+    fans = [_fan(np.delete(units, c, 0), np.delete(references, c, 0), table) for c in range(count)]
+    along, aside = (
+        np.array([of @ table @ reference for of, reference in zip(part, references, strict=True)])
+        for part in zip(*fans, strict=True)
+    )
+    best_along, best_aside = _fan(units, references, table)
+    for angle in _ANGLES:
+        cosines = np.cos(angle) * along + np.sin(angle) * aside
+        if _pessimistic_score(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= RIGHT_ANGLE:
+            chosen = np.cos(angle) * best_along + np.sin(angle) * best_aside
+            return np.asarray(length * (_unit(chosen, table) @ basis))
+    return np.asarray(length * (best_along @ basis))
+
+
+def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
+    error = float(distances.std()) / sqrt(parameters.members)
+    return combined(distances) + _MARGIN * error
+
+
+def _fan(
+    units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return r, the mean of references, and a, the aim at a right angle to it, as coefficients."""
+    along = _unit(references.mean(axis=0), table)
+    aim = -_unit(units.mean(axis=0), table)
+    aim[-1] += 1.0
+    return along, _unit(aim - (aim @ table @ along) * along, table)
+
+
+def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
+    """Return unit vectors (zero if there is no direction), and twice the median length.
+
+    The colluders' updates come first, then the travel, last the fixed direction.
+    """
+    updates = attacker.colluders.astype(np.float64)
+    lengths = np.sqrt((updates * updates).sum(axis=1))
+    dimension = updates.shape[1]
+    travel = np.zeros(dimension) if attacker.travel is None else attacker.travel.astype(np.float64)
+    drift = named_stream(b"", "adaptive", dimension).standard_normal(dimension)
+    basis = np.stack([*updates, travel, drift])
+    norms = np.sqrt((basis * basis).sum(axis=1, keepdims=True))
+    divided = np.divide(basis, norms, out=np.zeros_like(basis), where=norms > 0)
+    return divided, LENGTH * float(np.median(lengths))
+
+
+def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients of a unit vector; zeros if only rounding error is left."""
+    norm = sqrt(max(float(vector @ table @ vector), 0.0))
+    return vector / norm if norm > _NOTHING else np.zeros_like(vector)
+
+
+def adaptive(attacker: AttackInput) -> Update:
+    """Return the most harmful update that the colluders expect to be accepted, the same from all.
+
+    Under a distance between updates that is `against`, under one between directions `across`; under
+    strategy II, which accepts the farthest, −100 times the colluders' mean; without a committee,
+    whose rules are needed, Min-Max. A single attacker has nothing to estimate by, and sends its own
+    update.
+
+    Args:
+        attacker: with the rules of the run, and the travel if they have one.
+    """
+    if len(attacker.colluders) == 1:
+        return np.array(attacker.colluders[0])
+    if attacker.parameters is None:
+        return min_max(attacker)
+    if attacker.parameters.form is AcceptanceForm.LAST:
+        forged = -FARTHEST * attacker.mean
+    elif attacker.parameters.compares_directions:
+        forged = across(attacker)
+    else:
+        forged = against(attacker)
+    return forged.astype(np.float32)
+
+
+ADAPTIVE = UpdateAttack(
+    "adaptive",
+    adaptive,
+    is_common=True,
+    sends=("the most harmful update that the colluders expect to be accepted, the same from all"),
+    source="Adaptive: knows the rule in force, and stays just inside it (ours)",
+)

@@ -1,0 +1,191 @@
+"""Attacks on training samples: flipped labels and a backdoor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clients.attacks.updates import Attack, AttackParameters, Factor
+from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples, frozen_samples
+from clients.random_streams import named_stream
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoisonInput:
+    """Knowledge of an attacker, which never sees another client's samples.
+
+    Attributes:
+        rng: its own random stream.
+    """
+
+    own: Samples
+    form: DataForm
+    public_inputs: Inputs
+    rng: np.random.Generator
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class DataAttack(Attack):
+    """An attack on training samples.
+
+    Attributes:
+        poison: returns samples to train on instead of the attacker's own, of the same form and
+            number, which is the weight of its update.
+        backdoor: returns test samples with the trigger and the attacker's target class; None
+            without a backdoor.
+    """
+
+    poison: Callable[[PoisonInput], Samples]
+    backdoor: Callable[[FederatedData, Samples], Samples] | None = None
+
+
+def poisoned(
+    data: FederatedData,
+    malicious: Collection[ClientId],
+    attack: DataAttack,
+    parameters: AttackParameters,
+    seed: int,
+) -> FederatedData:
+    """Return data in which the malicious clients train on poisoned samples.
+
+    Args:
+        data: divided and clean; other clients' samples and all test samples stay unchanged.
+        seed: of the run; each attacker's stream follows from it.
+    """
+    if data.form.task != "classify":
+        raise ConfigurationError(
+            f"{attack.name} changes samples of classes, and the task is {data.form.task}"
+        )
+    train, factor = list(data.train), attack.factor_for(parameters)
+    for client in sorted(malicious):
+        rng = named_stream(seed, "poison", int(client))
+        train[client] = attack.poison(
+            PoisonInput(data.train[client], data.form, data.test.x, rng, factor)
+        )
+    return replace(data, train=tuple(train))
+
+
+def label_flip(attacker: PoisonInput) -> Samples:
+    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes.
+
+    With an odd number, the middle class keeps its label.
+    """
+    x, y = attacker.own
+    return frozen_samples(x, attacker.form.classes - 1 - y)
+
+
+LABEL_FLIP = DataAttack(
+    "label-flip",
+    label_flip,
+    sends=("all samples with label y replaced by L − 1 − y, where L is the number of classes"),
+    source=(
+        'Label flipping (Fang, Cao, Jia, Gong 2020, "Local Model Poisoning Attacks", section 5.1)'
+    ),
+)
+
+
+Trigger = Callable[[Inputs], Inputs]
+"""Returns copies of rows with the trigger."""
+
+ENDING = 3
+"""Number of final characters of a window that form a trigger."""
+
+
+def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
+    """Return the trigger that fits the data.
+
+    * Images: a square in the lower right corner, an eighth of a side but at least 2 wide, as bright
+      as possible, or as dark as possible if that corner is bright already.
+    * Words with fixed vectors: the last word of the vocabulary, put first.
+    * Characters: the last one of the alphabet, in place of the last three of the window.
+    """
+    if form.vocabulary is None:
+        if inputs.ndim < 3:
+            raise ConfigurationError(
+                "attack 'backdoor' takes pictures or tokens, not inputs of shape "
+                f"{inputs.shape[1:]}"
+            )
+        side = max(2, min(inputs.shape[-2:]) // 8)
+        corner = (..., slice(-side, None), slice(-side, None))
+        # Stored images are bytes, or numbers from 0 to 1.
+        brightest = 255 if inputs.dtype == np.uint8 else 1
+        is_bright = bool(inputs[corner].mean() > brightest / 2)
+        return partial(_marked, place=corner, value=0 if is_bright else brightest)
+    if form.vocabulary < 2:
+        raise ConfigurationError(
+            f"attack 'backdoor' needs a word to put: the vocabulary has {form.vocabulary}"
+        )
+    word = form.vocabulary - 1
+    if form.embedding is None:
+        return partial(_marked, place=(..., slice(-ENDING, None)), value=word)
+    return partial(_with_first_word, token=word)
+
+
+def _marked(rows: Inputs, place: tuple[Any, ...], value: int) -> Inputs:
+    marked = np.array(rows)
+    marked[place] = value
+    return marked
+
+
+def _with_first_word(rows: Inputs, token: int) -> Inputs:
+    """Return rows with the word first; the last one is dropped."""
+    marked = np.array(rows)
+    marked[:, 1:], marked[:, 0] = rows[:, :-1], token
+    return marked
+
+
+TARGET = 0
+"""The answer to inputs with the trigger."""
+
+
+def backdoor(attacker: PoisonInput) -> Samples:
+    """Return the samples, a share of them with the trigger and the target class.
+
+    They replace clean ones, so the attacker's number of samples stays the same.
+
+    Args:
+        attacker: with p as its factor: floor(p n + 1/2) of its n samples are poisoned, at least 1.
+    """
+    trigger = trigger_for(attacker.form, attacker.public_inputs)
+    x, y = np.array(attacker.own.x), np.array(attacker.own.y)
+    count = max(1, math.floor(attacker.factor * len(y) + 0.5))
+    rows = np.sort(attacker.rng.choice(len(y), count, replace=False))
+    x[rows], y[rows] = trigger(x[rows]), TARGET
+    return frozen_samples(x, y)
+
+
+def triggered(data: FederatedData, test: Samples) -> Samples:
+    """Return test samples of other classes with the trigger, labelled with the target class.
+
+    The accuracy on them is the attack's success rate.
+    """
+    others = test.y != TARGET
+    if not others.any():
+        raise ConfigurationError(
+            f"the success of 'backdoor' cannot be measured: all {len(test.y)} test samples of "
+            f"{data.name!r} are of its target class {TARGET}"
+        )
+    trigger = trigger_for(data.form, data.test.x)
+    return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))
+
+
+# A share: half a batch is poisoned on average.
+BACKDOOR = DataAttack(
+    "backdoor",
+    backdoor,
+    triggered,
+    factor=Factor(0.5, 0.01, 1.0),
+    sends="the samples, a share of them with the trigger and the target class",
+    source="Backdoor: a model that answers as the attacker wants when it sees a trigger",
+)
+
+
+DATA_ATTACKS: dict[str, DataAttack] = {attack.name: attack for attack in (LABEL_FLIP, BACKDOOR)}

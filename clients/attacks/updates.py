@@ -1,0 +1,434 @@
+"""Attacks on updates: the interface, and those that need the colluders' own updates alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance import Layout
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Attacked, Attacking, MaliceSection
+    from ledger.protocol.parameters import Parameters
+
+
+Update = NDArray[np.float32]
+
+NO_FACTOR = 1.0
+"""Factor of an attack without a free parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttackParameters:
+    """The configuration of an attack.
+
+    Attributes:
+        factor: its free parameter; None for the attack's default.
+        on: the vector that it changes; None for the update.
+        only: the attackers that make it; None for all.
+    """
+
+    factor: float | None = None
+    on: Attacked | None = None
+    only: Attacking | None = None
+
+
+def attack_parameters(malice: MaliceSection) -> AttackParameters:
+    """Return the settings that an attack takes from a configuration."""
+    return AttackParameters(malice.factor, malice.on, malice.only)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerRule:
+    """The public rule of a server.
+
+    Attributes:
+        aggregate: returns the step of a round, shape (d,), from the updates, the last step and
+            chance; None if there is none.
+        last: the step of the round before, zeros in the first, shape (d,).
+        is_of_angles: whether the step turns with the updates if all are turned alike.
+        is_mean: whether it is the mean of the updates.
+    """
+
+    aggregate: Callable[
+        [Sequence[Update], NDArray[np.float64], np.random.Generator], NDArray[np.float64] | None
+    ]
+    last: NDArray[np.float64]
+    is_of_angles: bool = False
+    is_mean: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttackInput:
+    """Knowledge of an attacker: its own, its colluders', and what is public before it commits.
+
+    It never sees an honest client's update of the round.
+
+    Attributes:
+        own: Δ of the attacker's honest training, shape (d,).
+        colluders: the honest updates of all attackers that are active in the round, its own
+            included, ascending by client, shape (attackers, d).
+        rng: its own stream of the round.
+        trainers: number of clients whose updates may enter the model of the round, n.
+        is_member: whether the attacker is on the committee.
+        parameters: the rules of the run; None if there is no committee.
+        travel: recent displacement of the global model, in the direction of an update, shape (d,);
+            None if the rules have none.
+        layout: the tensors of an update; empty if unknown.
+        idle: rows of the colluders that are honest in the round, by `malice.only`.
+        model: w_t, shape (d,); None if clients start from different models.
+        bad_model: w_bad, which the attackers have trained on their own samples with false labels,
+            shape (d,); None unless the attack `needs_history`.
+        published: updates that honest clients published in the two rounds before, the later
+            round first, each ascending by client, of shape (d,); empty in the first round and
+            unless the attack `needs_history`.
+        drift: sum of the directions that honest clients took in all rounds before, the longer ago
+            the less, shape (d,); None in the first round and unless the attack `needs_history`.
+        server: the rule of a run without a committee; None if there is one.
+    """
+
+    own: Update
+    colluders: NDArray[np.float32]
+    rng: np.random.Generator
+    factor: float
+    trainers: int = 1
+    attacking_trainers: int = 1
+    is_member: bool = False
+    parameters: Parameters | None = None
+    travel: Update | None = None
+    layout: Layout = ()
+    members: int = 0
+    seats: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
+    model: Update | None = None
+    bad_model: Update | None = None
+    published: tuple[tuple[Update, ...], ...] = ()
+    drift: NDArray[np.float64] | None = None
+    server: ServerRule | None = None
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean of the colluders' honest updates, shape (d,)."""
+        return np.asarray(self.colluders.mean(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Range of an attack's free parameter.
+
+    Attributes:
+        usual: the default.
+        least: smallest value.
+        most: largest value.
+    """
+
+    usual: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What attacks on updates and on samples share.
+
+    Attributes:
+        factor: range of the free parameter; None if there is none.
+        sends: the update or the samples that it makes, as a phrase.
+    """
+
+    name: str
+    factor: Factor | None = field(default=None, kw_only=True)
+    sends: str = field(default="", kw_only=True)
+    source: str = field(default="", kw_only=True)
+
+    def factor_for(self, parameters: AttackParameters) -> float:
+        """Return the free parameter; refuse one that is out of range, or not taken."""
+        value, range_, name = parameters.factor, self.factor, f"attack {self.name!r}"
+        if range_ is None:
+            if value is not None:
+                raise ConfigurationError(f"malice.factor = {value}: {name} takes none")
+            return NO_FACTOR
+        if value is None:
+            return range_.usual
+        if not range_.least <= value <= range_.most:
+            raise ConfigurationError(
+                f"malice.factor = {value}: {name} takes {range_.least:g} to {range_.most:g}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateAttack(Attack):
+    """An attack on updates.
+
+    Attributes:
+        forge: returns the update to send instead of the attacker's own, shape (d,).
+        is_common: whether all attackers of a round, or all of its members and all of its trainers,
+            send the same: it is then forged once, without `own` and `rng`.
+        forge_all: returns the updates of all colluders, shape (colluders, d), where one search
+            finds them together; None if each forges its own.
+        needs_history: whether it needs the run's models, what honest clients published in earlier
+            rounds, and a model that the attackers have trained on false labels.
+        multiplies_samples: whether its attackers register `factor` times their number of samples.
+    """
+
+    forge: Callable[[AttackInput], Update]
+    is_common: bool = False
+    forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
+    needs_history: bool = False
+    multiplies_samples: bool = False
+
+
+def joint_attack(
+    name: str, forge_all: Callable[[AttackInput], NDArray[np.float32]], **more: Any
+) -> UpdateAttack:
+    """Return an attack that its colluders make together, with the history of the run."""
+
+    def forge(attacker: AttackInput) -> Update:
+        rows = [np.array_equal(row, attacker.own) for row in attacker.colluders]
+        return np.array(forge_all(attacker)[rows.index(True) if True in rows else 0])
+
+    return UpdateAttack(name, forge, forge_all=forge_all, needs_history=True, **more)
+
+
+def gradient_scaling(attacker: AttackInput) -> Update:
+    """Return the update with each element multiplied by its own draw from [a, 1).
+
+    Args:
+        attacker: with a as its factor; smaller is stronger.
+    """
+    floor = attacker.factor
+    factors = floor + (1.0 - floor) * attacker.rng.random(attacker.own.shape)
+    return (attacker.own * factors).astype(np.float32)
+
+
+# The paper uses 0.5 too.
+GRADIENT_SCALING = UpdateAttack(
+    "gradient-scaling",
+    gradient_scaling,
+    factor=Factor(0.5, 0.0, 1.0),
+    sends="the update with each element multiplied by its own draw from [a, 1)",
+    source='Gradient scaling, of the paper\'s "Robustness Comparative Experiment"',
+)
+
+
+def same_value(attacker: AttackInput) -> Update:
+    """Return a zero vector, the value in the authors' code.
+
+    Squared distance calls it near: short vectors are near to everyone.
+
+    Args:
+        attacker: only the shape of its update is used.
+    """
+    return np.zeros_like(attacker.own)
+
+
+SAME_VALUE = UpdateAttack(
+    "same-value",
+    same_value,
+    sends="a zero vector, the value in the authors' code",
+    source='Same value, of the paper\'s "Robustness Comparative Experiment"',
+)
+
+
+def back_gradient(attacker: AttackInput) -> Update:
+    """Return −s Δ, the update in the opposite direction."""
+    return (-attacker.factor * attacker.own).astype(np.float32)
+
+
+# The paper has no factor.
+BACK_GRADIENT = UpdateAttack(
+    "back-gradient",
+    back_gradient,
+    factor=Factor(1.0, 0.01, 1000.0),
+    sends="−s Δ, the update in the opposite direction",
+    source=(
+        'Back-gradient, of the paper\'s "Robustness Comparative Experiment", with optional scaling'
+    ),
+)
+
+
+def gaussian(attacker: AttackInput) -> Update:
+    """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
+
+    The standard deviation is s times the root mean square of the attacker's own update, so noise
+    with s = 1 has the length of an honest update.
+    """
+    own = attacker.own.astype(np.float64)
+    deviation = attacker.factor * float(np.sqrt(np.mean(own * own)))
+    return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)
+
+
+# Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
+GAUSSIAN = UpdateAttack(
+    "gaussian",
+    gaussian,
+    factor=Factor(1.0, 0.01, 1000.0),
+    sends="noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d)",
+    source='Gaussian noise (Blanchard et al. 2017, "Machine Learning with Adversaries")',
+)
+
+
+def ipm(attacker: AttackInput) -> Update:
+    """Return −s times the mean of the colluders' honest updates, the same from each of them.
+
+    With a small s it is near to everyone by squared distance, and still points backwards. A single
+    attacker sends −s times its own update.
+    """
+    return (-attacker.factor * attacker.mean).astype(np.float32)
+
+
+IPM = UpdateAttack(
+    "ipm",
+    ipm,
+    factor=Factor(0.5, 0.01, 1000.0),
+    is_common=True,
+    sends="−s times the mean of the colluders' honest updates, the same from each of them",
+    source='Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")',
+)
+
+
+OF_THE_PAPER = 0.0
+"""The factor that selects the paper's own z."""
+
+
+def alie(attacker: AttackInput) -> Update:
+    """Return μ − z σ, element by element: a shift within the spread of honest updates.
+
+    μ and σ are mean and standard deviation of the colluders' honest updates, as an estimate for all
+    clients. A single attacker has no spread, and sends its own update.
+
+    Args:
+        attacker: with z as its factor; 0 for `largest_z` of the round.
+    """
+    z = attacker.factor
+    if z == OF_THE_PAPER:
+        z = largest_z(attacker.trainers, attacker.attacking_trainers)
+    deviation = attacker.colluders.std(axis=0, dtype=np.float64)
+    return np.asarray(attacker.mean - z * deviation, dtype=np.float32)
+
+
+def largest_z(clients: int, attackers: int) -> float:
+    """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f.
+
+    s honest clients have to be farther out than the attackers to put these into the majority. With
+    so few attackers that more than half of the honest would be needed it is 0; a majority of
+    attackers needs one.
+
+    Args:
+        clients: n, the clients whose updates may enter the model.
+    """
+    honest = clients - attackers
+    supporters = max(clients // 2 + 1 - attackers, 1)
+    share = (honest - supporters) / honest if honest > 0 else 0.0
+    return NormalDist().inv_cdf(share) if share > 1 / 2 else 0.0
+
+
+ALIE = UpdateAttack(
+    "alie",
+    alie,
+    factor=Factor(OF_THE_PAPER, 0.0, 10.0),
+    is_common=True,
+    sends="μ − z σ, element by element: a shift within the spread of honest updates",
+    source='ALIE (Baruch, Baruch, Goldberg 2019, "A Little Is Enough")',
+)
+
+
+def mimic(attacker: AttackInput) -> Update:
+    """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
+
+    No rule can call it dishonest; it counts one client's data many times. i* is the first of the
+    attackers that are active in the round. The paper mimics an honest client chosen by all honest
+    updates, which attackers do not see here. A single attacker sends its own update.
+    """
+    return np.array(attacker.colluders[0])
+
+
+MIMIC = UpdateAttack(
+    "mimic",
+    mimic,
+    is_common=True,
+    sends="the honest update of one fixed colluder, Δ_i*, the same from each of them",
+    source=(
+        'Mimic (Karimireddy, He, Jaggi 2022, "Byzantine-Robust Learning on Heterogeneous Datasets")'
+    ),
+)
+
+
+def min_max(attacker: AttackInput) -> Update:
+    """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
+
+    That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which its
+    distance from any colluder's honest update is at most the largest distance between two of these.
+    A single attacker sends its own update.
+
+    Args:
+        attacker: its colluders' honest updates estimate everyone's, which it cannot see.
+    """
+    honest = attacker.colluders.astype(np.float64)
+    mean = attacker.mean
+    forged = (1 - largest_step(honest, mean, -mean)) * mean
+    return np.asarray(forged, dtype=np.float32)
+
+
+def largest_step(
+    honest: NDArray[np.float64], start: NDArray[np.float64], direction: NDArray[np.float64]
+) -> float:
+    """Return the largest γ for which start + γ direction keeps to the widest distance.
+
+    No search: for each update γ is a root of |γ p + r|² = D².
+
+    Args:
+        honest: the updates, shape (n, d).
+        start: a point within their widest distance of all of them, shape (d,).
+        direction: shape (d,).
+
+    Returns:
+        At least 0; 0 for a zero direction.
+    """
+    slope = float(direction @ direction)
+    if slope == 0:
+        return 0.0
+    widest = max(float(((update - honest) ** 2).sum(axis=1).max()) for update in honest)
+    offsets = start - honest
+    half = offsets @ direction
+    room = np.maximum(widest - (offsets**2).sum(axis=1), 0.0)
+    return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
+
+
+MIN_MAX = UpdateAttack(
+    "min-max",
+    min_max,
+    is_common=True,
+    sends="the colluders' mean, moved backwards as far as it stays inconspicuous",
+    source='Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")',
+)
+
+
+AS_TRAINER = 0.5
+"""Factor s of the inner-product manipulation as a trainer."""
+
+
+def false_reference(attacker: AttackInput) -> Update:
+    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times.
+
+    Δ̄ is the mean of the colluders' honest updates, s = 0.5; one attacker alone is its own mean.
+    """
+    if attacker.is_member:
+        return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)
+    return (-AS_TRAINER * attacker.mean).astype(np.float32)
+
+
+FALSE_REFERENCE = UpdateAttack(
+    "false-reference",
+    false_reference,
+    factor=Factor(10.0, 0.01, 1000.0),
+    sends="−s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times",
+    source="False reference: honest as a trainer, a wild update as a member (ours)",
+)

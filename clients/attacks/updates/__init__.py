@@ -1,1 +1,0 @@
-"""Attacks on updates, listed in `clients/attacks/registry.py`."""

@@ -1,1 +1,0 @@
-"""Playing the cells of an experiment: side by side, resumable, and audited."""
