@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cmfl import aggregators, rules
     from cmfl.auditing import Audit, audit
     from cmfl.comparison import Comparison, compare, sweep
-    from cmfl.display.tables import Table
+    from cmfl.display import Table
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.proofs import Proof
     from cmfl.recorded import Explanation, Round, Rounds, Run
@@ -74,7 +74,7 @@ _MODULES = {
     "clients.datasets.own_data": "Data",
     "cmfl.auditing": "Audit audit",
     "cmfl.comparison": "Comparison compare sweep",
-    "cmfl.display.tables": "Table",
+    "cmfl.display": "Table",
     "cmfl.opening": "connect open runs",
     "cmfl.proofs": "Proof",
     "cmfl.recorded": "Explanation Round Rounds Run",

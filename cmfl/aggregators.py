@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clients.aggregators.rules import Aggregation, aggregator_named, pre_aggregator_named
-from cmfl.inputs.arguments import NUMBER, TABLE, TEXT, require, require_or_none
+from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.node import chain_id_of
-from cmfl.access.target import Target
-from cmfl.display.progress import tracking
-from cmfl.display.tables import Table
-from cmfl.extras import naming
-from cmfl.inputs.arguments import LIST, PATH, checked, digest_of_head, require
-from cmfl.inputs.objects import reference
+from cmfl.arguments import LIST, PATH, checked, digest_of_head, naming, require
+from cmfl.display import Table, tracking
+from cmfl.inputs import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
+from cmfl.where import Target, chain_id_of
 from cmfl.witnessing import Witnesses, witnesses_of
 from ledger.protocol.errors import ConfigurationError
 

@@ -9,12 +9,10 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.display.progress import tracking
-from cmfl.display.tables import Table
+from cmfl.arguments import LIST, checked, require
+from cmfl.display import Table, tracking
 from cmfl.homes import temporary_folder
-from cmfl.inputs.arguments import LIST, checked, require
-from cmfl.inputs.keywords import full_name, full_names
-from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
+from cmfl.inputs import USUAL_RATE, Parts, full_name, full_names, preset_text, put_parts
 from cmfl.methods import (
     USUAL_SHARE,
     Part,
@@ -155,7 +153,7 @@ class Comparison:
         Raises:
             ConfigurationError: matplotlib is not installed, or the file cannot be written.
         """
-        from cmfl.display.plots import draw_comparison, write
+        from cmfl.display import draw_comparison, write
 
         drawn = draw_comparison(self.cells)
         write(drawn[0], to)

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.target import Target
-from cmfl.extras import naming_extras
+from cmfl.arguments import naming_extras
 from cmfl.playing import play
+from cmfl.where import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from cmfl.access.target import Target
-from cmfl.inputs.arguments import PATH, require
+from cmfl.arguments import PATH, require
+from cmfl.where import Target
 from ledger.protocol.errors import ConfigurationError
 
 _PREFIX = "cmfl-"

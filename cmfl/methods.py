@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cmfl.inputs.arguments import TABLE, TEXT, require, require_or_none
-from cmfl.inputs.keywords import full_names, plain_value
-from cmfl.inputs.objects import preset_text, reference
+from cmfl.arguments import TABLE, TEXT, require, require_or_none
+from cmfl.inputs import full_names, plain_value, preset_text, reference
 from ledger.protocol.errors import ConfigurationError
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cmfl.access.history import open_deployment
-from cmfl.access.node import chain_id_of
-from cmfl.access.remote import API_SECONDS, RemoteService
-from cmfl.access.target import Target
-from cmfl.display.tables import Table
-from cmfl.extras import naming
-from cmfl.inputs.arguments import SECONDS, checked, require
+from cmfl.arguments import SECONDS, checked, naming, require
+from cmfl.display import Table
 from cmfl.recorded import Run, Snapshot
+from cmfl.where import API_SECONDS, RemoteService, Target, chain_id_of, open_deployment
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError
 

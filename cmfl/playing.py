@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cmfl.access.target import Target
+from cmfl.where import Target
 from ledger.early_stop import EarlyStop
 from ledger.protocol.types import Digest
 

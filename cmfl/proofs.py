@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.access.downloads import download_proof
-from cmfl.access.target import Target, opened_ledger
-from cmfl.extras import naming
-from cmfl.inputs.arguments import PATH, WHOLE, require
+from cmfl.arguments import PATH, WHOLE, naming, require
+from cmfl.where import Target, download_proof, opened_ledger
 from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

@@ -10,9 +10,8 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from cmfl.access.history import open_deployment, open_history
-from cmfl.access.target import Target
-from cmfl.display.tables import Table, html_table, text_table
+from cmfl.display import Table, html_table, text_table
+from cmfl.where import Target, open_deployment, open_history
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -347,7 +346,7 @@ class Run:
             ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
                 cannot be written.
         """
-        from cmfl.display.plots import draw_rounds, write
+        from cmfl.display import draw_rounds, write
 
         snapshot = self.snapshot()
         title = self.name or str(snapshot.address)

@@ -9,13 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.target import Target
+from cmfl.arguments import (
+    LIST,
+    WHOLE,
+    checked,
+    first_and_last,
+    naming_extras,
+    require,
+    require_each,
+)
 from cmfl.auditing import audited_target
-from cmfl.display.progress import tracking
-from cmfl.display.tables import Table
-from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import LIST, WHOLE, checked, first_and_last, require, require_each
+from cmfl.display import Table, tracking
 from cmfl.recorded import Run
+from cmfl.where import Target
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cmfl.inputs.arguments import WHOLE
+from cmfl.arguments import WHOLE
 from ledger.protocol.ranking import mean_distances, rank
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import squared_distance

@@ -9,15 +9,13 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.fresh_home import made_if_needed
-from cmfl.access.target import Target
-from cmfl.display.progress import tracking
+from cmfl.arguments import checked
+from cmfl.display import tracking
 from cmfl.homes import opened_home
-from cmfl.inputs.arguments import checked
-from cmfl.inputs.keywords import apply_keywords
-from cmfl.inputs.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts, reference
+from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
 from cmfl.playing import play
 from cmfl.recorded import Run
+from cmfl.where import Target, made_if_needed
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cmfl.access.target import Target
+from cmfl.where import Target
 
 
 class StopOutcome(StrEnum):

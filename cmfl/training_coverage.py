@@ -7,12 +7,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.history import open_deployment
-from cmfl.access.target import Target
+from cmfl.arguments import checked, first_and_last
 from cmfl.auditing import audited_target
-from cmfl.display.tables import Table
-from cmfl.inputs.arguments import checked, first_and_last
+from cmfl.display import Table
 from cmfl.recorded import Run
+from cmfl.where import Target, open_deployment
 from ledger.protocol.errors import BlobError
 
 if TYPE_CHECKING:

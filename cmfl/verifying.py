@@ -6,13 +6,12 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.access.node import chain_id_of
-from cmfl.access.target import Target, opened_ledger
-from cmfl.display.tables import Table
-from cmfl.inputs.arguments import checked, digest_of_head
+from cmfl.arguments import checked, digest_of_head
+from cmfl.display import Table
 from cmfl.opening import target_of
 from cmfl.proofs import Proof, read
 from cmfl.recorded import Run
+from cmfl.where import Target, chain_id_of, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.extras import naming
+from cmfl.arguments import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ class ChainTime:
 
     By a wall clock every client would seem late where the chain falls behind, or where the
     onlooker's clock is ahead. A worker has to keep up with the others
-    (`clients/worker/chain_clock.py`); an onlooker may be a block behind, and reports no client late
+    (`clients/worker/background.py`); an onlooker may be a block behind, and reports no client late
     too soon. Like a worker it drops the time of a block that the chain does not have any more.
     """
 

@@ -23,8 +23,7 @@ from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys, simulated_signers
 from clients.testnet import ChainKind, StoreKind
 from clients.testnet.node import ChainNode, free_port
-from clients.worker.process.worker_folder import WorkerFolder
-from clients.worker.process.worker_status import WorkerState, read_status
+from clients.worker.status import WorkerFolder, WorkerState, read_status
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
@@ -42,7 +41,7 @@ ENTRY = "cmfl.commands.main:run"
 
 MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
-    *("cmfl.commands.application", "clients.worker.process.loop", "clients.worker.process.setup"),
+    *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
     *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),

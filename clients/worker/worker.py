@@ -13,12 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from clients.worker.background_work import BackgroundEvaluator, TransactionSender
-from clients.worker.chain_clock import ChainClock, Moment
-from clients.worker.failures import FailureTracker, WorkPart
-from clients.worker.hosted_clients import HostedClients
-from clients.worker.round_participants import RoundParticipants
-from clients.worker.round_training import RoundTraining, TrainingAssignment
+from clients.worker.background import (
+    BackgroundEvaluator,
+    ChainClock,
+    FailureTracker,
+    Moment,
+    TransactionSender,
+    WorkPart,
+)
+from clients.worker.participants import HostedClients, RoundParticipants
+from clients.worker.training import RoundTraining, TrainingAssignment
 from ledger.actors.actions import (
     Action,
     ActorContext,

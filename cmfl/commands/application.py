@@ -70,7 +70,7 @@ except ModuleNotFoundError:  # an older Typer stands on the package click
     from click import ClickException as UsageError  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from clients.worker.hosted_clients import WorkerBehaviour
+    from clients.worker.participants import WorkerBehaviour
 
 
 class PanelledGroup(TyperGroup):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
 from cmfl.commands.console import AsJson, counting, print_json, print_line
 from cmfl.commands.exit_codes import WRONG, code_of
@@ -17,6 +16,7 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.witness_options import WitnessOptions
+from cmfl.where import Target
 
 if TYPE_CHECKING:
     from cmfl.stopping import StopCheck

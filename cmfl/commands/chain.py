@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.amounts import ETHER_DECIMALS, wei_of
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
 from cmfl.commands.interrupts import until_interrupted
@@ -16,6 +15,7 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
 from cmfl.commands.sender import in_ether
 from cmfl.commands.source_options import CappedSenderOptions
+from cmfl.where import Target
 from ledger.chain.ports import ChainWriter
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cmfl.access.target import Target
+from cmfl.where import Target
 from ledger.claims import ClaimedRun
 from ledger.io.home import Home
 

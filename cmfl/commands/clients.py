@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.history import open_history
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -21,6 +20,7 @@ from cmfl.commands.console import (
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
+from cmfl.where import open_history
 from ledger.history.status import Order
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
@@ -25,6 +24,7 @@ from cmfl.commands.options import (
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import Sender
 from cmfl.commands.source_options import CappedSenderOptions
+from cmfl.where import Target
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 

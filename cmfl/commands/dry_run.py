@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.access.target import Target
 from cmfl.commands.console import print_line
 from cmfl.commands.sender import Sender, in_ether
+from cmfl.where import Target
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.downloads import download_bundle
-from cmfl.access.history import open_history
-from cmfl.access.target import opened_ledger
+from cmfl.arguments import naming
 from cmfl.commands import export_provenance
 from cmfl.commands.console import AsJson, print_json, print_written
 from cmfl.commands.home_files import require_writable, write_result
@@ -21,7 +19,7 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
-from cmfl.extras import naming
+from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.history.status import Order
 from ledger.io.named_files import writing_named
 from ledger.protocol.errors import ServiceError

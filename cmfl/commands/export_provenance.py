@@ -31,10 +31,8 @@ def attestation(
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.provenance.document import PAYLOAD_TYPE
-    from cmfl.provenance.json_form import json_bytes
-    from cmfl.provenance.signing import require_private_key, signed_envelope
-    from cmfl.provenance.statement import statement
+    from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
+    from cmfl.provenance.signatures import require_private_key, signed_envelope
 
     require_writable(out, as_json=json)
     if sign is not None:
@@ -53,8 +51,8 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.provenance.json_form import json_bytes
-    from cmfl.provenance.mlbom import mlbom as made
+    from cmfl.provenance.documents import json_bytes
+    from cmfl.provenance.documents import mlbom as made
 
     require_writable(out, as_json=json)
     facts = audited_facts(source, as_json=json)
@@ -73,7 +71,7 @@ def crate(
     The run is audited before; nothing is written about one whose audit does not pass.
     """
     from cmfl.commands.new_folder import require_new, whole_folder
-    from cmfl.provenance.crate import crate_files
+    from cmfl.provenance.documents import crate_files
     from ledger.io.home import DISK
 
     require_new(out)
@@ -93,7 +91,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     """
     from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
-    from cmfl.provenance.reading import RoundNotEndedError, read_facts
+    from cmfl.provenance.facts import RoundNotEndedError, read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 

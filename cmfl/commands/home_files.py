@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cmfl.arguments import naming
 from cmfl.commands.console import complain
-from cmfl.extras import naming
 from ledger.io.home import Home
 from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError

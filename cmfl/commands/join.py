@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.arguments import digest_of_head
 from cmfl.commands.console import AsJson, command_line, print_json, print_table
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.next_command import (
@@ -21,7 +22,6 @@ from cmfl.commands.next_command import (
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.participant_options import ParticipantOptions, SharedPlaces
 from cmfl.commands.sender import private_keys
-from cmfl.inputs.arguments import digest_of_head
 
 if TYPE_CHECKING:
     from ledger.chain.rpc.sending_node import SendingNode
@@ -43,8 +43,8 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.onboarding.preflight import CheckState, PreflightChecks
-    from clients.worker.process.setup import WorkerTarget
+    from clients.onboarding.checks import CheckState, PreflightChecks
+    from clients.worker.process import WorkerTarget
     from ledger.protocol.signing import KeySigner
 
     shared = options.shared()

@@ -13,7 +13,7 @@ from cmfl.commands.participant_options import DEFAULT_WORKER, WorkerFolderPath
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.worker.process.worker_folder import WorkerFolder
+    from clients.worker.status import WorkerFolder
 
 LOOK_SECONDS = 0.2
 
@@ -30,7 +30,7 @@ def leave(
     A client that is drawn and absent is late in that round, no more. To take part again, start the
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
-    from clients.worker.process.worker_folder import WorkerFolder
+    from clients.worker.status import WorkerFolder
     from ledger.io.home import DISK
 
     worker = WorkerFolder(folder)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line, whole
 from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cmfl.where import Target
 from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
@@ -203,7 +203,7 @@ def _require_form(form: str, address: str | None) -> None:
 def _require_signable(out: Path, key: Path, average: int) -> None:
     """Refuse a mean, a key that cannot sign, and a folder that has other files."""
     from cmfl.commands.new_folder import require_new
-    from cmfl.provenance.signing import require_private_key
+    from cmfl.provenance.signatures import require_private_key
 
     if average > 1:
         raise ConfigurationError(
@@ -219,8 +219,7 @@ def _write_signed(
 ) -> None:
     """Write a signed folder with a model, and with the base of one that is adapters."""
     from cmfl.commands.new_folder import whole_folder
-    from cmfl.provenance.signed_model import bound_base, copy_base
-    from cmfl.provenance.signing import sign_folder
+    from cmfl.provenance.signatures import bound_base, copy_base, sign_folder
 
     bound = bound_base(document)
     if bound is not None and where.address is not None:

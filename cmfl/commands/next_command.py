@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 
-from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line
 from cmfl.commands.options import URL_VARIABLE
+from cmfl.where import Target
 
 BLOBS_VARIABLE = "CMFL_BLOBS"
 MAILBOX_VARIABLE = "CMFL_MAILBOX"

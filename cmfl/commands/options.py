@@ -13,16 +13,16 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from cmfl.access import defaults
+from cmfl import where
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
-URL_VARIABLE = defaults.URL_VARIABLE
-API_TOKEN_VARIABLE = defaults.API_TOKEN_VARIABLE
+URL_VARIABLE = where.URL_VARIABLE
+API_TOKEN_VARIABLE = where.API_TOKEN_VARIABLE
 
-DEFAULT_HOME = defaults.HOME
-DEFAULT_RUN = defaults.RUN
+DEFAULT_HOME = where.HOME
+DEFAULT_RUN = where.RUN
 
 T = TypeVar("T")
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.access.history import open_history
-from cmfl.access.target import Target
 from cmfl.commands.console import (
     AsJson,
     print_cursor,
@@ -21,6 +19,7 @@ from cmfl.commands.console import (
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
+from cmfl.where import Target, open_history
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ConfigurationError

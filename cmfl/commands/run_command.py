@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands import verbosity
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
@@ -20,6 +19,7 @@ from cmfl.commands.options import DEFAULT_HOME, DEFAULT_RUN, HomeFolder, RunToMa
 from cmfl.commands.sender import Sender
 from cmfl.commands.source_options import SenderOptions
 from cmfl.commands.verbosity import Verbosity
+from cmfl.where import Target
 from ledger.io.home import Home
 
 if TYPE_CHECKING:

@@ -12,12 +12,10 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cmfl.access.history import require_no_node
-from cmfl.access.remote import RemoteService, chain_at
-from cmfl.access.target import Target
 from cmfl.commands.console import command_line
 from cmfl.opening import names_in
 from cmfl.recorded import last_known
+from cmfl.where import RemoteService, Target, chain_at, require_no_node
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError, ServiceError
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.access.remote import RemoteService
-from cmfl.access.target import Target
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -43,6 +41,7 @@ from cmfl.commands.run_summaries import (
     open_run_summaries,
     summary,
 )
+from cmfl.where import RemoteService, Target
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from cmfl.access.remote import API_SECONDS, RemoteService
-from cmfl.access.target import Target
 from cmfl.commands.options import (
     DEFAULT_HOME,
     Address,
@@ -29,6 +27,7 @@ from cmfl.commands.options import (
     RunName,
 )
 from cmfl.commands.sender import Sender, only_keystore
+from cmfl.where import API_SECONDS, RemoteService, Target
 from ledger.protocol.errors import ConfigurationError
 
 

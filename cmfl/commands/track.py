@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cmfl.access.target import Target, opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import (
@@ -18,6 +17,7 @@ from cmfl.commands.options import (
     RunName,
     Settings,
 )
+from cmfl.where import Target, opened_ledger
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target, opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.home_files import require_writable, write_result
@@ -18,6 +17,7 @@ from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keysto
 from cmfl.commands.service_options import AllowedHosts
 from cmfl.commands.source_options import ContractOptions
 from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
+from cmfl.where import Target, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Domain
 

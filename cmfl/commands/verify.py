@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from cmfl.access.downloads import download_bundle, download_proof
-from cmfl.access.target import Target, opened_ledger
+from cmfl.arguments import naming
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import code_of
@@ -19,11 +18,11 @@ from cmfl.commands.source_options import AttestedOptions, ContractOptions, Evide
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
 from cmfl.commands.witness_options import WitnessOptions
-from cmfl.extras import naming
+from cmfl.where import Target, download_bundle, download_proof, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cmfl.provenance.verification import DocumentVerification
+    from cmfl.provenance.verify import DocumentVerification
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import Caveat, VerificationStep
     from ledger.audit.proofs.proof import ClientProof
@@ -181,8 +180,8 @@ def attestation(
     """
     from cmfl.auditing import AuditRequest
     from cmfl.commands.audit import audited_with_progress
-    from cmfl.provenance.document import read_document
-    from cmfl.provenance.verification import verify_document
+    from cmfl.provenance.documents import read_document
+    from cmfl.provenance.verify import verify_document
 
     where = source.target()
     rules, consulted = tuple(source.rules or ()), witnesses.witnesses()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.access.remote import RemoteService, deployment_at
 from cmfl.commands.console import AsJson, complain, print_line
 from cmfl.commands.options import Address, Api, ApiTokenFile, ChainId, RunName
 from cmfl.commands.streams import results
+from cmfl.where import RemoteService, deployment_at
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:

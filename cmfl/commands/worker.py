@@ -27,9 +27,9 @@ from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.onboarding.readiness import FinalityLag
-    from clients.worker.process.setup import WorkerOptions, WorkerTarget
-    from clients.worker.process.worker_folder import WorkerFolder
+    from clients.onboarding.checks import FinalityLag
+    from clients.worker.process import WorkerOptions, WorkerTarget
+    from clients.worker.status import WorkerFolder
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.protocol.parameters import Parameters
@@ -77,14 +77,14 @@ def worker(
     ask: train, commit, publish, score, vote, record. It may be killed and started again at any
     time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
     """
-    from clients.worker.process.worker_folder import WorkerFolder
+    from clients.worker.status import WorkerFolder
 
     own = WorkerFolder(options.folder)
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.hosted_clients import HONEST
-    from clients.worker.process.setup import WorkerOptions, WorkerTarget
+    from clients.worker.participants import HONEST
+    from clients.worker.process import WorkerOptions, WorkerTarget
 
     shared = options.shared()
     target = WorkerTarget(
@@ -129,12 +129,10 @@ def _run(
     manner: WorkerOptions,
     json: bool,
 ) -> None:
-    from clients.onboarding.readiness import finality_lag
-    from clients.worker.chain_clock import Moment
-    from clients.worker.process.loop import Startup, WorkerLoop
-    from clients.worker.process.setup import find_deployed_run, open_worker
-    from clients.worker.process.worker_metrics import WorkerMetrics, serve_metrics
-    from clients.worker.process.worker_status import StatusFile, worker_status
+    from clients.onboarding.checks import finality_lag
+    from clients.worker.background import Moment
+    from clients.worker.process import Startup, WorkerLoop, find_deployed_run, open_worker
+    from clients.worker.status import StatusFile, WorkerMetrics, serve_metrics, worker_status
     from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
@@ -197,7 +195,7 @@ def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
 
 @contextmanager
 def _logged(style: str) -> Iterator[None]:
-    from clients.worker.process.log_format import LogFormat, logging_to
+    from clients.worker.process import LogFormat, logging_to
 
     if style not in set(LogFormat):
         raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
@@ -209,7 +207,7 @@ def _logged(style: str) -> Iterator[None]:
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """Print the status that a worker wrote last, and whether it runs."""
-    from clients.worker.process.worker_status import WorkerState
+    from clients.worker.status import WorkerState
 
     status, is_running = status_of(own)
     was_killed = not is_running and status.get("stand") != WorkerState.ENDED
@@ -229,7 +227,7 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
 
 def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     """Return what a folder's worker reports, and whether it runs."""
-    from clients.worker.process.worker_status import WorkerState, read_status, status_before
+    from clients.worker.status import WorkerState, read_status, status_before
 
     holder = own.holder()
     status = None if holder is not None and not own.status.exists() else read_status(own.status)
@@ -241,7 +239,7 @@ def status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
 
 
 def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
-    from clients.worker.process.worker_status import WorkerState
+    from clients.worker.status import WorkerState
 
     position = "no round is known yet"
     if status["round"] is not None:

@@ -24,7 +24,7 @@ from ledger.io import processes
 def interrupted(done, total, note=""):
     os.kill(os.getpid(), signal.SIGINT)
 
-importlib.import_module("cmfl.display.progress")._ignore = interrupted
+importlib.import_module("cmfl.display")._ignore = interrupted
 processes._SPAWN = multiprocessing.get_context("fork")  # no process imports torch again
 compared = {"preset": "smoke", "seeds": [1], "jobs": 2}
 for call, first, more in ((cmfl.run, "smoke", {}), (cmfl.compare, ["cmfl-1"], compared)):

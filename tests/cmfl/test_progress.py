@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cmfl.display.progress import tracking
+from cmfl.display import tracking
 
 
 class Terminal(io.StringIO):

@@ -18,7 +18,7 @@ import numpy as np
 
 from clients.testnet import ChainKind
 from clients.testnet.network import WorkerSlot
-from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.status import WorkerFolder
 from ledger.history.round import HistoryRound
 from ledger.io.forked_commands import CommandProcess
 from ledger.protocol.errors import ChainError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from cmfl.access.target import Target
 from cmfl.commands.checks.blob_store import check_blobs
 from cmfl.commands.checks.check import Check
 from cmfl.commands.console import counting
+from cmfl.where import Target
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, EncodingError
 

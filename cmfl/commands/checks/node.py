@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cmfl.access.target import Target
 from cmfl.commands.checks.check import Check
 from cmfl.commands.options import KEY_VARIABLE
 from cmfl.commands.sender import environment_address, in_ether, keystore_address, read_keystore
+from cmfl.where import Target
 from ledger.protocol.errors import CmflError
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line, print_prose, print_table
 from cmfl.commands.demo.runs import ATTACKED, DemoStep, SeedRuns, play_all, steps_of
 from cmfl.commands.exit_codes import code_of
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
 from cmfl.commands.streams import results as result_stream
+from cmfl.where import Target
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
@@ -122,7 +122,7 @@ def _round_to_show(report: AuditReport) -> int:
 
 
 def _show_round(home: Path, shown: int) -> None:
-    from cmfl.access.history import open_history
+    from cmfl.where import open_history
 
     with open_history(Target(home, SHOWN_RUN)) as history:
         sentences = history.explanation(shown)["sentences"]

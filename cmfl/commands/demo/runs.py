@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cmfl.access.target import Target
 from cmfl.commands.console import progress
+from cmfl.where import Target
 from ledger.io.home import Home
 
 if TYPE_CHECKING:

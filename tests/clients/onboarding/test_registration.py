@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.configuration.loading import load
-from clients.onboarding.readiness import FinalityLag, finality_lag
+from clients.onboarding.checks import FinalityLag, finality_lag
 from clients.onboarding.registration import (
     combined_registry,
     encode_entry,

@@ -26,7 +26,7 @@ from clients.testnet.network import (
 )
 from clients.testnet.node import ChainNode, free_port
 from clients.testnet.watch import MOST_RESTARTS, LogFollower, NetworkSupervisor
-from clients.worker.process.worker_status import FORMAT
+from clients.worker.status import FORMAT
 from ledger.actors.journal import FileJournal
 from ledger.io.forked_commands import CommandError, CommandRunner
 from ledger.protocol.types import ClientId

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.worker.chain_clock import COUNTED_BLOCKS, ChainClock, Moment
-from clients.worker.finality_guard import ChainFinalityGuard
+from clients.worker.background import COUNTED_BLOCKS, ChainClock, Moment
+from clients.worker.participants import ChainFinalityGuard
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import Block, ChainBehindError, ChainReader, ReorganisedError

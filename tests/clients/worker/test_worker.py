@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.worker.failures import WorkPart
-from clients.worker.process.worker_metrics import WorkerCounters
-from clients.worker.process.worker_status import WorkerState, worker_status
+from clients.worker.background import WorkPart
+from clients.worker.status import WorkerCounters, WorkerState, worker_status
 from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64

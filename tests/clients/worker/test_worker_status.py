@@ -26,18 +26,30 @@ from clients.training.port import (
     TrainingError,
     TrainingJob,
 )
-from clients.worker.background_work import SingleThreadExecutor, TaskInterrupt, TransactionSender
-from clients.worker.chain_clock import Moment
-from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
-from clients.worker.process.log_format import LogFormat, logging_to
-from clients.worker.process.loop import Startup
-from clients.worker.process.worker_folder import WorkerFolder
-from clients.worker.process.worker_metrics import WorkerCounters, WorkerMetrics, serve_metrics
-from clients.worker.process.worker_status import StatusFile, WorkerState, read_status, worker_status
-from clients.worker.restarting_engine import RestartingEngine
-from clients.worker.round_training import (
+from clients.worker.background import (
+    BACKOFF,
+    FailureTracker,
+    Moment,
+    SingleThreadExecutor,
+    TaskInterrupt,
+    TransactionSender,
+    WorkPart,
+)
+from clients.worker.process import LogFormat, Startup, logging_to
+from clients.worker.status import (
+    StatusFile,
+    WorkerCounters,
+    WorkerFolder,
+    WorkerMetrics,
+    WorkerState,
+    read_status,
+    serve_metrics,
+    worker_status,
+)
+from clients.worker.training import (
     MOST_FAILURES,
     LocalUpdates,
+    RestartingEngine,
     RoundTraining,
     TrainingAssignment,
 )

@@ -17,10 +17,9 @@ import numpy as np
 
 from clients.training.environment import environment_here
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
-from clients.worker.chain_clock import Moment
-from clients.worker.failures import FailureTracker
-from clients.worker.hosted_clients import HostedClients
-from clients.worker.round_training import LocalUpdates
+from clients.worker.background import FailureTracker, Moment
+from clients.worker.participants import HostedClients
+from clients.worker.training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actions import ActorContext
 from ledger.io.home import Disk

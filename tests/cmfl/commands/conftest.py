@@ -18,9 +18,9 @@ from unittest.mock import patch
 import pytest
 import typer
 
-from cmfl.access.target import Target
 from cmfl.auditing import AuditRequest, audit_target
 from cmfl.commands import application, progress_lines
+from cmfl.where import Target
 from ledger.audit.report import AuditReport
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -97,7 +97,7 @@ def warned(*options: str) -> str:
         logging.getLogger("ledger.chain").warning("a warning")
         logging.getLogger("ledger.chain").error("an error")
 
-    with patch("cmfl.access.target.Target.reader", telling):
+    with patch("cmfl.where.Target.reader", telling):
         return cmfl("rounds", "list", *options).err
 
 
@@ -111,7 +111,7 @@ def test_an_internal_error_shows_its_origin_only_on_request() -> None:
     def broken(_: object) -> None:
         raise RuntimeError("broken")
 
-    with patch("cmfl.access.target.Target.reader", broken):
+    with patch("cmfl.where.Target.reader", broken):
         result = cmfl("rounds", "list")
         assert (result.code, result.err.count("\n")) == (70, 1)
         result = cmfl("rounds", "list", "-v")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cmfl.access.target import Target
+from cmfl.where import Target
 from contracts.build import ARTIFACT
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest

@@ -17,7 +17,7 @@ from eth_account import Account
 import cmfl as cmfl_package
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
-from cmfl.access.target import Target
+from cmfl.where import Target
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

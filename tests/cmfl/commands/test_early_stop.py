@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cmfl.access.target import Target
 from cmfl.stopping import StopOutcome, check_stop
+from cmfl.where import Target
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, settings_of, succeeds
 

@@ -11,7 +11,7 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.flower.opening import FLWR
 from clients.runs.population import populate
-from clients.worker.process.setup import _engine
+from clients.worker.process import _engine
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cmfl.access.fresh_home import made_if_needed
+from cmfl.where import made_if_needed
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from clients.configuration.owners import shared_configuration
-from clients.onboarding import preflight
+from clients.onboarding import checks
+from clients.onboarding.checks import CheckState
 from clients.onboarding.keystores import write_test_keystores
-from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
 from clients.random_streams import simulated_keys, simulated_signers
-from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.status import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -331,29 +331,29 @@ def chain_of_one(tmp_path: Path) -> Iterator[tuple[EmbeddedChain, RpcServer]]:
 
 def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
     price, most = 10**9, 2 * 10**9
-    assert preflight.funds(0, 0, 0, 5)[0] is CheckState.OK
-    assert preflight.funds(0, price, most, 5)[0] is CheckState.MISSING
+    assert checks.funds(0, 0, 0, 5)[0] is CheckState.OK
+    assert checks.funds(0, price, most, 5)[0] is CheckState.MISSING
     # A node asks for what the whole limit costs at the most that is offered.
-    least = preflight.SENDING_GAS * most
-    assert preflight.funds(least - 1, price, most, 9)[0] is CheckState.MISSING
+    least = checks.SENDING_GAS * most
+    assert checks.funds(least - 1, price, most, 9)[0] is CheckState.MISSING
     # 3,424,000 gas are seven rounds of 450,000 and a rest.
-    state, said = preflight.funds(least, price, most, 9)
+    state, said = checks.funds(least, price, most, 9)
     assert state is CheckState.WARNING
     assert "about 7 of the 9 rounds" in said
-    assert preflight.funds(9 * preflight.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
+    assert checks.funds(9 * checks.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
 
 
 def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, RpcServer]) -> None:
     chain, server = chain_of_one
     with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
         price, most = owner.market().base_fee, owner.max_cost(1)
-        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * price)
-        assert preflight.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
+        chain.send(owner.sender, b"", 21_000, value=checks.SENDING_GAS * price)
+        assert checks.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
         with pytest.raises(TransactionRefusedError, match="insufficient funds"):
-            owner.send(owner.sender, b"", preflight.SENDING_GAS)
-        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * (most - price))
-        assert preflight.funds(owner.balance(), price, most, 1)[0] is not CheckState.MISSING
-        assert owner.send(owner.sender, b"", preflight.SENDING_GAS).status == 1
+            owner.send(owner.sender, b"", checks.SENDING_GAS)
+        chain.send(owner.sender, b"", 21_000, value=checks.SENDING_GAS * (most - price))
+        assert checks.funds(owner.balance(), price, most, 1)[0] is not CheckState.MISSING
+        assert owner.send(owner.sender, b"", checks.SENDING_GAS).status == 1
 
 
 def test_deploying_with_owners_goes_by_what_they_have_signed(

@@ -83,7 +83,7 @@ UNLOADED = ImportError("libtorch_cpu.so: failed to map segment from shared objec
 
 @pytest.mark.parametrize("error", [MemoryError(), UNLOADED], ids=["memory", "library"])
 def test_running_out_of_memory_is_no_internal_error(error: Exception) -> None:
-    with patch("cmfl.access.target.Target.reader", side_effect=error):
+    with patch("cmfl.where.Target.reader", side_effect=error):
         result = cmfl("rounds", "list")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("cmfl: not enough memory")

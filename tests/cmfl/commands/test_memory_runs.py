@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cmfl as face
-from cmfl.access.target import Target
+from cmfl.where import Target
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")

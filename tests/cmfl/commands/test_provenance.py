@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmfl.access.target import Target
-from cmfl.provenance.crate import METADATA_FILE
-from cmfl.provenance.document import DocumentKind, read_document
-from cmfl.provenance.facts import RunFacts
-from cmfl.provenance.json_form import differences, json_bytes
-from cmfl.provenance.reading import RoundNotEndedError, read_facts
-from cmfl.provenance.verification import verify_document
+from cmfl.provenance.documents import (
+    METADATA_FILE,
+    DocumentKind,
+    differences,
+    json_bytes,
+    read_document,
+)
+from cmfl.provenance.facts import RoundNotEndedError, RunFacts, read_facts
+from cmfl.provenance.verify import verify_document
+from cmfl.where import Target
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -68,7 +71,7 @@ def _known_facts(known: dict[str, RunFacts], monkeypatch: pytest.MonkeyPatch) ->
             known[key] = read_facts(*given, **more)  # type: ignore[arg-type]
         return known[key]
 
-    monkeypatch.setattr("cmfl.provenance.verification.read_facts", once)
+    monkeypatch.setattr("cmfl.provenance.verify.read_facts", once)
 
 
 @pytest.fixture(scope="module")

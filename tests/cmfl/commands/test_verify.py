@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cmfl.access.target import Target
+from cmfl.where import Target
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest, write_manifest
 from ledger.io.home import Home

@@ -20,8 +20,8 @@ from clients.configuration.loading import load
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.random_streams import simulated_keys
 from clients.runs.preparation import prepared
-from clients.worker.process.setup import WorkerTarget, find_deployed_run
-from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.process import WorkerTarget, find_deployed_run
+from clients.worker.status import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger

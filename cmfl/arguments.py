@@ -1,18 +1,41 @@
-"""Checks of arguments: a value of a wrong type is refused with its name and the rule."""
+"""Missing optional packages as one sentence that names the extra to install."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
-from cmfl.extras import naming_extras
+from ledger.io.extras import missing_extra
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Digest
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Name the extra whose absence makes an import fail; also a decorator."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        raise ConfigurationError(sentence) from error
+
+
+@contextmanager
+def naming(file: object) -> Iterator[None]:
+    """Name a file, or the option that names it, in the error of whoever cannot read or write it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror or error}") from error
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

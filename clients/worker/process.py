@@ -2,16 +2,23 @@
 
 Missing parts are waited for: a node that is starting, a blob that has not arrived. Wrong parts end
 the worker at once: another chain, other code at the address, unregistered keys, other data.
+
+They quote answers of nodes and stores, so that no byte may control a terminal.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from random import Random
+from typing import TextIO, TypeVar
 
 import torch
 
@@ -26,14 +33,19 @@ from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_of
-from clients.worker.background_work import SingleThreadExecutor
-from clients.worker.failures import FailureTracker
-from clients.worker.finality_guard import ChainFinalityGuard
-from clients.worker.hosted_clients import HONEST, HostedClients, WorkerBehaviour
-from clients.worker.process.worker_folder import WorkerFolder
-from clients.worker.process.worker_metrics import CountingBlobs, CountingMailbox, WorkerCounters
-from clients.worker.restarting_engine import RestartingEngine
-from clients.worker.round_training import LocalUpdates
+from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor
+from clients.worker.participants import HONEST, ChainFinalityGuard, HostedClients, WorkerBehaviour
+from clients.worker.status import (
+    CountingBlobs,
+    CountingMailbox,
+    StatusFile,
+    WorkerCounters,
+    WorkerFolder,
+    WorkerState,
+    status_before,
+    worker_status,
+)
+from clients.worker.training import LocalUpdates, RestartingEngine
 from clients.worker.worker import Worker
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
@@ -48,9 +60,15 @@ from ledger.chain.contract.deployment import (
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import ChainWriter, IncompleteLogsError, NotServedError
 from ledger.early_stop import SECTION
+from ledger.io.retry import Backoff
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import (
+    BlobMissingError,
+    BlobUnreachableError,
+    ChainError,
+    ConfigurationError,
+)
 from ledger.protocol.registration import data_salt
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Domain
@@ -300,3 +318,206 @@ def _engine(
             form=configuration.protocol.payload_form,
         )
     )
+
+
+LOGGED = ("clients", "ledger", "cmfl")
+"""Packages whose records are a worker's; those of other libraries are only warnings."""
+
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class LogFormat(StrEnum):
+    """Format of a log line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TextLines(logging.Formatter):
+    """Time, level and message on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a line."""
+        words = " ".join(record.getMessage().split())
+        sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+        return f"{_time(record)} {record.levelname.lower():7} {sentence}"
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, event and extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a line."""
+        extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **extra,
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+@contextmanager
+def logging_to(stream: TextIO, style: LogFormat, level: int = logging.INFO) -> Iterator[None]:
+    """Write this project's log records of at least `level` to a stream, and nowhere else."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines() if style is LogFormat.JSON else TextLines())
+    loggers = [logging.getLogger(name) for name in LOGGED]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (old, propagates) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(old)
+            logger.propagate = propagates
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+T = TypeVar("T")
+
+BACKOFF = Backoff(0.25, longest_seconds=8)
+SHORTEST_PAUSE_SECONDS = 0.01
+_STEP_SECONDS = 0.25
+
+
+class Startup:
+    """Waits for node and blobs, which may be late.
+
+    There is no round to finish yet, so that `cmfl leave` ends the worker at once.
+
+    Args:
+        wait: waits for a number of seconds; returns whether the worker is to end at once.
+        wall: Unix seconds now.
+    """
+
+    def __init__(
+        self, folder: WorkerFolder, wait: Callable[[float], bool], wall: Callable[[], float]
+    ) -> None:
+        self._folder = folder
+        self._wait = wait
+        self._wall = wall
+        self._file = StatusFile(folder.status)
+        self._says = ""
+        self._times = 0
+
+    def retry_until_ready(self, task: Callable[[], T], backoff: Backoff = BACKOFF) -> T | None:
+        """Return a task's result once node and blobs answer; None if the worker is to end."""
+        failures = 0
+        while True:
+            try:
+                return task()
+            except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
+                self._record_failure(str(error))
+            failures += 1
+            if self._should_end_within(backoff.pause(failures)):
+                self._end()
+                return None
+
+    def _should_end_within(self, seconds: float) -> bool:
+        """Wait; return whether a signal or `cmfl leave` asks the worker to end."""
+        waited = 0.0
+        while waited < seconds:
+            step = min(_STEP_SECONDS, seconds - waited)
+            if self._wait(step) or self._folder.leave.exists():
+                return True
+            waited += step
+        return False
+
+    def _record_failure(self, sentence: str) -> None:
+        self._times += 1
+        if sentence != self._says:
+            self._says = sentence
+            _log.warning("waits: %s", sentence)
+        self._file.write(
+            status_before(WorkerState.STARTING, os.getpid(), sentence, self._times), self._wall()
+        )
+
+    def _end(self) -> None:
+        status = status_before(WorkerState.ENDED, os.getpid(), self._says, self._times)
+        self._file.write(status, self._wall())
+        self._folder.leave.unlink(missing_ok=True)
+
+
+class WorkerLoop:
+    """Drives one worker."""
+
+    def __init__(
+        self,
+        opened: RunningWorker,
+        folder: WorkerFolder,
+        status: StatusFile,
+        account: Callable[[], str],
+        poll_seconds: float,
+    ) -> None:
+        """Prepare to drive a worker in its folder.
+
+        Args:
+            account: returns the account that pays now, EIP-55.
+            poll_seconds: pause between polls if nothing is due.
+        """
+        self._worker, self._counts = opened.worker, opened.counts
+        self._folder = folder
+        self._status = status
+        self._account = account
+        self._poll_seconds = poll_seconds
+        self._leaves_after: int | None = None
+        self.stand = WorkerState.RUNNING
+
+    def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
+        """Step until the run is over, no client can act any more, or the worker is to end.
+
+        Args:
+            wait: waits for a number of seconds; returns whether to end at once.
+        """
+        is_told = wait(0)
+        while not is_told:
+            later = self._worker.step(moment())
+            self._counts.look(self._worker)
+            if self._is_over():
+                break
+            self._write(moment())
+            pause = self._poll_seconds if later is None else min(later, self._poll_seconds)
+            is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
+        if is_told:
+            _log.info("ends on request")
+        self.stand = WorkerState.ENDED
+        self._write(moment())
+        # Also a request made while it ended: the next process has not been asked to leave.
+        self._folder.leave.unlink(missing_ok=True)
+
+    def _is_over(self) -> bool:
+        worker = self._worker
+        if worker.is_finished:
+            _log.info("the run is finished")
+            return True
+        if not worker.can_act:
+            _log.warning("every client of this worker is banned: it can do nothing more")
+            return True
+        return self._has_left()
+
+    def _has_left(self) -> bool:
+        """Return whether the round is over after which the worker was asked to end."""
+        chain, seats = self._worker.chain, self._worker.seats
+        if self._leaves_after is None and self._folder.leave.exists() and chain is not None:
+            self._leaves_after = chain.round
+            self.stand = WorkerState.LEAVING
+            _log.info("leaves after round %d", chain.round, extra={"round": chain.round})
+        if self._leaves_after is None or chain is None or seats is None:
+            return False
+        return chain.round > self._leaves_after or not seats.active
+
+    def _write(self, moment: Moment) -> None:
+        status = worker_status(self._worker, self._counts, self.stand, self._account())
+        self._status.write(status, moment.wall)

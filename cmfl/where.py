@@ -1,31 +1,191 @@
-"""The chain, the blobs and the contract that a command's options name."""
+"""The default home and run, and the environment variables of a node and a service.
+
+Both give the same responses, but for `as_of`, which only a service adds.
+
+A service may send anything. A download is read within bounds, must be of the named contract, and is
+then checked like any untrusted file.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import logging
+import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.access.defaults import HOME
-from cmfl.access.fresh_home import made_if_needed
-from cmfl.access.remote import RemoteService
 from ledger.io.home import Home, RunPaths
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError, ServiceError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
+    from api.client.deployment import RemoteDeployment
+    from api.client.service import Service
     from cmfl.commands.sender import Sender
+    from ledger.audit.bundles.bundle import RoundBundle
+    from ledger.audit.bundles.container import BundleFile
+    from ledger.audit.proofs.proof import ClientProof, RoundBasis
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.rpc_reader import RpcReader
     from ledger.history.history import FoldedHistory
+    from ledger.history.local_history import LocalHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
+
+
+HOME = Path("cmfl-home")
+RUN = "run"
+URL_VARIABLE = "CMFL_RPC_URL"
+API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
+
+
+def chain_id_of(url: str) -> int:
+    """Return the chain id that a node says it has."""
+    from ledger.chain.rpc.rpc_reader import RpcReader
+
+    with RpcReader(url, chain_id=None) as chain:
+        return chain.chain_id
+
+
+@contextmanager
+def made_if_needed(home: Home) -> Iterator[None]:
+    """Make a home's folder, and remove it if the context fails before anything was stored.
+
+    A blob, a run, a chain with a block, or another writer keep it.
+    """
+    try:
+        made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
+        home.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--home {home.path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"--home {home.path}: {error}") from error
+    try:
+        yield
+    except BaseException:
+        if made:
+            _remove(home, made)
+        raise
+
+
+def _remove(home: Home, made: list[Path]) -> None:
+    """Remove what a failed start has left; a folder with anything else stays."""
+    with suppress(OSError), home.lock.open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _has_content(home):
+            return
+        for file in (*home.path.glob(f"{home.chain.name}*"), home.lock):
+            file.unlink(missing_ok=True)
+        for folder in (home.blobs, home.runs, *made):
+            if folder.is_dir():
+                folder.rmdir()
+
+
+def _has_content(home: Home) -> bool:
+    if any(folder.is_dir() and any(folder.iterdir()) for folder in (home.blobs, home.runs)):
+        return True
+    if not home.chain.exists():
+        return False
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.embedded.file.chain_store import ChainStore
+
+    if ChainStore.is_blank(home.chain):
+        return False
+    try:
+        with EmbeddedReader.open(home.chain) as chain:
+            return chain.head().number > 0
+    except ChainError:
+        return True
+
+
+API_SECONDS = 60
+MAX_TOKEN_BYTES = 1_000
+MOST_FAILURES = 5
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteService:
+    """A service by its URL, without `/v1`; the timeout is for one answer or one blob."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    timeout_seconds: float = API_SECONDS
+
+    @staticmethod
+    def of(
+        url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
+    ) -> RemoteService | None:
+        """Return the service of --api, --api-token-file and --api-timeout; None without --api."""
+        return None if url is None else RemoteService(url, _token(token_file), timeout_seconds)
+
+    def service(self) -> Service:
+        """Return a client of the service, without a request."""
+        from api.client.service import Service
+
+        return Service(self.url, self.token, self.timeout_seconds)
+
+    def blobs(self) -> BlobReader:
+        """Return its blobs, each of which is checked against its digest."""
+        from ledger.storage.blobs import ObjectBlobs
+        from ledger.storage.http import static_server
+
+        url = f"{self.url.rstrip('/')}/v1/blobs"
+        return ObjectBlobs(static_server(url, self.timeout_seconds, self.token, MOST_FAILURES))
+
+
+def deployment_at(
+    service: Service, chain_id: int | None, address: str | None, run: str | None
+) -> RemoteDeployment:
+    """Return the deployment that options name, or the only one."""
+    chain = chain_at(service, chain_id)
+    if address is not None:
+        return service.deployment(chain, address)
+    served = service.deployments(chain)["deployments"]
+    named = [f"{deployment['run']} at {deployment['address']}" for deployment in served]
+    meant = [each["address"] for each in served if run in {None, each["run"]}]
+    return service.deployment(chain, _only(meant, named, "run by --run"))
+
+
+def chain_at(service: Service, chain_id: int | None) -> str:
+    """Return the name of the chain that options name, or of the only one."""
+    chains = service.chains()["chains"]
+    meant = [chain["name"] for chain in chains if chain_id in {None, int(chain["chain_id"])}]
+    return _only(meant, [chain["name"] for chain in chains], "chain by --chain-id")
+
+
+def _only(meant: list[str], served: list[str], what: str) -> str:
+    """Return the only match."""
+    if len(meant) == 1:
+        return meant[0]
+    named = ", ".join(served[:_MOST_NAMED]) or "nothing"
+    raise ConfigurationError(f"name one {what}; the service at --api serves {named}")
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token in a file, or else in the environment."""
+    from ledger.io.home import read_file
+
+    if file is None:
+        return os.environ.get(API_TOKEN_VARIABLE) or None
+    try:
+        token = read_file(file, MAX_TOKEN_BYTES).decode("latin-1").strip()
+    except OSError as error:
+        raise ConfigurationError(f"--api-token-file {file}: {error.strerror}") from error
+    if not 0 < len(token) <= MAX_TOKEN_BYTES:
+        raise ConfigurationError(
+            f"--api-token-file {file}: holds no token, which has 1 to {MAX_TOKEN_BYTES} characters"
+        )
+    return token
+
 
 _log = logging.getLogger(__name__)
 
@@ -292,3 +452,105 @@ def opened_ledger(target: Target) -> Iterator[CommitteeLedger]:
     """Open the contract as of one block, with all of its events up to there."""
     with target.reader() as chain, chain.snapshot() as view:
         yield target.complete_ledger(view)
+
+
+@contextmanager
+def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
+    """Open the history of the deployment that a command's options name."""
+    if target.remote is not None:
+        with open_deployment(target) as deployment:
+            yield deployment
+        return
+    from ledger.history.local_history import LocalHistory
+
+    with target.reader() as chain:
+        yield LocalHistory(target.history(chain))
+
+
+@contextmanager
+def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service; no node may be named beside it."""
+    require_no_node(target)
+    with served_deployment(target) as deployment:
+        yield deployment
+
+
+@contextmanager
+def served_deployment(target: Target) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service, whose chain is read elsewhere or not at all."""
+    assert target.remote is not None, "the options name a service"
+    with target.remote.service() as service:
+        yield deployment_at(service, target.chain_id, target.address, target.run)
+
+
+def require_no_node(target: Target) -> None:
+    """Reject a node in addition to a service; one that only a variable names is ignored."""
+    if target.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
+        raise ConfigurationError("--rpc-url and --api: give one of them")
+
+
+def download_proof(
+    target: Target, round_number: int, client: ClientId, *, whole: bool
+) -> tuple[bytes, ClientProof]:
+    """Return the proof of a client's part in a round, as bytes and parsed.
+
+    Args:
+        whole: whether a head alone must suffice to check it.
+    """
+    from ledger.audit.proofs.proof_document import read_proof
+
+    with served_deployment(target) as deployment:
+        data = deployment.proof(round_number, client, whole=whole)
+    with _as_sent("proof"):
+        proof = read_proof(data)
+    _require_meant(target, proof)
+    return data, proof
+
+
+@contextmanager
+def download_bundle(
+    target: Target, round_number: int, *, whole: bool
+) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
+    """Download a round's bundle into a temporary file, which the caller may move away.
+
+    Args:
+        whole: whether a head alone must suffice to check it.
+    """
+    from ledger.audit.bundles.bundle import read_manifest
+    from ledger.audit.bundles.container import open_bundle
+
+    with tempfile.TemporaryDirectory(prefix=".cmfl-") as temporary:
+        path = Path(temporary) / "bundle.tar"
+        with served_deployment(target) as deployment, path.open("xb") as file:
+            deployment.save_bundle(round_number, file, whole=whole)
+            file.flush()
+            os.fsync(file.fileno())
+        with _as_sent("bundle"), open_bundle(path) as parts:
+            bundle = read_manifest(parts.manifest, parts)
+            number = bundle.basis.round
+            if number != round_number:
+                raise ServiceError(
+                    f"the bundle that was sent is of round {number}, not {round_number}"
+                )
+            _require_meant(target, bundle.basis)
+            yield path, bundle, parts
+
+
+@contextmanager
+def _as_sent(what: str) -> Iterator[None]:
+    try:
+        yield
+    except EncodingError as error:
+        raise ServiceError(f"what was sent as {what}: {error}") from error
+
+
+def _require_meant(target: Target, basis: RoundBasis) -> None:
+    """Reject a download of another contract or chain than the command names."""
+    from ledger.chain.addresses import checksum
+
+    if target.address not in {None, checksum(basis.contract)}:
+        raise ServiceError(
+            f"what was sent is of contract {checksum(basis.contract)}, not of {target.address}"
+        )
+    if target.chain_id not in {None, basis.chain_id}:
+        raise ServiceError(f"what was sent is of chain {basis.chain_id}, not of {target.chain_id}")

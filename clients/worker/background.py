@@ -1,4 +1,21 @@
-"""Background work of a worker: one thread trains and evaluates, another one sends transactions.
+"""The chain's time, as one process estimates it.
+
+Nothing signed holds a time, and no clock is trusted. The estimate is never behind a block that was
+seen, never goes back, and advances between blocks by the machine's steady clock. Only the time of a
+block that the chain has dropped is forgotten: one time stamp of the far future, by a node's
+mistake, would otherwise keep its owner in the last view of every round.
+
+The offset to the steady clock comes from the newest blocks that arrived while polling: the one seen
+soonest after its time stamp. Older blocks do not count, since a chain may fall behind wall clocks
+gradually (a node that wants a block a second, and needs longer for it); by a wall clock its views
+would be over before they begin. Before the first such block, the wall clock counts; its estimate is
+dropped with that block, or a clock that is set wrong would keep its owner ahead of all rounds. A
+block with the same second as its parent does not count either: a node whose own clock was set back
+dates all of its blocks alike until that has caught up, and the views have to go on.
+
+A silent node, a full disk, an account without funds: none of them ends a worker, and none keeps it
+from what it can still do. Each part of its work is retried on its own, so that many workers do not
+come back at the same time.
 
 Training and sending may take long, and votes are due meanwhile.
 """
@@ -9,26 +26,171 @@ import ctypes
 import logging
 import queue
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from math import isfinite
+from random import Random
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.worker.chain_clock import Moment
-from clients.worker.failures import FailureTracker, WorkPart
+from ledger.chain.finality import LatestBlock
+from ledger.chain.ports import Block
+from ledger.io.retry import Backoff
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from clients.training.port import Engine, Evaluation
 
-P = ParamSpec("P")
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment by this machine's clocks.
+
+    Attributes:
+        wall: Unix seconds, as the machine's clock was set.
+        steady: monotonic seconds.
+    """
+
+    wall: float
+    steady: float
+
+
+COUNTED_BLOCKS = 16
+"""How many of the newest blocks with a second of their own tell the chain's time."""
+
+
+class ChainClock:
+    """An estimate of the chain's time."""
+
+    def __init__(self) -> None:
+        self._newest: Block | None = None
+        self._latest = LatestBlock()
+        # Offsets of the chain's seconds to the steady ones: by the first block seen, whose age is
+        # unknown, and by later ones.
+        self._at_first = float("-inf")
+        self._ahead: deque[float] = deque(maxlen=COUNTED_BLOCKS)
+        self._last = float("-inf")
+
+    def see(self, newest: Block, moment: Moment) -> None:
+        """Take the newest block and the moment at which it was read."""
+        if self._latest.is_gone(newest):
+            self._ahead.clear()
+            self._at_first = self._last = float("-inf")
+        if self._newest is None:
+            self._at_first = newest.timestamp - moment.steady
+        elif newest.timestamp != self._newest.timestamp:
+            if not self._ahead:
+                self._last = float("-inf")  # it may have been a wall clock's
+            self._ahead.append(newest.timestamp - moment.steady)
+        self._newest = newest
+
+    def now(self, moment: Moment) -> float:
+        """Return the time in the chain's seconds."""
+        if self._ahead:
+            estimate = max(self._ahead) + moment.steady
+        else:
+            estimate = max(moment.wall, self._at_first + moment.steady)
+        self._last = max(self._last, estimate)
+        return self._last
+
+
 T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+class WorkPart(StrEnum):
+    """A part of a worker's work that is retried on its own."""
+
+    CHAIN = "chain"
+    MODEL = "model"
+    TRAINING = "training"
+    SENDING = "sending"
+    VOTING = "voting"
+    MEASURING = "measuring"
+
+
+# Votes are due in seconds, and funds are not: polling soon costs nothing.
+BACKOFF = {
+    WorkPart.CHAIN: Backoff(0.25, longest_seconds=4),
+    WorkPart.MODEL: Backoff(0.25, longest_seconds=4),
+    WorkPart.TRAINING: Backoff(0.25, longest_seconds=15),
+    WorkPart.SENDING: Backoff(0.25, longest_seconds=30),
+    WorkPart.VOTING: Backoff(0.25, longest_seconds=4),
+    WorkPart.MEASURING: Backoff(0.25, longest_seconds=30),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingFailure:
+    """A failure without a success since."""
+
+    sentence: str
+    times: int
+    until: float
+
+
+@dataclass(slots=True)
+class FailureTracker:
+    """Failures by part of the work, and when each part is due again.
+
+    Attributes:
+        last: the newest sentence; None if nothing has ever failed.
+    """
+
+    rng: Random
+    ongoing: dict[WorkPart, OngoingFailure] = field(default_factory=dict)
+    counts: Counter[WorkPart] = field(default_factory=Counter)
+    last: str | None = None
+
+    def is_waiting(self, part: WorkPart, moment: Moment) -> bool:
+        """Return whether a part is not due yet."""
+        failure = self.ongoing.get(part)
+        return failure is not None and moment.steady < failure.until
+
+    def attempt(self, part: WorkPart, moment: Moment, task: Callable[[], T]) -> T | None:
+        """Return a task's result; None if it fails or is not due yet."""
+        if self.is_waiting(part, moment):
+            return None
+        try:
+            result = task()
+        except (CmflError, OSError) as error:
+            self.record_failure(part, moment, error)
+            return None
+        self.record_success(part)
+        return result
+
+    def record_failure(self, part: WorkPart, moment: Moment, error: Exception) -> None:
+        """Count a failure, log it if it is new, and set the next attempt."""
+        sentence = str(error)[:500]
+        before = self.ongoing.get(part)
+        times = 1 if before is None else before.times + 1
+        until = moment.steady + BACKOFF[part].pause(times) * self.rng.uniform(0.5, 1.0)
+        self.ongoing[part] = OngoingFailure(sentence, times, until)
+        self.counts[part] += 1
+        self.last = f"{part}: {sentence}"
+        if before is None or before.sentence != sentence:
+            _log.warning("%s: %s", part, sentence, extra={"part": str(part)})
+
+    def record_success(self, part: WorkPart) -> None:
+        """End a part's failure, if there is one, and log that it works again."""
+        failure = self.ongoing.pop(part, None)
+        if failure is not None:
+            _log.warning(
+                "%s: works again after %d failures",
+                part,
+                failure.times,
+                extra={"part": str(part), "failures": failure.times},
+            )
+
+
+P = ParamSpec("P")
 
 
 class TaskInterrupt(BaseException):

@@ -1,25 +1,136 @@
-"""The hosted clients in one round, each with its role's actor."""
+"""Guard against a chain that takes back final blocks that a worker acted on.
+
+They are honest, unless a process of the tests hands in another behaviour: nothing in an owner's
+environment or folder can make a worker misbehave.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.worker.hosted_clients import HostedClients, WorkerBehaviour
+from clients.training.port import Engine
+from clients.worker.training import LocalUpdates
 from ledger.actors.actions import Action, PostEnvelope
 from ledger.actors.journal import VoteJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
+from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
+from ledger.chain.ports import Block, ChainReader
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
-from ledger.protocol.signing import sign
-from ledger.protocol.types import ClientId, EnvironmentStatement
+from ledger.protocol.signing import Signer, sign
+from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.types import ClientId, EnvironmentStatement, RegisteredClient
 
 if TYPE_CHECKING:
     from ledger.actors.observer import Observer
+
+
+_MOST_HEADS = 128
+
+
+class ChainFinalityGuard:
+    """Compares a chain with the final blocks recorded on a worker's own disk."""
+
+    def __init__(self, chain: ChainReader, acted_on: FinalityCheckpoints) -> None:
+        """Guard a chain, given the final blocks that were acted on."""
+        self._chain = chain
+        self._acted_on = acted_on
+        self._accepted: Block | None = None
+        self._heads: dict[int, Block] = {}
+
+    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
+        """Accept a chain that still has every block that was acted on.
+
+        Blocks on top of an accepted head need no further comparison.
+        """
+        accepted, self._accepted = self._accepted, None
+        if accepted is None or not lineage.connects(accepted, newest):
+            self._heads.clear()
+            self._acted_on.require_unchanged(self._chain, newest)
+        self._accepted = newest
+        self._heads[newest.number] = newest
+        if len(self._heads) > _MOST_HEADS:
+            del self._heads[next(iter(self._heads))]
+
+    def act_on(self, block_number: int) -> None:
+        """Record a final block before it is acted on."""
+        newest = self._acted_on.newest
+        if newest is not None and block_number <= newest:
+            return
+        block = self._heads.get(block_number)
+        if block is None:
+            block = self._chain.block(block_number)
+            # The chain may have changed since its head was accepted: the next look tells.
+            self._accepted = None
+        self._acted_on.note(block)
+
+
+class WorkerBehaviour:
+    """Behaviour of a worker's clients, which follow the protocol; tests derive others."""
+
+    def in_round(self, number: int) -> WorkerBehaviour:  # noqa: ARG002 - the same in each
+        return self
+
+    def trainers(
+        self,
+        hosted: Sequence[ClientId],  # noqa: ARG002 - none acts uninvited
+        active: Sequence[ClientId],
+    ) -> Sequence[ClientId]:
+        return active
+
+    def trainer(self, client: ClientId, signer: Signer) -> Trainer:
+        """Return the actor of a client that trains."""
+        return Trainer(client, signer)
+
+    def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:  # noqa: ARG002
+        """Return the payload that a client commits to, given its update."""
+        return update
+
+    def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:  # noqa: ARG002
+        """Return the actor of a committee member; a favouring one favours the hosted clients."""
+        return honest
+
+
+HONEST = WorkerBehaviour()
+
+
+@dataclass(frozen=True, slots=True)
+class HostedClients:
+    """The clients of a worker, and what they act with.
+
+    Attributes:
+        environment: in which the engine trains, which the clients state beside their updates.
+        sets: names of local test sets; without any, no model is evaluated.
+        finality: guards against a chain that takes back final blocks; None for one that cannot.
+    """
+
+    signers: Mapping[ClientId, Signer]
+    engine: Engine
+    own: LocalUpdates
+    training: Executor
+    sending: Executor
+    environment: TrainingEnvironment
+    behaviour: WorkerBehaviour = HONEST
+    sets: Sequence[str] = ()
+    finality: ChainFinalityGuard | None = None
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """The hosted clients, ascending."""
+        return tuple(sorted(self.signers))
+
+    def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
+        """Return whether any of them may still take part in a round or a later one."""
+        return any(not registry[client].is_banned_in(round_number) for client in self.signers)
+
 
 STAGGER_VIEWS = 4
 """Over how many view times those who may all do one thing are spread."""

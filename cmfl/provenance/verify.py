@@ -8,19 +8,24 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cmfl.access.target import Target
-from cmfl.provenance.crate import crate_files
-from cmfl.provenance.document import DocumentKind, ProvenanceDocument, crate_differences
-from cmfl.provenance.facts import PASSED, RunFacts
-from cmfl.provenance.json_form import Difference, differences
-from cmfl.provenance.reading import RoundNotEndedError, read_facts
-from cmfl.provenance.signed_model import anchor_of, folder_differences
-from cmfl.provenance.signing import (
+from cmfl.provenance.documents import (
+    Difference,
+    DocumentKind,
+    ProvenanceDocument,
+    crate_differences,
+    crate_files,
+    differences,
+)
+from cmfl.provenance.facts import PASSED, RoundNotEndedError, RunFacts, read_facts
+from cmfl.provenance.signatures import (
     SignatureMismatchError,
+    anchor_of,
+    folder_differences,
     require_public_key,
     require_signed_envelope,
     require_signed_folder,
 )
+from cmfl.where import Target
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, ChainError

@@ -1,1 +1,0 @@
-"""The process of a worker: setup, folder, main loop, status and metrics."""

@@ -1,0 +1,461 @@
+"""The folder of one worker: lock, journal, updates and status."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from clients.worker.background import WorkPart
+from ledger.chain.addresses import checksum
+from ledger.io.folder_lock import HeldError, process_in, take_lock
+from ledger.io.home import DISK, JOURNAL, WRITING, Disk, read_file
+from ledger.io.http import names_this_host
+from ledger.io.json import parse_json
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
+from ledger.protocol.types import ClientId, Digest, Phase
+from ledger.storage.blobs import MAX_BLOB_BYTES, BlobStore
+from ledger.storage.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from clients.worker.participants import RoundParticipants
+    from clients.worker.worker import Worker
+    from ledger.actors.view import ChainView
+
+
+class WorkerFolder:
+    """Files that belong to one worker alone; the folder need not exist."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "worker.lock"
+        self.journal = path / JOURNAL
+        self.payloads = path / "payloads"  # updates, which may not be published yet
+        self.acted_on = path / "acted-on.json"  # the final blocks that it acted on
+        self.status = path / "status.json"
+        self.leave = path / "leave"  # asks the worker to end after its round
+
+    def make(self) -> None:
+        """Create the folder, readable for its owner alone, unless it exists."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ConfigurationError(
+                f"--folder {self.path}: it or one of its parents is no folder; a worker keeps its "
+                f"journal in a separate one"
+            ) from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder's lock; the system releases it however the process ends."""
+        self.make()
+        try:
+            descriptor = take_lock(self.lock, 0o600)
+        except HeldError as error:
+            raise ConfigurationError(
+                f"{self.path}: {error} runs a worker on this folder, and one journal is for one"
+            ) from error
+        try:
+            # It was asked of a worker that was killed before it could: this one is another.
+            self.leave.unlink(missing_ok=True)
+            for place in (self.path, self.payloads):  # of killed workers, as large as an update
+                for unfinished in place.glob(f"{WRITING}*"):
+                    unfinished.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def is_held(self) -> bool:
+        """Return whether a worker holds the folder now."""
+        return self._held()[0]
+
+    def holder(self) -> int | None:
+        """Return the process id of the running worker; None if there is none or it is unknown.
+
+        The status file may be of an earlier process: a worker writes it after it has started.
+        """
+        return self._held()[1]
+
+    def _held(self) -> tuple[bool, int | None]:
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False, None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True, process_in(descriptor)
+        finally:
+            os.close(descriptor)
+        return False, None
+
+
+_log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class WorkerCounters:
+    """Counts since the process started."""
+
+    rounds: int = 0
+    commitments: int = 0
+    views: int = 0
+    said: Counter[EnvelopeKind] = field(default_factory=Counter)
+    bytes_put: int = 0
+    bytes_got: int = 0
+    _round: int = 0
+    _committed: set[ClientId] = field(default_factory=set)
+    _entered: set[tuple[ClientId, Phase, int]] = field(default_factory=set)
+
+    @property
+    def votes(self) -> int:
+        return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
+
+    def look(self, worker: Worker) -> None:
+        """Update the counters after a step."""
+        chain, seats = worker.chain, worker.seats
+        if chain is None or seats is None:
+            return
+        if chain.round != self._round:
+            self._round = chain.round
+            self.rounds += 1
+            self._committed.clear()
+            self._entered.clear()
+        hosted = worker.hosting.signers
+        now_there = {mined.client for mined in chain.commitments if mined.client in hosted}
+        self.commitments += len(now_there - self._committed)
+        self._committed |= now_there
+        for member, present in worker.present().items():
+            if present.span is not None:
+                entered = (member, present.phase, present.span.view)
+                self.views += entered not in self._entered
+                self._entered.add(entered)
+
+
+class CountingBlobs:
+    """A blob store whose bytes are counted."""
+
+    def __init__(self, blobs: BlobStore, counts: WorkerCounters) -> None:
+        self._blobs = blobs
+        self._counts = counts
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the verified blob with a digest."""
+        data = self._blobs.get(digest, limit)
+        self._counts.bytes_got += len(data)
+        return data
+
+    def has(self, digest: Digest) -> bool:
+        """Return whether there is a blob with a digest."""
+        return self._blobs.has(digest)
+
+    def put(self, data: bytes) -> Digest:
+        digest = self._blobs.put(data)
+        self._counts.bytes_put += len(data)
+        return digest
+
+    def put_payload(self, payload: Payload) -> None:
+        """Store a payload that this process has hashed."""
+        self._blobs.put_payload(payload)
+        self._counts.bytes_put += payload.size
+
+    def remove(self, digest: Digest) -> None:
+        self._blobs.remove(digest)
+
+    def sync(self) -> None:
+        """Make all stored blobs durable."""
+        self._blobs.sync()
+
+
+class CountingMailbox(Mailbox):
+    """A mailbox whose new envelopes are counted."""
+
+    def __init__(self, mailbox: Mailbox, counts: WorkerCounters) -> None:
+        super().__init__(mailbox.objects)
+        self._counts = counts
+
+    def put(self, envelope: Envelope) -> bool:
+        """Add an envelope; return whether it is new."""
+        is_new = super().put(envelope)
+        self._counts.said[envelope.kind] += is_new
+        return is_new
+
+
+class WorkerMetrics:
+    """Collects a worker's metrics on each request."""
+
+    def __init__(self, worker: Worker, counts: WorkerCounters, wall: Callable[[], float]) -> None:
+        """Collect from a worker and its counters; `wall` returns Unix seconds."""
+        self._worker = worker
+        self._counts = counts
+        self._wall = wall
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+        counts, worker = self._counts, self._worker
+        for name, about, value in (
+            ("rounds", "Rounds seen to open.", counts.rounds),
+            (
+                "commitments",
+                "Commitments of the worker's clients on the chain.",
+                counts.commitments,
+            ),
+            ("votes", "Requests and replies that were said.", counts.votes),
+            ("views", "Views that members have entered.", counts.views),
+            ("blob_put_bytes", "Bytes of blobs that were put.", counts.bytes_put),
+            ("blob_got_bytes", "Bytes of blobs that were got.", counts.bytes_got),
+        ):
+            yield CounterMetricFamily(f"cmfl_worker_{name}", about, value=value)
+        errors = CounterMetricFamily("cmfl_worker_errors", "Failures.", labels=["part"])
+        for part in WorkPart:
+            errors.add_metric([str(part)], worker.failures.counts[part])
+        yield errors
+        newest, chain = worker.newest_block, worker.chain
+        for name, about, level in (
+            ("round", "The open round.", 0 if chain is None else chain.round),
+            ("block", "The newest block seen.", 0 if newest is None else newest.number),
+            (
+                "behind_seconds",
+                "How old the newest block is by this machine's clock.",
+                0.0 if newest is None else self._wall() - newest.timestamp,
+            ),
+        ):
+            yield GaugeMetricFamily(f"cmfl_worker_{name}", about, value=level)
+
+
+@contextmanager
+def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | None]:
+    """Serve metrics while the context is open.
+
+    Args:
+        port: of this machine, 0 for a free one; None not to serve.
+    """
+    if port is None:
+        yield None
+        return
+    # Only those who want metrics need the package.
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(port, LOOPBACK, registry)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--metrics-port {port}: cannot listen on {LOOPBACK}: {error.strerror}; 0 takes a free "
+            f"port"
+        ) from error
+    app = server.get_app()
+    assert app is not None, "start_http_server sets the app"
+    server.set_app(_for_this_host(app))
+    _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _for_this_host(app: WSGIApplication) -> WSGIApplication:
+    """Return an app that refuses a page of another site whose name resolves to this machine."""
+
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if names_this_host(environ.get("HTTP_HOST", "")):
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"header Host: must be an address or localhost\n"]
+
+    return answered
+
+
+FORMAT = 1
+MAX_STATUS_BYTES = 4 << 20
+STARTING = "starting"
+"""Name of a failure that keeps a worker from starting."""
+
+
+class WorkerState(StrEnum):
+    """State of a worker."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
+class ClientRole(StrEnum):
+    """Role of a client in the open round."""
+
+    TRAINER = "trainer"
+    MEMBER = "member"
+    SITS_OUT = "sits-out"
+    IDLE = "idle"
+    BANNED = "banned"
+
+
+def worker_status(
+    worker: Worker, counts: WorkerCounters, stand: WorkerState, account: str
+) -> dict[str, Any]:
+    """Return a worker's status after a step; `account` pays, EIP-55."""
+    newest, final, chain = worker.newest_block, worker.final_state, worker.chain
+    evaluation = worker.measuring.newest
+    return {
+        "format": FORMAT,
+        "stand": str(stand),
+        "pid": os.getpid(),
+        "account": account,
+        "clients": [int(client) for client in worker.hosting.clients],
+        "round": None if final is None else final.round,
+        "is_finished": worker.is_finished,
+        "roles": _roles(worker, chain),
+        "view": _view(worker),
+        "head": None if final is None else f"0x{final.head.hex()}",
+        "model": None if final is None else f"0x{final.model.hex()}",
+        "block": None if newest is None else newest.number,
+        "final_block": None if chain is None else chain.final_block,
+        "last_error": worker.failures.last,
+        "troubles": {
+            str(part): {"says": failure.sentence, "times": failure.times}
+            for part, failure in sorted(worker.failures.ongoing.items())
+        },
+        "own_measurement": None
+        if evaluation is None
+        else {"round": evaluation.round, "accuracy": evaluation.accuracy, "loss": evaluation.loss},
+        "counts": {
+            "rounds": counts.rounds,
+            "commitments": counts.commitments,
+            "votes": counts.votes,
+            "views": counts.views,
+            "bytes_put": counts.bytes_put,
+            "bytes_got": counts.bytes_got,
+            "errors": {str(part): n for part, n in sorted(worker.failures.counts.items())},
+        },
+    }
+
+
+def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) -> dict[str, Any]:
+    """Return the status of a worker that knows no round yet.
+
+    Args:
+        says: what it waits for; empty for nothing.
+    """
+    return {
+        "format": FORMAT,
+        "stand": str(stand),
+        "pid": pid,
+        "account": None,
+        "clients": [],
+        "round": None,
+        "is_finished": False,
+        "roles": {},
+        "view": None,
+        "head": None,
+        "model": None,
+        "block": None,
+        "final_block": None,
+        "last_error": f"{STARTING}: {says}" if says else None,
+        "troubles": {STARTING: {"says": says, "times": times}} if says else {},
+        "own_measurement": None,
+        "counts": {
+            "rounds": 0,
+            "commitments": 0,
+            "votes": 0,
+            "views": 0,
+            "bytes_put": 0,
+            "bytes_got": 0,
+            "errors": {STARTING: times} if times else {},
+        },
+    }
+
+
+class StatusFile:
+    """The status file of a worker, written whole but not durably."""
+
+    def __init__(self, path: Path, *, disk: Disk = DISK) -> None:
+        self._path = path
+        self._disk = disk
+        self._written: dict[str, Any] | None = None
+
+    def write(self, status: dict[str, Any], at: float) -> None:
+        """Write a changed status with a time in Unix seconds; a full disk is ignored."""
+        if status == self._written:
+            return
+        data = json.dumps({**status, "at": at}, indent=1).encode() + b"\n"
+        try:
+            self._disk.write_whole(self._path, data, durable=False)
+        except OSError:
+            return
+        self._written = status
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """Return the status that a worker wrote last."""
+    try:
+        status = parse_json(read_file(path, MAX_STATUS_BYTES))
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{path}: no worker has ever run on this folder") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(status, dict) or status.get("format") != FORMAT:
+        raise ConfigurationError(f"{path}: no status of this version's workers")
+    return status
+
+
+def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]:
+    """Return each client's role in the open round, by its index."""
+    seats = worker.seats
+    if chain is None or seats is None:
+        return {}
+    committed = {mined.client for mined in chain.commitments}
+    announced = set() if seats.view is None else set(seats.view.announced)
+    return {
+        str(client): {
+            "role": str(_role(chain, seats, client)),
+            "address": checksum(worker.hosting.signers[client].address),
+            "committed": client in committed,
+            "published": client in announced,
+        }
+        for client in worker.hosting.clients
+    }
+
+
+def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> ClientRole:
+    if chain.registry[client].is_banned_in(chain.round):
+        return ClientRole.BANNED
+    if client not in seats.active:
+        return ClientRole.IDLE
+    if not seats.is_serving(client):
+        return ClientRole.TRAINER
+    return ClientRole.SITS_OUT if client in seats.abstaining else ClientRole.MEMBER
+
+
+def _view(worker: Worker) -> dict[str, Any] | None:
+    """Return the position of the most advanced member; None without a member."""
+    present = worker.present().values()
+    positions = [
+        (int(position.phase), position.span.view if position.span else None) for position in present
+    ]
+    if not positions:
+        return None
+    phase, view = max(
+        positions, key=lambda position: (position[0], -1 if position[1] is None else position[1])
+    )
+    return {"phase": phase, "view": view}

@@ -1,1 +1,0 @@
-"""Presentation of results in a script or notebook: tables, figures and progress."""
