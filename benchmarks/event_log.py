@@ -25,7 +25,7 @@ from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import EventTable, complete_ledger
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.node import RpcReader
 
 FURTHER = 10
 

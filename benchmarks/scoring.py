@@ -29,9 +29,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workloads import gemm_rate, machine
-from ledger.distances.blocked import BlockedSquares
-from ledger.distances.composed_rules import distances_by
-from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
+from ledger.distances.fast import (
+    BlockedSquares,
+    distances_by,
+    fallback_reason,
+    fast_distances,
+    usable_cores,
+)
 from ledger.protocol.rules.distance import (
     DIRECTION,
     SQUARED,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
-    from ledger.chain.rpc.rpc_reader import RpcReader
+    from ledger.chain.rpc.node import RpcReader
     from ledger.history.history import FoldedHistory
     from ledger.history.local_history import LocalHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
@@ -49,7 +49,7 @@ API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
 
 def chain_id_of(url: str) -> int:
     """Return the chain id that a node says it has."""
-    from ledger.chain.rpc.rpc_reader import RpcReader
+    from ledger.chain.rpc.node import RpcReader
 
     with RpcReader(url, chain_id=None) as chain:
         return chain.chain_id
@@ -262,7 +262,7 @@ class Target:
 
     def node_reader(self) -> RpcReader:
         """Return the node, opened for reading."""
-        from ledger.chain.rpc.rpc_reader import RpcReader
+        from ledger.chain.rpc.node import RpcReader
 
         return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id())
 

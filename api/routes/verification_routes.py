@@ -168,7 +168,7 @@ def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = Non
             chain = stack.enter_context(EmbeddedReader.open(settings.chain_file, **known))
         else:
             # A file does not need the packages of a node, which take a second to load.
-            from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings  # noqa: PLC0415
+            from ledger.chain.rpc.node import RpcReader, RpcSettings  # noqa: PLC0415
 
             patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
             node = RpcReader(settings.rpc_url, settings=patience, **known)

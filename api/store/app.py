@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import secrets
+import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import uvicorn
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,22 +26,113 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.bounded_server import bounded_server, run_server
 from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.middleware import SafeHeaders
 from api.http.problems import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
-from api.store.blob_routes import BlobRoutes
-from api.store.charges import Charges, charges_file
-from api.store.mail_routes import MailRoutes
-from api.store.permissions import PermissionCache
-from api.store.receiver import TOO_SLOW, Receiver, disk_problem, remove_unfinished
-from api.store.retention import PinnedBlobs, Retention
-from api.store.store_settings import StoreSettings
+from api.sockets import listening_socket, url_of
+from api.store.permissions import PermissionCache, StoreSettings
+from api.store.receiver import (
+    TOO_SLOW,
+    Charges,
+    Receiver,
+    charges_file,
+    disk_problem,
+    other_charges,
+    remove_unfinished,
+)
+from api.store.routes import BlobRoutes, MailRoutes
+from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.protocol.errors import ChainError, CmflError
+from ledger.chain.contract.complete_log import CompleteLog
+from ledger.io.folder_lock import sole_process
+from ledger.io.http import base_url
+from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
+from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
-from ledger.storage.mailbox import Mailbox
+from ledger.storage.http import require_plain_url
+from ledger.storage.mailbox import EPOCH_BYTES, Mailbox, remove_mail
 from ledger.storage.uploads import SCHEME
+
+PinnedBlobs = Callable[[], Collection[Digest]]
+
+_NAMED_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
+
+
+@dataclass(slots=True)
+class _FinalRun:
+    """A run's contract as of the newest final block, and its blobs."""
+
+    ledger: CommitteeLedger
+    blobs: FolderBlobs
+
+
+class Retention:
+    """Removes the uploads of old rounds, except those that the record names.
+
+    A round has ended when its end is final: a reorganisation may open it again, with its payloads.
+
+    Args:
+        charges: the uploads of each round; the only list for a round without a decision.
+        rounds: number of newest rounds whose payloads are retained.
+    """
+
+    def __init__(
+        self,
+        ledger: CommitteeLedger,
+        blobs: FolderBlobs,
+        charges: Charges,
+        rounds: int,
+        pinned: PinnedBlobs = frozenset,
+    ) -> None:
+        self._ledger = ledger
+        self._log = CompleteLog()
+        self._run = _FinalRun(ledger, blobs)
+        self._domain = ledger.domain()
+        self._charges = charges
+        self._rounds = rounds
+        self._pinned_by_others = pinned
+        self._pinned: set[Digest] = set()
+        self._remover = PayloadRemover(self._run, rounds, self._pinned)
+        self._ended = 0
+
+    def remove_old(self) -> None:
+        """Remove what is old by now."""
+        chain = self._ledger.chain
+        self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
+        state = self._run.ledger.state()
+        ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
+        if ended <= self._ended:
+            return
+        # Charges are read now, not when each round ended: clients may write to it for one round
+        # more, and slowly. The open round may need blobs of an old one.
+        newest, charged = ended - self._rounds, self._charges.rounds()
+        self._pinned.clear()
+        self._pinned.update(self._pinned_by_others())
+        self._pinned.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
+        for number in charged:
+            if number <= newest:
+                self._remover.ended(number, self._removable(number))
+        self._remover.ended(ended, ())
+        self._ended = ended
+        self._remove_mail_and_charges(newest)
+
+    def _removable(self, round_number: int) -> set[Digest]:
+        """Return the uploads of a round that may go; none if its record cannot be read."""
+        named = blobs_of_round(self._run.ledger, self._run.blobs, round_number)
+        if named is not None and not any(blob.use in _NAMED_BY_RECORD for blob in named):
+            return set()  # without the record its vectors are unknown, and they stay
+        return self._charges.blobs_of(round_number)
+
+    def _remove_mail_and_charges(self, newest: int) -> None:
+        for number in self._charges.rounds():
+            # A round that clients can still write to keeps its charges.
+            if number <= min(newest, self._ended - 2):
+                self._charges.forget(number)
+        remove_mail(self._run.blobs.folder, self._domain, newest + 1)
+
 
 DRAINED_BYTES = 1 << 20
 """Bytes of a refused body that are still read, so that its sender hears the reason."""
@@ -202,3 +301,87 @@ class _Body:
             async with asyncio.timeout(DRAINING_SECONDS):
                 while self.is_incomplete and remaining > 0:
                     remaining -= len((await self.receive()).get("body", b""))
+
+
+def serve(
+    settings: StoreSettings,
+    ledger: CommitteeLedger,
+    host: str,
+    port: int,
+    on_listening: Callable[[str], None] | None = None,
+    pinned: PinnedBlobs | None = None,
+) -> None:
+    """Answer requests until the process is stopped.
+
+    Args:
+        settings: the store's folder and bounds; the folder is made if need be. Without public
+            URLs the store is known by the address that it listens on.
+        ledger: the contract whose clients may write.
+        port: 0 takes a free one.
+        pinned: returns the blobs of other runs in the folder; None if they are unknown.
+    """
+    with listening_socket(host, port) as listener:
+        urls = resolve_public_urls(settings.public_urls, host, listener)
+        settings = settings.model_copy(update={"public_urls": urls})
+        with lock_store_folder(settings.folder):
+            if pinned is None:
+                _require_no_other_contract(settings, ledger)
+            server = server_for(settings, ledger, pinned or frozenset)
+            run_server(server, listener, on_listening)
+
+
+def server_for(
+    settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
+) -> uvicorn.Server:
+    """Return a server that has not started, with bounds on connections; see `create_store`."""
+    epoch = secrets.token_bytes(EPOCH_BYTES)
+    names = {urlsplit(url).hostname or "" for url in settings.public_urls}
+    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned), names)
+
+
+def resolve_public_urls(
+    public_urls: Sequence[str], host: str, listener: socket.socket
+) -> tuple[str, ...]:
+    """Return the URLs under which clients know a store, and which they sign with their uploads.
+
+    Args:
+        public_urls: of the owner; behind a proxy, the proxy's.
+    """
+    address, port = listener.getsockname()[:2]
+    if not public_urls and ipaddress.ip_address(address).is_unspecified:
+        raise ConfigurationError(
+            f"--host {host} is every address of this machine, and an upload is signed for one "
+            f"place: give --public-url, the URL that clients are given"
+        )
+    bracketed = f"[{host}]" if ":" in host else host
+    urls = public_urls or (f"http://{bracketed}:{port}", url_of(listener))
+    return tuple(dict.fromkeys(map(_public_url, urls)))
+
+
+def _public_url(url: str) -> str:
+    try:
+        require_plain_url("--public-url", url)
+        return base_url(url)
+    except ValueError as error:
+        raise ConfigurationError(f"--public-url {url!r}: {error}") from error
+    except BlobError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger) -> None:
+    """Refuse retention in a folder that was another contract's store, too.
+
+    A client could put the other contract's models once more, and would have them removed with its
+    own old round.
+    """
+    others = other_charges(settings.folder, ledger.domain())
+    if settings.keep_rounds is not None and others:
+        raise ConfigurationError(
+            f"--folder {settings.folder} has {others[0].name}, of another contract, whose blobs "
+            f"are unknown: use --keep-rounds with a folder of one contract, or with a home"
+        )
+
+
+def lock_store_folder(folder: Path) -> AbstractContextManager[None]:
+    """Hold a folder, which is made if need be, for one store, since one counts the charges."""
+    return sole_process(folder, "store.lock")

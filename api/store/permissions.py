@@ -5,13 +5,91 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import Address, Digest, RegisteredClient
+from ledger.protocol.types import Address, Digest, RegisteredClient, Upload
+
+MAX_AUDITORS = 16
+"""Auditors that an operator may name: with 2,000 attestations each they fill half of a board."""
+
+MAX_ATTESTATION_BYTES = 2_000
+"""Of an envelope with an attestation: its environment has 1,000 at most."""
+
+Writer = int | Address
+"""Index of a client, or address of an auditor."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestationUpload(Upload):
+    """An upload of an attestation, charged to the address that signed it."""
+
+    auditor: Address
+
+
+def writer_of(upload: Upload) -> Writer:
+    """Return who is charged for an upload."""
+    return upload.auditor if isinstance(upload, AttestationUpload) else int(upload.client)
+
+
+def name_of(upload: Upload) -> str:
+    """Return who is charged for an upload, for people."""
+    if isinstance(upload, AttestationUpload):
+        return f"auditor 0x{upload.auditor.hex()}"
+    return f"client {upload.client}"
+
+
+MEBIBYTE = 2**20
+
+
+class StoreSettings(BaseModel):
+    """The bounds of one store.
+
+    Attributes:
+        folder: of blobs and mail.
+        public_urls: under which clients know the store, as `base_url` writes them; uploads that are
+            signed for another URL are refused.
+        max_blob_bytes: largest accepted blob.
+        quota_bytes: of new blobs of one client in one round.
+        quota_blobs: number of new blobs of one client in one round.
+        quota_mail_bytes: of new envelopes that one client sends in one round, its own or others'.
+        quota_envelopes: number of new envelopes that one client sends in one round.
+        auditors: addresses that may put attestations, beside the registered clients; each has the
+            quotas of a client's envelopes.
+        keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
+        mail_rounds: number of newest rounds whose mail is listed.
+        grace_seconds: that a client may take to send anything at all.
+        least_bytes_per_second: that it has to send beyond them.
+        logs_requests: whether each request has its line on standard error.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    public_urls: tuple[str, ...] = ()
+    max_blob_bytes: Annotated[int, Field(ge=1, le=2**40)] = 256 * MEBIBYTE
+    quota_bytes: Annotated[int, Field(ge=1, le=2**50)] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[int, Field(ge=1, le=10**6)] = 1_000
+    quota_mail_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[int, Field(ge=1, le=10**6)] = 2_000
+    auditors: Annotated[frozenset[Address], Field(max_length=MAX_AUDITORS)] = frozenset()
+    keep_rounds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    mail_rounds: Annotated[int, Field(ge=2, le=1_000)] = 8
+    grace_seconds: Annotated[float, Field(gt=0, le=600)] = 20.0
+    least_bytes_per_second: Annotated[int, Field(ge=1)] = 65_536
+    logs_requests: bool = False
+
+    def seconds_for(self, size: int) -> float:
+        """Return the time in which a body of this size has to arrive."""
+        return self.grace_seconds + size / self.least_bytes_per_second
+
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 60.0

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.distances.composed_rules import is_vector
-from ledger.distances.machine_code import NoMachineCodeError, linked_function, machine_code
-from ledger.distances.streaming import StreamedSquares
+from ledger.distances.fast import is_vector
+from ledger.distances.machine_code import (
+    NoMachineCodeError,
+    StreamedSquares,
+    linked_function,
+    machine_code,
+)
 
 Network = NDArray[np.int64]
 """Comparators in order, shape (comparators, 2): the smaller number goes to the first row."""

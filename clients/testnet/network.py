@@ -28,7 +28,7 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import Manifest, read_manifest
-from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.io.folder_lock import run_lock
 from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.home import DISK, Home

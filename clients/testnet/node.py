@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.rpc.http_transport import HttpTransport
+from ledger.chain.rpc.wire import HttpTransport
 from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError

@@ -22,7 +22,7 @@ from ledger.chain.ports import ChainReader
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from api.store.store_settings import StoreSettings
+    from api.store.permissions import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobStore
@@ -105,8 +105,7 @@ class StoreOptions:
 
     def settings(self, folder: Path) -> StoreSettings:
         """Return the settings of the store over a folder."""
-        from api.store.auditors import MAX_AUDITORS
-        from api.store.store_settings import StoreSettings
+        from api.store.permissions import MAX_AUDITORS, StoreSettings
         from ledger.chain.addresses import to_canonical
         from ledger.protocol.types import Address
 
@@ -262,7 +261,7 @@ def serve(
     store is refused. Attestations of ended rounds are put by their auditors: clients, and those
     whom --auditor names. There is no TLS: use a proxy on an open network.
     """
-    from api.store.serve_store import serve as serve_store
+    from api.store.app import serve as serve_store
 
     target = source.target()
     home_folder = target.blobs().folder

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
     from ledger.chain.rpc.fees import Fees
-    from ledger.chain.rpc.rpc_reader import RpcSettings
-    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.protocol.documents.run import RunDocument
 
 _GWEI = 10**9
@@ -191,7 +190,7 @@ def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple
 
 
 def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
-    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.chain.rpc.node import SendingNode
 
     return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
 

@@ -24,7 +24,7 @@ from cmfl.commands.participant_options import ParticipantOptions, SharedPlaces
 from cmfl.commands.sender import private_keys
 
 if TYPE_CHECKING:
-    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.chain.rpc.node import SendingNode
     from ledger.protocol.signing import KeySigner
 
 PROBE_BYTES = 64
@@ -56,7 +56,7 @@ def join(
         ]
 
     def open_node() -> SendingNode:
-        from ledger.chain.rpc.sending_node import SendingNode
+        from ledger.chain.rpc.node import SendingNode
 
         return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 

@@ -21,8 +21,8 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.rpc.in_flight import InFlightTransaction
     from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.sender import InFlightTransaction
 
 MOST_RECIPIENTS = 1_000
 # A plain account needs 21,000; one with code of its own (EIP-7702) may need more.

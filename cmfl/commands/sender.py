@@ -18,8 +18,8 @@ from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
+    from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.chain.rpc.rpc_reader import RpcSettings
 
 KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
@@ -71,7 +71,7 @@ class Sender:
 
     def settings(self) -> RpcSettings:
         """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap."""
-        from ledger.chain.rpc.rpc_reader import RpcSettings
+        from ledger.chain.rpc.node import RpcSettings
 
         settings = RpcSettings(confirmations=self.confirmations or 0)
         if self.max_fee is not None:

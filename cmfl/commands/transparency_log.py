@@ -121,7 +121,7 @@ def serve(
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
     from api.http.bounded_server import serve_app
-    from api.transparency.static_log import create_static_log
+    from api.transparency.server import create_static_log
 
     if not folder.is_dir():
         raise ConfigurationError(f"there is no folder {folder}")

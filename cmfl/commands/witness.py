@@ -58,7 +58,7 @@ def serve(
     on an open network.
     """
     from api.http.bounded_server import serve_app
-    from api.transparency.witness_app import create_witness
+    from api.transparency.server import create_witness
     from ledger.io.folder_lock import sole_process
     from ledger.transparency.keys import KeyUse, parse_vkey
     from ledger.transparency.witness_folder import WitnessFolder

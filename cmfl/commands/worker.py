@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
     from clients.worker.process import WorkerOptions, WorkerTarget
     from clients.worker.status import WorkerFolder
+    from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.protocol.parameters import Parameters
 
 _log = logging.getLogger(__name__)
@@ -169,8 +169,8 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     """Return the node; the worker's richest account pays for all of its clients."""
     from ledger.chain.addresses import checksum
     from ledger.chain.ports import require_plain_sender
+    from ledger.chain.rpc.node import RpcReader
     from ledger.chain.rpc.rpc_chain import RpcChain
-    from ledger.chain.rpc.rpc_reader import RpcReader
     from ledger.protocol.signing import KeySigner
 
     with RpcReader(url, chain_id=chain_id, settings=settings) as node:

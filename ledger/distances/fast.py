@@ -2,23 +2,157 @@
 
 They are compiled where the extra `fast` is installed and the machine allows it, else computed by
 NumPy in blocks. The two differ by far less than any verdict tolerates.
+
+`distances_by` takes any implementation of the squares, on the processor or another device, and
+gives all of them the same order of members and clients, and the same errors.
+
+Direct differences in blocks that stay in the processor's cache. A Gram matrix would be faster, but
+loses the distances of updates that are nearly equal.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.distances.blocked import BlockedSquares
-from ledger.distances.composed_rules import distances_by
-from ledger.distances.machine_code import MachineCode, NoMachineCodeError, machine_code
-from ledger.distances.streaming import StreamedSquares
-from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
+from ledger.distances.machine_code import (
+    MachineCode,
+    NoMachineCodeError,
+    StreamedSquares,
+    machine_code,
+)
+from ledger.protocol.rules.direction import compared
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    SQUARED,
+    DistanceRule,
+    Distances,
+    Travel,
+    Updates,
+    plain_distances,
+)
 from ledger.protocol.types import ClientId
+
+Matrix = NDArray[np.float64]
+"""Shape (members, clients)."""
+
+
+class PairSquares(Protocol):
+    """Squared distances of one round's updates to those of some of them, the members."""
+
+    def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
+        """Return the squared distances of all updates to the members'.
+
+        Args:
+            norms: divisor of each update, shape (clients,); None for no division.
+        """
+
+    def norms(self) -> NDArray[np.float64]:
+        """Return the Euclidean length of each update, shape (clients,)."""
+
+
+SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
+"""Makes the squares of updates, each contiguous of shape (d,), given the members' rows."""
+
+
+def distances_by(squares_of: SquaresFactory) -> Distances:
+    """Return a function that computes all distances of a round from an implementation of squares.
+
+    Everything else is left to `plain_distances`: users' own rules, updates that are not float32
+    vectors, and empty rounds.
+
+    Returns:
+        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
+        ValueError for updates of different lengths.
+    """
+
+    def distances(
+        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+    ) -> Matrix:
+        clients = sorted(updates)
+        rows = [updates[client] for client in clients]
+        if rule == DIRECTION and travel is not None and travel.any():
+            rows.append(travel)  # one row more: all pairs with it come from the same stream
+        is_composed = rule in {SQUARED, DIRECTION} and bool(clients) and bool(members)
+        if not is_composed or not all(map(is_vector, rows)):
+            return plain_distances(rule, travel, updates, members)
+        if len({row.shape for row in rows}) > 1:
+            raise ValueError("the updates differ in length")
+        among = [np.ascontiguousarray(row) for row in rows]
+        if rule == SQUARED:
+            row_of = {client: row for row, client in enumerate(clients)}
+            return squares_of(among, [row_of[member] for member in members]).squares()
+        computed = _directions(squares_of(among, range(len(among))), len(clients))
+        return np.tile(computed, (len(members), 1))
+
+    return distances
+
+
+def _directions(among: PairSquares, count: int) -> NDArray[np.float64]:
+    """Return strategy III's distance of each update; a row behind the updates is the travel."""
+    norms = among.norms()
+    # A zero update is divided by 1: it has no direction, and its squares are not used.
+    squares = among.squares(np.where(norms == 0, 1.0, norms))
+    rows = np.flatnonzero(norms[:count])
+    from_travel = squares[-1, rows] if len(norms) > count else None
+    return compared(norms[:count], squares[np.ix_(rows, rows)], from_travel).distances
+
+
+def is_vector(row: NDArray[np.float32]) -> bool:
+    """Return whether compiled loops read an array once it is contiguous: a float32 vector."""
+    return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0
+
+
+BLOCK = 8_192
+"""Numbers of an update in one sum; the sums are added in order."""
+
+
+class BlockedSquares:
+    """The squares of one round's updates; a pair's bytes do not depend on the other updates.
+
+    Args:
+        updates: Δ of every client, each contiguous of shape (d,).
+    """
+
+    def __init__(self, updates: Sequence[NDArray[np.float32]], members: Sequence[int]) -> None:
+        self._updates = updates
+        self._members = members
+
+    def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Return the squared distances of all updates to the members'; see `PairSquares`."""
+        count, rows = len(self._updates), sorted(set(self._members))
+        # Of two members a pair is computed once: a - b and b - a have equal squares.
+        pairs = [
+            (row, one) for row in rows for one in range(count) if one not in rows or one >= row
+        ]
+        sums = np.zeros((count, count))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self._blocks(norms):
+                delta = np.empty(block.shape[1])
+                for row, one in pairs:
+                    np.subtract(block[one], block[row], out=delta)
+                    sums[row, one] += np.dot(delta, delta)
+        among = np.ix_(rows, rows)
+        sums[among] += sums[among].T
+        return sums[list(self._members)]
+
+    def norms(self) -> NDArray[np.float64]:
+        sums = np.zeros(len(self._updates))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self._blocks(None):
+                sums += [np.dot(row, row) for row in block]
+        return np.sqrt(sums)
+
+    def _blocks(self, norms: NDArray[np.float64] | None) -> Iterator[NDArray[np.float64]]:
+        for start in range(0, len(self._updates[0]), BLOCK):
+            parts = [update[start : start + BLOCK] for update in self._updates]
+            block = np.array(parts, dtype=np.float64)
+            yield block if norms is None else block / norms[:, None]
 
 
 def fast_distances(threads: int = 1) -> Distances:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainReader, ChainUnreachableError
-from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.history.deployments import (
     Deployments,
     HistoryLocations,

@@ -25,8 +25,8 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 from tests.chain.test_port_contract import anvil

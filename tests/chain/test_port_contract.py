@@ -17,8 +17,8 @@ from web3 import Web3
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.ports import ChainWriter, TransactionRefusedError, TransactionRevertedError
+from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program

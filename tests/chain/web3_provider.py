@@ -9,9 +9,9 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.rpc.http_transport import HttpTransport
-from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.node import RpcReader
 from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.chain.rpc.wire import HttpTransport
 
 if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse

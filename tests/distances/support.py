@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ledger.distances.blocked import BlockedSquares
-from ledger.distances.composed_rules import distances_by
-from ledger.distances.fast import distances_with, fast_distances
+from ledger.distances.fast import BlockedSquares, distances_by, distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import (

@@ -14,11 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.distances import machine_code
-from ledger.distances.blocked import BlockedSquares
-from ledger.distances.composed_rules import distances_by
-from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
-from ledger.distances.machine_code import NoMachineCodeError, Processor, compiled, this_processor
-from ledger.distances.streaming import RANGE
+from ledger.distances.fast import (
+    BlockedSquares,
+    distances_by,
+    fallback_reason,
+    fast_distances,
+    usable_cores,
+)
+from ledger.distances.machine_code import (
+    RANGE,
+    NoMachineCodeError,
+    Processor,
+    compiled,
+    this_processor,
+)
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
 from tests.distances.support import ALL, CODES, RULES, draws, require_equal, round_of

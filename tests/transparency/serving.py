@@ -13,8 +13,7 @@ from starlette.types import ASGIApp
 
 from api.http.bounded_server import bounded_server
 from api.sockets import listening_socket, url_of
-from api.transparency.static_log import create_static_log
-from api.transparency.witness_app import create_witness
+from api.transparency.server import create_static_log, create_witness
 from ledger.transparency.keys import SigningKey, VerifierKey
 from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.served import in_a_thread

@@ -27,7 +27,7 @@ def node_checks(where: Target, keystore: Path | None) -> list[Check]:
 
 
 def _node(where: Target) -> str:
-    from ledger.chain.rpc.requirements import Requirement
+    from ledger.chain.rpc.node import Requirement
 
     with where.node_reader() as node:
         head = node.head()

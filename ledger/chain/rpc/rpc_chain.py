@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
 from ledger.chain.rpc import fees, wire
-from ledger.chain.rpc.account import SendingAccount
-from ledger.chain.rpc.in_flight import InFlightTransaction, UnsignedTransaction
-from ledger.chain.rpc.rpc_reader import RpcSettings
-from ledger.chain.rpc.sending_node import SendingNode
-from ledger.chain.rpc.transaction_manager import TransactionManager
+from ledger.chain.rpc.node import RpcSettings, SendingNode
+from ledger.chain.rpc.sender import (
+    InFlightTransaction,
+    SendingAccount,
+    TransactionManager,
+    UnsignedTransaction,
+)
 from ledger.io.retry import Backoff, RetryPolicy
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from api.sockets import listening_socket, url_of
-from api.store.serve_store import lock_store_folder, server_for
-from api.store.store_settings import StoreSettings
+from api.store.app import lock_store_folder, server_for
+from api.store.permissions import StoreSettings
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.store.charges import Charges, charges_file
-from api.store.retention import Retention
+from api.store.app import Retention
+from api.store.receiver import Charges, charges_file
 from ledger.history.training_coverage import attestations_of_round
 from ledger.protocol.documents.envelope import (
     Attestation,
@@ -167,7 +167,7 @@ def test_an_auditor_has_a_quota_of_each_round_that_no_end_restores(
 
 
 def test_clients_leave_half_to_auditors(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.store.mail_routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients)
+    monkeypatch.setattr("api.store.routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients)
     client = signers()[2]
     assert board.send(board.attestation(client), client).status_code == 201
     refused(board.send(board.attestation(client, 1), client), 429, "quota-exceeded")

@@ -12,9 +12,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.byte_range import ByteRange, parse_range
 from api.sockets import listening_socket, url_of
+from api.store.app import server_for
+from api.store.permissions import StoreSettings
 from api.store.receiver import IncomingFile
-from api.store.serve_store import server_for
-from api.store.store_settings import StoreSettings
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError

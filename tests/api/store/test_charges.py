@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.store.charges import ChargeKind, Charges
+from api.store.receiver import ChargeKind, Charges
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, Upload
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.store.integrity import FRESH_SECONDS, IntegrityCache
+from api.store.routes import FRESH_SECONDS, IntegrityCache
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs

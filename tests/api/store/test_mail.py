@@ -68,7 +68,7 @@ def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
 
 
 def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.store.mail_routes.MAX_PAGE_ENVELOPES", 2)
+    monkeypatch.setattr("api.store.routes.MAX_PAGE_ENVELOPES", 2)
     mailbox = Mailbox(FolderObjects(store.folder))
     mail = [envelope(store.domain, number) for number in range(5)]
     for one in mail:
@@ -78,7 +78,7 @@ def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     last = decode_page(store.http.get(f"{board_of(mail[0])}?after=4").content)
     assert len(last.envelopes) == 1
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
-    monkeypatch.setattr("api.store.mail_routes.MAX_ENVELOPE_BYTES", 1)
+    monkeypatch.setattr("api.store.routes.MAX_ENVELOPE_BYTES", 1)
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
 
 
@@ -120,8 +120,8 @@ def test_members_relay_mail_on_their_own_quota(tmp_path: Path, contract: Contrac
 def test_few_fill_no_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.store.mail_routes.LEAST_ENVELOPES", 1)
-    monkeypatch.setattr("api.store.mail_routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients + 1)
+    monkeypatch.setattr("api.store.routes.LEAST_ENVELOPES", 1)
+    monkeypatch.setattr("api.store.routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients + 1)
     with stored(tmp_path / "store", contract) as store:
         for number in range(2):
             assert posted(store, envelope(store.domain, number)).status_code == 201

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from api.store.app import lock_store_folder
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
-from api.store.serve_store import lock_store_folder
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import Log

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from api.store.charges import ChargeKind, Charges, charges_file
-from api.store.retention import Retention
-from api.store.serve_store import serve
-from api.store.store_settings import StoreSettings
+from api.store.app import Retention, serve
+from api.store.permissions import StoreSettings
+from api.store.receiver import ChargeKind, Charges, charges_file
 from ledger.actors.retention import BlobUse, NamedBlob
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
@@ -111,7 +110,7 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
 
 def test_without_record_nothing_of_round_goes(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     untold = (NamedBlob(BlobUse.RECORD, None, sha256(b"somewhere else")),)
-    monkeypatch.setattr("api.store.retention.blobs_of_round", lambda *_: untold)
+    monkeypatch.setattr("api.store.app.blobs_of_round", lambda *_: untold)
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
     kept.put(OLD, 1)
     for _ in range(2):

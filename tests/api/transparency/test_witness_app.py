@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from api.transparency.witness_app import create_witness
+from api.transparency.server import create_witness
 from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.merkle import consistency_proof
 from ledger.transparency.publishing import publish

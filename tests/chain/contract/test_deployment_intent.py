@@ -16,8 +16,8 @@ from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
 from ledger.chain.ports import ChainWriter, TransactionTimeoutError
+from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Disk, Home, RunPaths
 from ledger.protocol.encoding import sha256

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ledger.chain.ports import TransactionTimeoutError
-from ledger.chain.rpc.in_flight import InFlightTransaction
+from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.chain.rpc.sender import InFlightTransaction
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
 from tests.patience import PATIENCE_SECONDS, wait_until

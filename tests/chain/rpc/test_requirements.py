@@ -11,9 +11,8 @@ import pytest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError
+from ledger.chain.rpc.node import Requirement, RpcReader, UnsuitableChainError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode

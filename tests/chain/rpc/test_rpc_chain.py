@@ -22,11 +22,10 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
-from ledger.chain.rpc.http_transport import AnswerTooLargeError
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.chain.rpc.wire import MalformedAnswerError
+from ledger.chain.rpc.wire import AnswerTooLargeError, MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 from tests.patience import PATIENCE_SECONDS

@@ -18,9 +18,9 @@ from ledger.chain.ports import (
     TransactionRefusedError,
     TransactionTimeoutError,
 )
-from ledger.chain.rpc.in_flight import InFlightTransaction
+from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.chain.rpc.sender import InFlightTransaction
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.probe import deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble

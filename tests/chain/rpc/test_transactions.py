@@ -15,10 +15,9 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.account import SendingAccount
 from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
-from ledger.chain.rpc.rejections import RejectionReason, classify_rejection
-from ledger.chain.rpc.sending_node import SendingNode, blocks_of
+from ledger.chain.rpc.node import SendingNode, blocks_of
+from ledger.chain.rpc.sender import RejectionReason, SendingAccount, classify_rejection
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.wire import (
     INTERNAL_ERROR,

@@ -13,8 +13,8 @@ from clients.configuration.loading import load
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
 from ledger.chain.ports import ChainRolledBackError
+from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 from tests.chain.test_port_contract import ANVIL_KEY, anvil

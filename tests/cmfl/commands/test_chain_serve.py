@@ -12,7 +12,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
-from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.node import RpcReader
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import wait_until
 

@@ -1,25 +1,32 @@
-"""Mail of a store: envelopes of one contract, put by clients and auditors, listed by arrival."""
+"""Integrity of a folder's blobs: hashed on request, but not for each request."""
 
 from __future__ import annotations
 
+import os
 import re
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from anyio import to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.problems import ProblemError, ProblemKind
-from api.store.auditors import AttestationUpload, name_of
-from api.store.charges import ChargeKind
-from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, Receiver, require_round
-from api.store.store_settings import StoreSettings
+from api.http.byte_range import MEDIA_TYPE, send_blob
+from api.http.encoded_answer import IMMUTABLE, is_known
+from api.http.problems import BLOB_NOT_FOUND, ProblemError, ProblemKind
+from api.store.permissions import AttestationUpload, StoreSettings, name_of
+from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
 from ledger.history.training_coverage import is_genuine
+from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest, Upload
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import (
@@ -36,6 +43,156 @@ from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS
 
 if TYPE_CHECKING:
     from api.store.permissions import WritePermissions
+    from ledger.storage.blobs import FolderBlobs
+
+
+FRESH_SECONDS = 60.0
+"""For this long an intact file that has not been written since counts as intact.
+
+Anyone may ask, in a few bytes and as often as they like, and hashing a large blob takes a processor
+the better part of a second.
+"""
+
+MAX_CACHED = 16_384
+
+
+class _IntactFile(NamedTuple):
+    stamp: tuple[int, ...]
+    hashed_at: float
+
+
+class IntegrityCache:
+    """Tells whether blobs are there undamaged; safe to share between threads.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+        self._blobs = blobs
+        self._clock = clock
+        self._intact: dict[Digest, _IntactFile] = {}
+        self._lock = threading.Lock()
+
+    def is_intact(self, digest: Digest, size: int) -> bool:
+        """Return whether a blob of this size is there undamaged."""
+        stamp = self._stamp(digest)
+        if stamp is None or stamp[0] != size:
+            return False
+        with self._lock:
+            cached = self._intact.get(digest)
+        is_fresh = cached is not None and self._clock() - cached.hashed_at < FRESH_SECONDS
+        if cached is not None and is_fresh and cached.stamp == stamp:
+            return True
+        return self._hash(digest, size, stamp)
+
+    def _hash(self, digest: Digest, size: int, stamp: tuple[int, ...]) -> bool:
+        try:
+            with self._blobs.opened(digest, size):
+                pass
+        except BlobError:
+            return False
+        with self._lock:
+            self._intact.pop(digest, None)
+            self._intact[digest] = _IntactFile(stamp, self._clock())
+            while len(self._intact) > MAX_CACHED:
+                del self._intact[next(iter(self._intact))]
+        return True
+
+    def _stamp(self, digest: Digest) -> tuple[int, ...] | None:
+        """Return a value that differs after each write of a blob's file, None without a file."""
+        try:
+            status = self._blobs.path_of(digest).stat()
+        except OSError:
+            return None
+        return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+HASHED_AT_ONCE = 2
+"""Blobs that are hashed at once for HEAD; the other threads serve readers."""
+
+_NAME = re.compile(digest_patterns.BARE)
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class BlobRoutes:
+    """Routes of a folder's blobs.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
+        self._receiver = receiver
+        self._blobs = blobs
+        self._integrity = IntegrityCache(blobs, clock)
+        self._hashing = CapacityLimiter(HASHED_AT_ONCE)
+
+    async def get(self, request: Request) -> Response:
+        """Return a blob's bytes or a range of them, unverified: the reader has its name."""
+        digest = _digest_of(request)
+        name = digest.hex()
+        headers = {
+            "ETag": f'"{name}"',
+            "Cache-Control": IMMUTABLE,
+            "Accept-Ranges": "bytes",
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": f'attachment; filename="{name}"',
+        }
+        stack = ExitStack()
+        try:
+            path = self._blobs.path_of(digest)
+            file = await to_thread.run_sync(stack.enter_context, open_file(path))
+        except FileNotFoundError:
+            raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
+        size = os.fstat(file.fileno()).st_size
+        try:
+            if is_known(request.headers.get("if-none-match"), headers["ETag"]):
+                return Response(status_code=304, headers=headers)
+            if request.method == "GET":
+                return send_blob(request, stack, file, size, headers)
+            # A client that asks before it uploads would not replace a damaged blob.
+            is_intact = partial(self._integrity.is_intact, digest, size)
+            if not await to_thread.run_sync(is_intact, limiter=self._hashing):
+                raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
+            headers["Content-Length"] = str(size)
+            return Response(headers=headers, media_type=MEDIA_TYPE)
+        finally:
+            stack.close()
+
+    async def put(self, request: Request) -> Response:
+        """Store a blob: 201 once it is durable, 200 if it was there."""
+        digest = _digest_of(request)
+        receiver, settings = self._receiver, self._receiver.settings
+        upload, _ = await to_thread.run_sync(
+            receiver.authorize, request, digest, settings.max_blob_bytes
+        )
+        if await to_thread.run_sync(self._integrity.is_intact, digest, upload.size):
+            await to_thread.run_sync(receiver.charges.note, upload, ChargeKind.BLOB)
+            await receiver.discard(request, upload)
+            return Response(status_code=200, headers=_NO_STORE)
+        quota = settings.quota_blobs, settings.quota_bytes
+        await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, quota)
+        is_stored = False
+        try:
+            await receiver.receive_file(request, upload, self._blobs.path_of(digest))
+            is_stored = True
+        finally:
+            settle = partial(receiver.charges.settle, upload, ChargeKind.BLOB, is_stored=is_stored)
+            # A server that stops cancels its transfers.
+            with CancelScope(shield=True):
+                await to_thread.run_sync(settle)
+        return Response(status_code=201, headers=_NO_STORE)
+
+
+def _digest_of(request: Request) -> Digest:
+    name = str(request.path_params["digest"])
+    if not _NAME.fullmatch(name) or request.path_params["prefix"] != name[:2]:
+        raise ProblemError(
+            BLOB_NOT_FOUND, "a blob's path is its sha256 behind its first two digits"
+        )
+    return Digest(bytes.fromhex(name))
+
 
 ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelope of this board")
 BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")
@@ -46,8 +203,6 @@ LEAST_MAIL_BYTES = 4 * 2**20
 
 _READ_BY_AUDITORS = {EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION}
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
-_NAME = re.compile(digest_patterns.BARE)
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class MailRoutes:

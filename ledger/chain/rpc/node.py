@@ -1,4 +1,4 @@
-"""Read access to a chain whose node speaks JSON-RPC over HTTP: anvil, geth, besu, a public network.
+"""Logs from a node: filters, ranges halved until the node serves them, and verified answers.
 
 A node is not trusted to behave well: answers are bounded and parsed strictly, and every failure is
 a `NotServedError`, which says nothing about the chain. It is trusted for the content of its chain;
@@ -8,11 +8,13 @@ to verify that, run your own node or compare several.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from ledger.chain.ports import (
     Block,
@@ -27,14 +29,182 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps
-from ledger.chain.rpc.http_transport import (
+from ledger.chain.rpc.wire import (
+    AnswerTooLargeError,
     HttpTransport,
     MomentaryFailureError,
 )
-from ledger.chain.rpc.log_ranges import log_parts, log_request, read_logs
-from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError, unmet_requirements
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError
+
+Fetch: TypeAlias = "Callable[[dict[str, Any]], list[Log]]"
+
+
+def log_parts(
+    fetch: Fetch, request: dict[str, Any], first: int, last: int, *, descending: bool
+) -> Iterator[list[Log]]:
+    """Yield the logs of a range of blocks in parts, in order.
+
+    Args:
+        fetch: returns the logs of one `eth_getLogs` request.
+        descending: newest first.
+    """
+    waiting = [(first, last)]
+    while waiting:
+        low, high = waiting.pop()
+        bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
+        try:
+            logs = fetch({**request, **bounds})
+        except (wire.RpcFault, AnswerTooLargeError) as error:
+            # Nodes express their limits in many ways: any refusal of a range halves it, and a
+            # refusal for another reason persists down to one block.
+            if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
+                raise
+            middle = (low + high) // 2
+            halves = [(low, middle), (middle + 1, high)]
+            waiting += halves if descending else reversed(halves)
+            continue
+        _verify_logs(logs, request, low, high)
+        logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
+        yield logs
+
+
+def read_logs(answer: object) -> list[Log]:
+    """Return the logs in an answer to `eth_getLogs`."""
+    return [wire.log(entry) for entry in wire.items(answer)]
+
+
+def log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
+    """Return the filter of an `eth_getLogs` request; None if no log can match."""
+    encoded: list[str | list[str] | None] = []
+    for topic in topics:
+        if isinstance(topic, bytes):
+            encoded.append(wire.to_hex(topic))
+        elif topic is None:
+            encoded.append(None)
+        elif topic:
+            encoded.append([wire.to_hex(alternative) for alternative in topic])
+        else:
+            return None  # no alternative can match; a node would read it as any
+    while encoded and encoded[-1] is None:
+        encoded.pop()  # a node would require that number of topics
+    if len(encoded) > 4:
+        return None
+    request: dict[str, Any] = {"topics": encoded}
+    return request if address is None else {**request, "address": address}
+
+
+def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
+    positions = {(log.block_number, log.log_index) for log in logs}
+    if len(positions) < len(logs):
+        raise wire.MalformedAnswerError("two logs at one place of the chain")
+    for log in logs:
+        if not low <= log.block_number <= high:
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number}, outside {low} to {high}"
+            )
+        if not _matches_filter(log, request):
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number} that the filter does not match"
+            )
+
+
+def _matches_filter(log: Log, request: dict[str, Any]) -> bool:
+    contract = request.get("address")
+    if contract is not None and contract.lower() != log.address.lower():
+        return False
+    topics = [wire.to_hex(topic) for topic in log.topics]
+    filters = request["topics"]
+    return len(topics) >= len(filters) and all(
+        allowed is None or topic == allowed or topic in allowed
+        for allowed, topic in zip(filters, topics, strict=False)
+    )
+
+
+Call: TypeAlias = "Callable[[bytes, int], bytes]"
+"""Runs code, without a contract, after the block with a number; raises RpcFault if it fails."""
+
+MIN_BLOCK_GAS = 12_000_000
+
+_STOP = bytes.fromhex("00")
+_CANCUN = bytes.fromhex("5f5c5f5f5f5e00")  # PUSH0 TLOAD PUSH0 PUSH0 PUSH0 MCOPY STOP
+_NUMBER = bytes.fromhex("435f5260205ff3")  # returns block.number
+# Returns a zero byte and blockhash(block.number - 1). A node may run code without a contract as a
+# creation, and a creation fails if its answer begins with 0xEF (EIP-3541).
+_PARENT_HASH = bytes.fromhex("600143034060015260215ff3")
+_ATTEMPTS = 2
+
+
+class Requirement(StrEnum):
+    """Names of the requirements."""
+
+    BASE_FEE = "base-fee"
+    BLOCK_GAS = "block-gas"
+    CANCUN = "cancun"
+    BLOCK_NUMBER = "block-number"
+    BLOCK_HASH = "block-hash"
+    """Only a run with `protocol.beacon = block` has it."""
+
+
+class UnsuitableChainError(ChainError):
+    """The chain cannot run the contract."""
+
+    def __init__(self, node: str | None, unmet: Mapping[Requirement, str]) -> None:
+        self.unmet = dict(unmet)
+        found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
+        super().__init__(
+            f"{node or 'the chain'} cannot run the contract: {found}. Nothing was sent; use "
+            f"another chain, docs/chains.md lists the requirements"
+        )
+
+
+def unmet_requirements(block: Mapping[str, Any], call: Call) -> dict[Requirement, str]:
+    """Return the requirements that a chain does not meet, each with a sentence."""
+    unmet: dict[Requirement, str] = {}
+    if block.get("baseFeePerGas") is None:
+        unmet[Requirement.BASE_FEE] = "its blocks have no base fee (EIP-1559)"
+    limit = block.get("gasLimit")
+    if limit is not None and (gas := wire.quantity(limit)) < MIN_BLOCK_GAS:
+        unmet[Requirement.BLOCK_GAS] = (
+            f"a block takes {gas:,} gas, and the contract needs {MIN_BLOCK_GAS:,}"
+        )
+    number = wire.quantity(block.get("number"))
+    if not _runs(call, _STOP, number):
+        return unmet  # this node runs no code without a contract, so nothing follows
+    # A node that fails for another reason, say one of several that lags, fails the control too.
+    if all(
+        not _runs(call, _CANCUN, number) and _runs(call, _STOP, number) for _ in range(_ATTEMPTS)
+    ):
+        unmet[Requirement.CANCUN] = (
+            "its EVM is older than the Cancun fork (PUSH0, TLOAD and MCOPY fail)"
+        )
+        return unmet
+    seen = int.from_bytes(call(_NUMBER, number), "big")
+    # Some nodes run a call as part of the next block.
+    if seen not in {number, number + 1}:
+        unmet[Requirement.BLOCK_NUMBER] = (
+            f"block.number is {seen} in block {number}, as on Arbitrum, and the contract counts "
+            f"its windows and deadlines by it"
+        )
+    known = {b"\0" + wire.data(block.get(name), 32) for name in ("parentHash", "hash")}
+    if call(_PARENT_HASH, number) not in known:
+        unmet[Requirement.BLOCK_HASH] = (
+            "blockhash() is not the hash that the node gives a block, so protocol.beacon must be "
+            "none"
+        )
+    return unmet
+
+
+def _runs(call: Call, code: bytes, number: int) -> bool:
+    """Return whether code runs; raise RpcFault where the node limits requests."""
+    try:
+        call(code, number)
+    except wire.RpcFault as fault:
+        if fault.code == wire.LIMIT_EXCEEDED:
+            raise
+        return False
+    return True
+
 
 T = TypeVar("T")
 
@@ -376,3 +546,142 @@ def _is_of_stake(block: object) -> bool:
 
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
     return fault.code in _NO_SUCH_TAG or "finalized" in fault.words
+
+
+@dataclass(frozen=True, slots=True)
+class GasMarket:
+    """Current gas prices, in wei per gas."""
+
+    block_number: int
+    base_fee: int
+    tip: int
+
+
+class SendingNode(RpcReader):
+    """A node that accepts signed transactions. Safe to share between threads."""
+
+    def market(self) -> GasMarket:
+        """Return current gas prices."""
+        number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
+        try:
+            tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
+        except wire.RpcFault:
+            tip = GWEI
+        return GasMarket(number, base, tip)
+
+    def client_version(self) -> str:
+        """Return the node's name and version."""
+        return self._ask(str, "web3_clientVersion")
+
+    def nonce(self, account: str, *, pending: bool) -> int:
+        """Return an account's number of transactions, mined only or with pending ones."""
+        tag = "pending" if pending else "latest"
+        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
+
+    def nonce_at(self, account: str, block_number: int) -> int:
+        """Return an account's number of transactions mined up to a block."""
+        tag = hex(block_number)
+        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the receipt of an account's transaction; None until it is mined.
+
+        Blocks are requested by number: a lagging node behind the same URL then fails, instead of
+        answering as if the transaction did not exist.
+        """
+        newest = self.head().number
+        if self.nonce_at(sender, newest) <= nonce:
+            return None
+        for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
+            transaction_hash = self._ask(
+                _sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True
+            )
+            if (
+                transaction_hash is not None
+                and (receipt := self.receipt(transaction_hash)) is not None
+            ):
+                return receipt
+        raise NotServedError(
+            f"{self._node.shown_url}: the node has no mined transaction of "
+            f"{sender} with nonce {nonce}, although it is mined"
+        )
+
+    def post(self, raw: bytes) -> bytes:
+        """Send the node a signed transaction once; return the hash under which it was accepted.
+
+        There is no retry after an unclear answer: "already known" would then be ambiguous.
+        """
+        return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
+
+    def has(self, transaction_hash: bytes) -> bool:
+        """Return whether the node has a transaction, mined or pending."""
+
+        def read(answer: object) -> bool:
+            if answer is not None:
+                require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
+            return answer is not None
+
+        return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))
+
+    def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
+        """Return a reverted transaction's reason data; empty if it cannot be found."""
+        # The parent's state is the one before the transaction, unless its block has others.
+        for number in (block_number - 1, block_number):
+            try:
+                self._call(dict(request), number)
+            except TransactionRevertedError as error:
+                return error.data
+            except wire.RpcFault:  # out of gas, or a pruned state
+                continue
+        return b""
+
+    def gas_of(self, request: Mapping[str, str]) -> int:
+        """Return the node's gas estimate of a transaction now."""
+        try:
+            return self._ask(wire.quantity, "eth_estimateGas", dict(request))
+        except wire.RpcFault as fault:
+            reverted = wire.revert_data(fault)
+            if reverted is None:
+                raise
+            raise TransactionRevertedError(reverted) from fault
+
+
+def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
+    """Return the candidate blocks of a transaction: one, unless the node has pruned old states.
+
+    A binary search from the newest block, as recent transactions are the usual case.
+
+    Args:
+        newest: number of a block after which the transaction is mined.
+        count: returns the account's number of transactions mined up to a block.
+    """
+    before, after, step = -1, newest, 1
+    try:
+        while after - before > 1:
+            probe = max(0, after - step) if before < 0 else (before + after) // 2
+            if count(probe) > nonce:
+                after, step = probe, 2 * step
+            else:
+                before = probe
+    except wire.RpcFault:  # a pruned state: the blocks have to be searched
+        pass
+    return range(before + 1, after + 1)
+
+
+def _sent_by(sender: str, nonce: int) -> Callable[[object], bytes | None]:
+    """Return a reader that finds the hash of an account's transaction in a block."""
+
+    def read(block: object) -> bytes | None:
+        for entry in wire.items(wire.members(block).get("transactions")):
+            entry_fields = wire.members(entry)
+            is_same = wire.quantity(entry_fields.get("nonce")) == nonce
+            if is_same and wire.address(entry_fields.get("from")) == sender:
+                return wire.data(entry_fields.get("hash"), 32)
+        return None
+
+    return read
+
+
+def _fee_of_block(block: object) -> tuple[int, int]:
+    fields = wire.members(block)
+    return wire.quantity(fields.get("number")), wire.quantity(fields.get("baseFeePerGas"))
