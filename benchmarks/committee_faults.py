@@ -29,7 +29,7 @@ from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport, StepOutcome
-from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import EventTable, complete_ledger
+from ledger.chain.contract.event_log import EventTable, complete_ledger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
 

@@ -19,9 +19,9 @@ from benchmarks.ledger import deployment_of, digest_of
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import constructor_values
-from ledger.chain.contract.event_logs import encode_log
+from ledger.chain.contract.codec import encode_log
+from ledger.chain.contract.deploy import constructor_values
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
     Log,

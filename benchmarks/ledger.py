@@ -28,8 +28,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
+from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Receipt

@@ -280,7 +280,7 @@ def drawn_training(
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[ClientId, bytes]]:
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
     from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
-    from ledger.chain.contract.deployment import deployed_document, deployed_domain
+    from ledger.chain.contract.deploy import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.types import ClientId
 

@@ -246,7 +246,7 @@ def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -
     """Return the outcome of an audit of a run whose chain is open, in words."""
     from clients.configuration.run_configuration import rule_sources
     from ledger.audit.engine import AuditOptions, audit
-    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.deploy import connect
 
     assert opened.manifest is not None, "a run on a chain has a manifest"
     try:

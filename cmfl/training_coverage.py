@@ -140,7 +140,7 @@ def coverage_of(
         mailbox: location of the attestations; None for the service's, or that of the blobs.
     """
     from ledger.chain.addresses import eip55
-    from ledger.chain.contract.deployment import deployed_domain
+    from ledger.chain.contract.deploy import deployed_domain
     from ledger.history.training_coverage import counting_only, training_coverage
     from ledger.storage.opening import mailbox_at, require_mailbox
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
@@ -371,7 +371,7 @@ class Target:
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all events up to there."""
-        from ledger.chain.contract.complete_log import EventTable, complete_ledger
+        from ledger.chain.contract.event_log import EventTable, complete_ledger
 
         table = None if chain.node is None else EventTable(Home(self.home).event_log)
         return complete_ledger(self.ledger(chain), table)
@@ -383,8 +383,8 @@ class Target:
             is_audited: whether to return a contract with foreign code or unknown creation too, for
                 an audit to report.
         """
-        from ledger.chain.contract.committee_ledger import CommitteeLedger
-        from ledger.chain.contract.deployment import connect, require_code
+        from ledger.chain.contract.deploy import connect, require_code
+        from ledger.chain.contract.ledger import CommitteeLedger
         from ledger.chain.contract.manifest import read_run_manifest
         from ledger.chain.ports import ForeignCodeError, UncheckableCreationError
 
@@ -404,7 +404,7 @@ class Target:
     @contextmanager
     def ledger_of(self, manifest: Manifest) -> Iterator[CommitteeLedger | None]:
         """Open the contract of a manifest; yield None if its chain is not the one named here."""
-        from ledger.chain.contract.deployment import connect
+        from ledger.chain.contract.deploy import connect
 
         if self.rpc_url is None and not self.chain_file.exists():
             yield None

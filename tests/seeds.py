@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clients.runs.run_folder import manifest_of
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record

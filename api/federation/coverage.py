@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from api.http.problems import BUSY, MAILBOX_UNREADABLE, REQUEST_INVALID, ProblemError
 from api.schemas.problems import FieldError
-from ledger.chain.contract.deployment import deployed_domain
+from ledger.chain.contract.deploy import deployed_domain
 from ledger.history.responses.training import TrainingCoverage
 from ledger.history.training_coverage import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from api.http.encoded_answer import encoded
 from api.http.request_view import RequestView
 from api.http.root_path import to_rooted_json
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
 from ledger.protocol.encoding import to_hex
 
 

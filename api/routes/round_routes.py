@@ -25,7 +25,7 @@ from api.http.parameters import (
 )
 from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
 from api.http.request_view import RequestView, histories_of, require_client, require_round
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.rounds import (
     AggregationAnswer,

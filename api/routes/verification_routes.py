@@ -41,7 +41,7 @@ from api.settings import Settings
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances

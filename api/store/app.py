@@ -43,8 +43,8 @@ from api.store.receiver import (
 )
 from api.store.routes import BlobRoutes, MailRoutes
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import CompleteLog
+from ledger.chain.contract.event_log import EventLog
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.io.folder_lock import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
@@ -88,7 +88,7 @@ class Retention:
         pinned: PinnedBlobs = frozenset,
     ) -> None:
         self._ledger = ledger
-        self._log = CompleteLog()
+        self._log = EventLog()
         self._run = _FinalRun(ledger, blobs)
         self._domain = ledger.domain()
         self._charges = charges

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import CompleteLog
+from ledger.chain.contract.event_log import EventLog
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
@@ -132,7 +132,7 @@ class PermissionCache:
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
-        self._log = CompleteLog()
+        self._log = EventLog()
         self._latest: tuple[float, WritePermissions] | None = None
         self._failure: tuple[float, str] | None = None
 

@@ -28,7 +28,7 @@ from clients.experiments.rows import CellRow
 from clients.runs.metrics import RoundMetrics
 from ledger.actors import actions
 from ledger.actors.actions import Action, PostEnvelope, StoreBlobs
-from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, encode_call
+from ledger.chain.contract.codec import CommitCall, DecideCall, ReportCall, encode_call
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Proposal, encode_envelope
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest

@@ -47,7 +47,7 @@ from clients.runs.open_run import open_run
 from clients.runs.population import populate
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditReport
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import fresh_chain_id
 from ledger.distances.machine_code import NoMachineCodeError, machine_code

@@ -19,12 +19,12 @@ from clients.datasets.own_samples import own_parts
 from clients.worker.process import WorkerTarget, bound_model, signers_by_client
 from clients.worker.status import WorkerFolder
 from ledger.chain.addresses import checksum, eip55
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
-from ledger.chain.contract.deployment import (
+from ledger.chain.contract.deploy import (
     deployed_document,
     deployed_domain,
     require_code,
 )
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import Block, ChainReader, require_plain_sender
 from ledger.chain.rpc.fees import new_fees

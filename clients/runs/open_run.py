@@ -27,8 +27,8 @@ from clients.training.environment import environment_of_run
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger

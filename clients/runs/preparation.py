@@ -21,7 +21,7 @@ from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
 from clients.training.evaluation import majority_rate
 from clients.training.port import Engine
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.manifest import Manifest, read_run_manifest, require_unplayed
 from ledger.chain.ports import ChainWriter
 from ledger.io.folder_lock import run_lock

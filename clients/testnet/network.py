@@ -25,8 +25,8 @@ from clients.testnet import ChainKind, StoreKind
 from clients.testnet.node import ChainNode, free_port
 from clients.worker.status import WorkerFolder, WorkerState, read_status
 from ledger.chain.addresses import checksum
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.io.folder_lock import run_lock

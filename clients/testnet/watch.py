@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound

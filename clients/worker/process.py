@@ -50,13 +50,13 @@ from clients.worker.worker import Worker
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.chain.addresses import checksum
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import (
+from ledger.chain.contract.deploy import (
     creation_block,
     deployed_document,
     deployed_domain,
     require_code,
 )
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import ChainWriter, IncompleteLogsError, NotServedError
 from ledger.early_stop import SECTION

@@ -38,7 +38,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.view import ChainView, RoundView
 from ledger.actors.view_timing import VotingPosition
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block
 from ledger.protocol.encoding import u64

@@ -23,7 +23,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from api.store.permissions import StoreSettings
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobStore
 
@@ -179,7 +179,7 @@ def prune(
     incomplete (exit code 3).
     """
     from ledger.actors.retention import removable_payloads
-    from ledger.chain.contract.committee_ledger import FinalLedger
+    from ledger.chain.contract.ledger import FinalLedger
 
     target = source.target()
     store = _store(target)
@@ -318,8 +318,8 @@ def _blobs_of_other_runs(
 ) -> set[Digest]:
     """Return the blobs that the other runs of a home name."""
     from ledger.actors.retention import blobs_named_by_run
-    from ledger.chain.contract.complete_log import complete_ledger
-    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.deploy import connect
+    from ledger.chain.contract.event_log import complete_ledger
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.io.home import Home
 

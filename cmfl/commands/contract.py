@@ -45,8 +45,8 @@ def verify(source: ContractOptions, json: AsJson = False) -> None:
     Exit code 1: code, creation or an installed source differs. 3: the creation is not checkable.
     """
     from ledger.chain.contract.abi import artifact
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.deployment import code_violation, is_published
+    from ledger.chain.contract.deploy import code_violation, is_published
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.chain.ports import UncheckableCreationError
     from ledger.protocol.errors import ChainError

@@ -131,8 +131,8 @@ def dry_run(
 
 def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
     """Carry out a deployment on a private chain, and return its transactions."""
-    from ledger.chain.contract.committee_ledger import LedgerWriter
-    from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deployment_for
+    from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
+    from ledger.chain.contract.ledger import LedgerWriter
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
     deployment, batches = deployment_for(document)
@@ -155,7 +155,7 @@ def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
     """Return the run's contract, if there is one, and the number of its registered clients."""
-    from ledger.chain.contract.deployment import connect, deployment_for
+    from ledger.chain.contract.deploy import connect, deployment_for
     from ledger.chain.contract.manifest import read_run_manifest
 
     paths = Home(where.home).run(name)
@@ -174,9 +174,13 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
 
 def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
     """Return the contract of an interrupted attempt without manifest."""
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.deployment import creation_data, deployment_for
-    from ledger.chain.contract.deployment_intent import earlier_creation, read_intent
+    from ledger.chain.contract.deploy import (
+        creation_data,
+        deployment_for,
+        earlier_creation,
+        read_intent,
+    )
+    from ledger.chain.contract.ledger import CommitteeLedger
 
     if (intent := read_intent(paths)) is None:
         return None, 0
@@ -197,7 +201,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
 
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the deployment with what a node says of its gas, and what it costs there."""
-    from ledger.chain.contract.deployment import creation_data, deployment_for
+    from ledger.chain.contract.deploy import creation_data, deployment_for
     from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
@@ -246,7 +250,7 @@ def _price(
 
 def _waits(node: SendingNode, paths: RunPaths) -> bool:
     """Return whether an earlier attempt may have a pending creation."""
-    from ledger.chain.contract.deployment_intent import read_intent
+    from ledger.chain.contract.deploy import read_intent
 
     if paths.manifest.exists() or (intent := read_intent(paths)) is None:
         return False

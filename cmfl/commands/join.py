@@ -95,7 +95,7 @@ def join(
 def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from ledger.chain.contract.deployment import ALLOW_UNKNOWN_CREATION
+    from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]

@@ -20,7 +20,7 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
 

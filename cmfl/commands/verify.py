@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
     from ledger.audit.proofs.proof_verification import ProofVerification
     from ledger.audit.proofs.trust import Trusted
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
 app = typer.Typer(

@@ -22,8 +22,8 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.history.responses.training import TrainingCoverage
 
 

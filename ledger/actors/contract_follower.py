@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.complete_log import require_complete, view_after
+from ledger.chain.contract.event_log import require_complete, view_after
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block, NotServedError
 from ledger.chain.round_ledger import RoundHistory

@@ -18,7 +18,7 @@ from ledger.actors.actions import (
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
 from ledger.actors.view import ChainView
-from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
+from ledger.chain.contract.ledger import MAX_COMMITMENTS
 from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.errors import (
     CommitmentsClosedError,

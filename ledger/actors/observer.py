@@ -14,7 +14,7 @@ from ledger.actors.contract_follower import ContractFollower
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels
 from ledger.actors.view import ChainView, RoundView, empty_round_view
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind

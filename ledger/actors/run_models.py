@@ -22,7 +22,7 @@ from ledger.protocol.rules.direction import WINDOW, displacement, window_start
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.chain.contract.ledger import LedgerSnapshot
 
 
 class RunModels:

@@ -31,7 +31,7 @@ from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.transparency.witnessed import CheckpointEvidence
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
 
 MAX_REPORT_BYTES = 64_000_000
 """A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""

@@ -50,7 +50,7 @@ from ledger.audit.round_checker import (
 )
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parallel_checks
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.model_chain import ModelStep
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.chain.contract.calls import Call
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.chain.contract.codec import Call
+    from ledger.chain.contract.ledger import LedgerSnapshot
 
 
 @dataclass(frozen=True, slots=True)

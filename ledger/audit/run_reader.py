@@ -44,8 +44,8 @@ from ledger.audit.report import BlobKind
 from ledger.audit.round_checker import EvidenceReader, Milestone
 from ledger.audit.signed_trees import RunTree
 from ledger.audit.worker_pool import ReadItem
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
-from ledger.chain.contract.deployment import code_violation, deployment_for, require_code
+from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,

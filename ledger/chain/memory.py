@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from ledger.chain.addresses import contract_created_by, to_canonical
-from ledger.chain.contract.calls import compact
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent, compact
+from ledger.chain.contract.deploy import deployment_for
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds

@@ -26,8 +26,8 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import RegisteredClient, SignedCommitment
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.chain.contract.ledger import LedgerSnapshot
 
 
 class RoundHistory(Protocol):

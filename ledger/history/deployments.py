@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
-from ledger.chain.contract.complete_log import CompleteLog, EventTable
-from ledger.chain.contract.deployment import connect
-from ledger.chain.contract.event_logs import require_possible_sizes
+from ledger.chain.contract.codec import require_possible_sizes
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.event_log import EventLog, EventTable
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.history.history import DeploymentFold, FoldedHistory
@@ -45,11 +45,11 @@ class ServedDeployment:
     folder: RunPaths | None = None
     _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
     _table: EventTable | None = field(default=None, repr=False)
-    _log: CompleteLog = field(init=False, repr=False)
+    _log: EventLog = field(init=False, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self._log = CompleteLog(self._table)
+        self._log = EventLog(self._table)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
         """Return its history as of a block; nothing up to the final block can change."""
@@ -60,7 +60,7 @@ class ServedDeployment:
 
     def forget(self) -> None:
         """Release the memory of the events; the next history reads them again."""
-        self._fold, self._log = DeploymentFold(), CompleteLog(self._table)
+        self._fold, self._log = DeploymentFold(), EventLog(self._table)
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
         """Return the contract as of a block, with all of its events up to there."""

@@ -12,7 +12,7 @@ from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundDecided,
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.contract.codec import RecordedEvent
     from ledger.history.round import HistoryRound
 
 NO_CLIENT = -1

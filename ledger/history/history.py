@@ -13,9 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ledger.chain.contract.calls import DecideCall, ReportCall
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import DecideCall, RecordedEvent, ReportCall
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.history.digests import (
     Occurrence,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainReader, ChainUnreachableError
 from ledger.chain.rpc.node import RpcReader, RpcSettings

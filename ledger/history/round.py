@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.round_ledger import RoundHistory
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import word_client

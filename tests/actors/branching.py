@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
-from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.contract.deploy import deployment_for
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Block
 from ledger.protocol.documents.run import RunDocument

@@ -16,8 +16,8 @@ from ledger.actors.member import Member, MemberActor
 from ledger.actors.observer import Observer
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deploy import deploy
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import vector_bytes

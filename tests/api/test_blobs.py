@@ -22,7 +22,7 @@ from ledger.audit.proofs.proof_document import read_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import TrustedHead
 from ledger.audit.report import AuditOutcome
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.serialise.parts import score_vector
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest

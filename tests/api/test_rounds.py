@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ledger.chain.addresses import checksum
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.history import FoldedHistory

@@ -22,7 +22,7 @@ from api.app import create_app
 from api.serve import serve
 from api.settings import Settings
 from api.sockets import listening_socket
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -12,7 +12,7 @@ from eth_abi.exceptions import EncodingError
 from eth_utils.abi import collapse_if_tuple
 
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, ChainUnreachableError, Log, Transaction
 from tests.audit.passed_on import PassedOn
 

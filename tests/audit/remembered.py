@@ -7,7 +7,7 @@ from copy import copy
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from tests.audit.passed_on import PassedOn
 

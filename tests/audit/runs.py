@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Contradiction
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deploy import deploy
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths

@@ -20,13 +20,13 @@ from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import read_trusted_contract
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.deployment import (
+from ledger.chain.contract.deploy import (
     code_violation,
     deployed_domain,
     deployment_for,
     runtime_violation,
 )
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.ports import (
     ChainWriter,
     ForeignCodeError,

@@ -11,8 +11,8 @@ from ledger.audit.checks.deployment_parameters import CONFIGURATION_MALFORMED, D
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import creation_data, deployment_for
+from ledger.chain.contract.deploy import creation_data, deployment_for
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Transaction
 from ledger.protocol.documents.run import encode_run

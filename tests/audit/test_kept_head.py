@@ -26,7 +26,7 @@ from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, re
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.encoding import sha256

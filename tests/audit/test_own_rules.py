@@ -11,7 +11,7 @@ import pytest
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home

@@ -15,7 +15,7 @@ from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.contract.calls import CommitCall, encode_call
+from ledger.chain.contract.codec import CommitCall, encode_call
 from tests.audit.runs import Run
 
 GAS = 2_000_000

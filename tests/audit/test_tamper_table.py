@@ -24,8 +24,8 @@ from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record

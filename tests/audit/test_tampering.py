@@ -34,8 +34,7 @@ from ledger.audit.report import (
 from ledger.audit.report_text import readable
 from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import DecideCall, decode_call, encode_call
-from ledger.chain.contract.event_logs import decode_log, encode_log
+from ledger.chain.contract.codec import DecideCall, decode_call, decode_log, encode_call, encode_log
 from ledger.chain.ports import Block, ChainDamagedError, Log, Transaction
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256, sha256

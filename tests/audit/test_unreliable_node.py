@@ -22,7 +22,7 @@ from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import (
     Block,

@@ -23,7 +23,7 @@ from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, NotServedError
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.addresses import checksum, eip55, to_canonical
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deploy import deploy
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, SenderHasCodeError, require_plain_sender
 from ledger.chain.rpc.rpc_chain import RpcChain

@@ -17,7 +17,7 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_memory_run, open_run
 from clients.runs.population import Population
 from clients.runs.run_folder import manifest_of
-from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Receipt
 from ledger.protocol.documents.incidents import Incident, decode_incidents

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.training.evaluation import evaluate
 from ledger.audit.engine import audit
-from ledger.chain.contract.calls import DecideCall
+from ledger.chain.contract.codec import DecideCall
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import sha256, word_client, word_distance

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.addresses import contract_created_by, to_canonical
-from ledger.chain.contract import abi, calls
-from ledger.chain.contract.calls import CommitCall
-from ledger.chain.contract.deployment import creation_data
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.codec import CommitCall
+from ledger.chain.contract.deploy import creation_data
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc.rpc_chain import RpcChain
@@ -172,7 +172,7 @@ def test_of_score_vectors_nobody_looks_at_phase_and_view(chain: ChainWriter, pha
     twins = playing(chain)
     report = support.equivocation(twins, ClientId(0), StatementKind.SCORES)
     client, kind, number, _, _, *rest = abi.arguments_of(
-        "report_equivocation", calls.encode_call(calls.ReportCall(report))
+        "report_equivocation", codec.encode_call(codec.ReportCall(report))
     )
     data = abi.call_data("report_equivocation", client, kind, number, phase, 2**32 - 1, *rest)
     twins.chain.send(twins.ledger.address, data, 300_000)

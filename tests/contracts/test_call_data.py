@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import contracts.build
-from ledger.chain.contract import abi, calls
+from ledger.chain.contract import abi, codec
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.errors import ChainError
 from tests.chain.contract.test_calls import CALLS
@@ -28,7 +28,7 @@ FUNCTIONS = {
         "report_equivocation",
     )
 }
-DATA = [calls.encode_call(call) for call in CALLS]
+DATA = [codec.encode_call(call) for call in CALLS]
 OFFSETS = (
     *range(0, 260, 4),
     1_000,
@@ -127,7 +127,7 @@ def test_two_arrays_in_the_other_order_are_the_same_call() -> None:
     )
     moved = with_word(with_word(head, 1, first + len(signatures)), 2, first)
     moved += signatures + commitments
-    assert calls.decode_call(moved) == CALLS[2]
+    assert codec.decode_call(moved) == CALLS[2]
     assert read_by_reader(moved) == read_by_code(moved) == data[4:]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledger.chain.contract import abi
-from ledger.chain.contract.deployment import creation_data
+from ledger.chain.contract.deploy import creation_data
 from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol.parameters import (
     MAX_BLOCKS,

@@ -6,8 +6,8 @@ import json
 
 from contracts.build import ARTIFACT
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import Call, encode_call
-from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.codec import Call, encode_call
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.ports import Receipt

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from contracts.build import HERE, SOURCES
-from ledger.chain.contract import abi, calls
+from ledger.chain.contract import abi, codec
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, TransactionRevertedError
 from ledger.protocol import encoding, errors
@@ -219,7 +219,7 @@ def test_a_kind_of_statement_that_there_is_not_is_refused(chain: ChainWriter, ki
     twins = Twins.opened(chain, SHAPE)
     report = support.equivocation(twins, ClientId(0))
     client, _, *rest = abi.arguments_of(
-        "report_equivocation", calls.encode_call(calls.ReportCall(report))
+        "report_equivocation", codec.encode_call(codec.ReportCall(report))
     )
     data = abi.call_data("report_equivocation", client, kind, *rest)
     with pytest.raises(TransactionRevertedError) as caught:

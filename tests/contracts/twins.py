@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import creation_data
-from ledger.chain.contract.event_logs import encode_log
+from ledger.chain.contract.codec import encode_log
+from ledger.chain.contract.deploy import creation_data
+from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
 from ledger.protocol import encoding, errors, ledger_state, rounds

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided

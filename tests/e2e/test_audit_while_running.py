@@ -12,7 +12,7 @@ import pytest
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded import integrity
 from ledger.chain.embedded.embedded_reader import EmbeddedReader

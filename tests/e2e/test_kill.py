@@ -16,7 +16,7 @@ from clients.runs.run_folder import manifest_of
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader

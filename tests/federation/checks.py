@@ -22,7 +22,7 @@ from tests.federation.cells import BANS, NAMED_BY, Fault
 if TYPE_CHECKING:
     from clients.testnet.network import LocalNetwork
     from clients.testnet.watch import WatchedRound
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
     from tests.federation.disturbances import Disturbance
 
 ACCUSATIONS = frozenset({FALSE_SCORES, TWO_VECTORS, WRONG_PROPOSAL, EQUIVOCATION, BAN})

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from clients.testnet.watch import RoundWatch, WatchedRound
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.round import HistoryRound
 from ledger.protocol.errors import ChainError
 from ledger.protocol.parameters import Parameters

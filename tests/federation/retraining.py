@@ -20,8 +20,8 @@ from clients.training.port import Engine, TrainingJob
 from ledger.audit.earlier_report import EarlierAudit
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deployed_document
+from ledger.chain.contract.deploy import deployed_document
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
 from ledger.protocol.documents.run import RunDocument

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home

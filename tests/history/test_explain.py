@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
 from ledger.history.history import FoldedHistory

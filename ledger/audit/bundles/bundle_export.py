@@ -22,8 +22,8 @@ from ledger.audit.checks.distances import DISPLACEMENT_UNKNOWN
 from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import end_of, read_trusted_contract
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.event_logs import decode_log
+from ledger.chain.contract.codec import decode_log
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
 from ledger.protocol.ledger_state import (

@@ -38,7 +38,7 @@ from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
 from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex

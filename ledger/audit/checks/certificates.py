@@ -22,7 +22,7 @@ from ledger.audit.report import (
     StepResult,
     VoteSlot,
 )
-from ledger.chain.contract.calls import ReportCall
+from ledger.chain.contract.codec import ReportCall
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.signing import typed_digest

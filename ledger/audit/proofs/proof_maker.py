@@ -15,9 +15,8 @@ from ledger.audit.proofs.proof import (
 from ledger.audit.proofs.statement import ClientStatement, ClientVerdict, ProvenRole
 from ledger.audit.proofs.trust import bans_before, commitments_of, end_of, location_of, until_end
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.calls import CommitCall
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import CommitCall, RecordedEvent
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record

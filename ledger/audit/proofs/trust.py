@@ -14,9 +14,9 @@ from ledger.audit.proofs.comparisons import (
     not_comparable,
 )
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment, RoundBasis
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import code_violation
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.contract.deploy import code_violation
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, UncheckableCreationError
 from ledger.protocol import encoding
 from ledger.protocol.encoding import to_hex

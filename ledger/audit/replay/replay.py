@@ -35,10 +35,18 @@ from ledger.audit.observations import (
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.audit.replay.transactions import RecordedTransaction, TransactionReader
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import AbandonCall, Call, CommitCall, DecideCall, RegisterCall
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
-from ledger.chain.contract.complete_log import storage_difference
-from ledger.chain.contract.event_logs import decode_log, encode_log, require_possible_event
+from ledger.chain.contract.codec import (
+    AbandonCall,
+    Call,
+    CommitCall,
+    DecideCall,
+    RegisterCall,
+    decode_log,
+    encode_log,
+    require_possible_event,
+)
+from ledger.chain.contract.event_log import storage_difference
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, Log
 from ledger.protocol import rounds
 from ledger.protocol.encoding import to_hex

@@ -23,7 +23,7 @@ from ledger.audit.checks.head_chain import (
     PARENT_BLOCK,
 )
 from ledger.audit.observations import Disagreement, Unavailable
-from ledger.chain.contract.calls import Call, decode_call
+from ledger.chain.contract.codec import Call, decode_call
 from ledger.chain.ports import (
     Block,
     ChainDamagedError,
@@ -38,7 +38,7 @@ from ledger.protocol.ledger_state import BlockContext
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.ledger import CommitteeLedger
 
 LOG_BATCH_BLOCKS = 512
 

@@ -18,7 +18,7 @@ from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.chain.contract.ledger import LedgerSnapshot
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import PinnedChain
     from ledger.history.responses.deployments import (

@@ -18,7 +18,7 @@ from ledger.protocol.ledger_state import SignedStatement
 from ledger.protocol.types import ClientId, Scores
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.contract.codec import RecordedEvent
     from ledger.history.history import FoldedHistory
     from ledger.history.responses.evidence import (
         Ban,

@@ -14,7 +14,7 @@ import pytest
 from api.sockets import listening_socket, url_of
 from api.store.app import lock_store_folder, server_for
 from api.store.permissions import StoreSettings
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.encoding import sha256

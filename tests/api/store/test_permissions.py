@@ -12,7 +12,7 @@ import pytest
 from api.store.app import lock_store_folder
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import Log
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers

@@ -12,10 +12,9 @@ from eth_utils.abi import collapse_if_tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.chain.contract import abi, calls
-from ledger.chain.contract.abi_words import decode_words, encode_words
-from ledger.chain.contract.calls import Call
-from ledger.chain.contract.event_logs import decode_log, encode_log
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.abi import decode_words, encode_words
+from ledger.chain.contract.codec import Call, decode_log, encode_log
 from ledger.chain.ports import Log
 from ledger.protocol import ledger_state
 from ledger.protocol.errors import ChainError
@@ -76,19 +75,19 @@ DECISION = ledger_state.SubmittedDecision(
     incidents=digest(7),
 )
 CALLS: tuple[Call, ...] = (
-    calls.RegisterCall((1 << 64 | 5, 2 << 64 | 6), digest(1)),
-    calls.CommitCall(3, ()),
-    calls.CommitCall(
+    codec.RegisterCall((1 << 64 | 5, 2 << 64 | 6), digest(1)),
+    codec.CommitCall(3, ()),
+    codec.CommitCall(
         3,
         tuple(
             SignedCommitment(Commitment(3, ClientId(n), digest(n)), signature(n)) for n in (4, 5)
         ),
     ),
-    calls.DecideCall(4, DECISION, (certificate(1), certificate(4))),
-    calls.AbandonCall(7),
-    calls.ReportCall(report(vote(VoteKind.REQUEST, 1), vote(VoteKind.REQUEST, 2))),
-    calls.ReportCall(report(vote(VoteKind.REPLY, 1, 77), vote(VoteKind.REPLY, 2, 77))),
-    calls.ReportCall(report(scores(1), scores(2))),
+    codec.DecideCall(4, DECISION, (certificate(1), certificate(4))),
+    codec.AbandonCall(7),
+    codec.ReportCall(report(vote(VoteKind.REQUEST, 1), vote(VoteKind.REQUEST, 2))),
+    codec.ReportCall(report(vote(VoteKind.REPLY, 1, 77), vote(VoteKind.REPLY, 2, 77))),
+    codec.ReportCall(report(scores(1), scores(2))),
 )
 EVENTS: tuple[ledger_state.Event, ...] = (
     ledger_state.ClientsRegistered(ClientId(3), (1, 2)),
@@ -119,7 +118,7 @@ EVENTS: tuple[ledger_state.Event, ...] = (
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: type(call).__name__)
 def test_a_call_is_decoded_as_it_was_encoded(call: Call) -> None:
-    assert calls.decode_call(calls.encode_call(call)) == call
+    assert codec.decode_call(codec.encode_call(call)) == call
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
@@ -132,41 +131,41 @@ def test_event_is_decoded_from_its_log_as_it_was_encoded(event: ledger_state.Eve
 @pytest.mark.parametrize("data", [b"", b"\0" * 4, abi.selector("state"), bytes(40)])
 def test_what_is_none_of_the_five_is_no_call(data: bytes) -> None:
     with pytest.raises(ChainError, match="names no transaction of the contract"):
-        calls.decode_call(data)
+        codec.decode_call(data)
 
 
 def test_arguments_that_are_cut_off_in_their_head_are_no_call() -> None:
     for call in CALLS:
         with pytest.raises(ChainError, match="arguments of"):
-            calls.decode_call(calls.encode_call(call)[:32])
+            codec.decode_call(codec.encode_call(call)[:32])
 
 
 def test_missing_bytes_of_a_list_are_zero() -> None:
     call = CALLS[2]
-    assert isinstance(call, calls.CommitCall)
+    assert isinstance(call, codec.CommitCall)
     last = replace(call.signed[-1], signature=call.signed[-1].signature[:63] + b"\0\x1c")
-    read = calls.decode_call(calls.encode_call(call)[:-1])
+    read = codec.decode_call(codec.encode_call(call)[:-1])
     assert read == replace(call, signed=(*call.signed[:-1], last))
 
 
 def test_a_list_that_is_too_long_is_no_call() -> None:
-    data = bytearray(calls.encode_call(CALLS[0]))
+    data = bytearray(codec.encode_call(CALLS[0]))
     data[68:100] = (2**255).to_bytes(32)
     with pytest.raises(ChainError, match="elements"):
-        calls.decode_call(bytes(data))
+        codec.decode_call(bytes(data))
 
 
 def test_commitments_and_signatures_of_two_lengths_are_no_call() -> None:
     data = abi.call_data("commit_updates", 1, [(0, digest(1))], [])
     with pytest.raises(ChainError, match="1 commitments have 0 signatures"):
-        calls.decode_call(data)
+        codec.decode_call(data)
 
 
 def test_an_unknown_kind_of_statement_is_no_call() -> None:
     statement = (digest(1), digest(2), digest(3), digest(4))
     data = abi.call_data("report_equivocation", 1, 4, 1, 1, 0, digest(1), statement, statement)
     with pytest.raises(ChainError, match="4 is not a kind of statement"):
-        calls.decode_call(data)
+        codec.decode_call(data)
 
 
 LAYOUTS = (

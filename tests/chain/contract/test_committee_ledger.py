@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ledger.chain.contract import abi, calls
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import creation_block, deploy, runtime_violation
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.deploy import creation_block, deploy, runtime_violation
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainReader, ChainUnreachableError, NotServedError
 from ledger.io.home import RunPaths
@@ -49,9 +49,9 @@ def test_a_decision_can_be_read_back_from_its_transaction(chain: EmbeddedChain) 
     found = faults.honest(twins)
     twins.decide(found)
     deciding = twins.last_receipt.transaction_hash
-    call = calls.DecideCall(1, found.decision, found.certificates)
+    call = codec.DecideCall(1, found.decision, found.certificates)
     assert twins.ledger.call_of(deciding) == call
-    assert isinstance(twins.ledger.call_of(committing), calls.CommitCall)
+    assert isinstance(twins.ledger.call_of(committing), codec.CommitCall)
 
 
 def test_a_transaction_to_another_address_is_no_call(chain: EmbeddedChain) -> None:

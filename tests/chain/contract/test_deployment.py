@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
+from ledger.chain.contract.deploy import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.manifest import (
     Manifest,
     read_manifest,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
+from ledger.chain.contract.deploy import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS

@@ -14,17 +14,17 @@ from typing import TypeVar
 import pytest
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import (
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.contract.deploy import deployment_for
+from ledger.chain.contract.event_log import (
     ATTEMPTS,
-    CompleteLog,
+    EventLog,
     EventTable,
     complete_ledger,
     storage_difference,
     view_after,
 )
-from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import (
     ChainMovedError,
@@ -82,7 +82,7 @@ def ledger_at(node: Node) -> CommitteeLedger:
 def read(chain: GeneratedChain, path: Path) -> tuple[list[Log], list[tuple[int, int]]]:
     """Return the logs that a new process reads, and the ranges for which it asks the node."""
     node = Node(chain)
-    seen = CompleteLog(EventTable(path)).up_to(ledger_at(node))
+    seen = EventLog(EventTable(path)).up_to(ledger_at(node))
     return seen.chain.logs(seen.address, [], 0, chain.head().number), node.asked
 
 
@@ -123,7 +123,7 @@ def test_a_reorganisation_cuts_the_table_back(
 
 
 def test_a_running_reader_is_cut_back_as_the_chain_is(chain: GeneratedChain, table: Path) -> None:
-    log, node = CompleteLog(EventTable(table)), Node(chain)
+    log, node = EventLog(EventTable(table)), Node(chain)
     log.up_to(ledger_at(node))
     shorter = chain.fork(chain.head().number - 4, seed=8)
     for branch in (shorter, chain, shorter):
@@ -155,7 +155,7 @@ FALSE = [
 def test_a_false_row_is_found_and_replaced(
     chain: GeneratedChain, table: Path, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.chain.contract.complete_log.MAX_KEPT_BYTES", 2**20)
+    monkeypatch.setattr("ledger.chain.contract.event_log.MAX_KEPT_BYTES", 2**20)
     before = rows(table)
     change(table, statement)
     logs, asked = read(chain, table)
@@ -190,7 +190,7 @@ def test_a_file_of_something_else_is_neither_used_nor_changed(
         table.unlink()
         change(table, "CREATE TABLE mine (word TEXT)")
     before = table.read_bytes()
-    log, node = CompleteLog(EventTable(table)), Node(chain)
+    log, node = EventLog(EventTable(table)), Node(chain)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             log.up_to(ledger_at(node))
@@ -202,7 +202,7 @@ def test_a_file_of_something_else_is_neither_used_nor_changed(
 def test_a_locked_file_does_not_stop_a_reader(
     chain: GeneratedChain, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.chain.contract.complete_log._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("ledger.chain.contract.event_log._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(table, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert read(chain, table)[0] == all_logs(chain)
@@ -213,7 +213,7 @@ def test_a_node_that_leaves_logs_out_is_still_found(chain: GeneratedChain, table
     chain.play(1)
     node = Node(chain)
     node.logs_of = lambda logs: [log for log in logs if log.block_number < chain.head().number]
-    log = CompleteLog(EventTable(table))
+    log = EventLog(EventTable(table))
     for _ in range(2):
         with pytest.raises(IncompleteLogsError):
             log.up_to(ledger_at(node))
@@ -287,7 +287,7 @@ def test_a_complete_log_answers_what_the_chain_does(honest: Run) -> None:
 
 def test_log_continues_where_it_was_read_as_of_its_block(run: Run) -> None:
     node = Branch(run.chain)
-    ledger, log = at(node, run), CompleteLog()
+    ledger, log = at(node, run), EventLog()
     before = log.up_to(ledger)
     told = answers(before)
     run.commit({client: run.word(client) for client in run.trainers[:2]})
@@ -307,7 +307,7 @@ def test_log_continues_where_it_was_read_as_of_its_block(run: Run) -> None:
 
 def test_omissions_from_the_open_round_are_noticed_and_not_cached(run: Run) -> None:
     """Nobody has a head that commits to it yet: the contract's own digest does."""
-    log = CompleteLog()
+    log = EventLog()
     log.up_to(run.ledger)
     run.commit({client: run.word(client) for client in run.trainers[:2]})
     newest = run.chain.head().number

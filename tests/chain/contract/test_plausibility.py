@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.event_logs import (
+from ledger.chain.contract.codec import (
     RecordedEvent,
     encode_log,
     require_possible_event,
     require_possible_sizes,
 )
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, Log, NotServedError
 from ledger.protocol import encoding
 from ledger.protocol.ledger_state import (

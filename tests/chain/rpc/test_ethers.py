@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deployment_for
+from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -16,7 +16,7 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_run
 from clients.runs.run_folder import manifest_of
 from ledger.actors.journal import FileJournal, begin_run, require_journal
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.io.home import Home, RunPaths

@@ -79,7 +79,7 @@ def without_later_models(home: Path) -> None:
     """Remove all blobs but those of the deployment, as where workers publish in another store."""
     store, run = FolderBlobs(Home(home).blobs), Home(home).run("run")
     with EmbeddedReader.open(home / "chain.sqlite") as chain:
-        from ledger.chain.contract.deployment import connect
+        from ledger.chain.contract.deploy import connect
         from ledger.chain.contract.manifest import read_run_manifest
 
         deployment = connect(chain, read_run_manifest(run)).deployment()
@@ -131,7 +131,7 @@ def test_a_run_that_workers_elsewhere_play_is_healthy(coordinator: Path, head: s
 
 def test_a_store_of_workers_elsewhere_that_lost_a_model_is_broken(coordinator: Path) -> None:
     with EmbeddedReader.open(coordinator / "chain.sqlite") as chain:
-        from ledger.chain.contract.deployment import connect
+        from ledger.chain.contract.deploy import connect
         from ledger.chain.contract.manifest import read_run_manifest
 
         run = read_run_manifest(Home(coordinator).run("run"))

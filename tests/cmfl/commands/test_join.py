@@ -22,7 +22,7 @@ from clients.onboarding.keystores import write_test_keystores
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
 from clients.random_streams import simulated_keys, simulated_signers
 from clients.worker.status import WorkerFolder
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS

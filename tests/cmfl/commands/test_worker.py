@@ -24,7 +24,7 @@ from clients.worker.process import WorkerTarget, find_deployed_run
 from clients.worker.status import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS

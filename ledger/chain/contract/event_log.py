@@ -1,20 +1,20 @@
 """A contract's log, verified to be complete: it folds to the contract's own storage.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
-index, or a false answer. Conclusions from the absence of a log (the round is open, a client has not
-committed, no client was banned) are therefore drawn here: from all logs up to one block, checked
-against `state()` after the same block. Later answers come from these logs and cannot differ. A
-caller that polls keeps one `CompleteLog`, which reads new blocks only.
+index, or a false answer. Conclusions from the absence of a log (the round is open, a client has
+not committed, no client was banned) are therefore drawn here: from all logs up to one block,
+checked against `state()` after the same block. A caller that polls keeps one `EventLog`, which
+reads new blocks only.
 
-Everything that the contract records moves its storage: a batch of clients what is left to register,
-a commitment the running digest of the round's commitments, a ban the head, the end of a round head
-and number. Heads and digests are recomputed by the fold, so events that lead to the storage are all
-there, and none was altered in anything that a head commits to.
+Everything that the contract records moves its storage: a batch of clients what is left to
+register, a commitment the running digest of the round's commitments, a ban the head, the end of a
+round head and number. The fold recomputes heads and digests, so events that lead to the storage
+are all there, and none was altered in anything that a head commits to.
 
-Of a remote node, `EventTable` keeps the verified logs in a file, so that a restart reads new blocks
-only. The file is believed no more than a node is: its logs are folded and compared with `state()`,
-too, and are read again from the node where they differ. Neither a node's logs nor the table's have
-a proof of the transaction hashes and block hashes in them: an audit reads these from the chain.
+For a remote node, `EventTable` keeps the verified logs in a file, so that a restart reads new
+blocks only. The logs in the file are folded and compared with `state()`, too. Where they differ,
+the node is read from the beginning. Hashes of transactions and blocks in a log have no proof,
+neither from a node nor from the file: an audit reads them from the chain.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
-from ledger.chain.contract.event_logs import RecordedEvent
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.ports import (
     Block,
     ChainDamagedError,
@@ -132,7 +132,7 @@ class _Folded:
     is_verified: bool
 
 
-class CompleteLog:
+class EventLog:
     """Incremental reader of a contract's verified log. Safe to share between threads."""
 
     def __init__(self, table: EventTable | None = None) -> None:
@@ -246,7 +246,7 @@ class CompleteLog:
 
 def complete_ledger(ledger: CommitteeLedger, table: EventTable | None = None) -> CommitteeLedger:
     """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
-    return CompleteLog(table).up_to(ledger)
+    return EventLog(table).up_to(ledger)
 
 
 _Place = tuple[int, bytes]

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from ledger.chain.addresses import eip55, to_canonical
-from ledger.chain.contract import abi, calls
-from ledger.chain.contract.event_logs import RecordedEvent, decode_log, require_possible_event
+from ledger.chain.contract import abi, codec
+from ledger.chain.contract.codec import RecordedEvent, decode_log, require_possible_event
 from ledger.chain.finality import final_number
 from ledger.chain.ports import (
     Block,
@@ -272,14 +272,14 @@ class CommitteeLedger(LedgerStorage):
         )
         return self.possible(logs)
 
-    def call_of(self, transaction_hash: bytes) -> calls.Call | None:
+    def call_of(self, transaction_hash: bytes) -> codec.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
 
         The contract takes transactions from accounts without code only, so the data of each are
         its own call's; a node can name another transaction.
         """
         transaction = self.chain.transaction(transaction_hash)
-        return calls.decode_call(transaction.input) if transaction.to == self.address else None
+        return codec.decode_call(transaction.input) if transaction.to == self.address else None
 
     def _logs(
         self, names: Sequence[str], round_number: int | None = None, to_block: int | None = None
@@ -353,21 +353,21 @@ class LedgerWriter(CommitteeLedger):
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
         """Return whether the contract would accept these commitments, without sending them."""
-        call = calls.CommitCall(round_number, tuple(signed))
+        call = codec.CommitCall(round_number, tuple(signed))
         try:
-            self.chain.call(self.address, calls.encode_call(call))
+            self.chain.call(self.address, codec.encode_call(call))
         except TransactionRevertedError:
             return False
         return True
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
         """Register a batch of clients; see `rounds.register_clients`."""
-        call = calls.RegisterCall(tuple(words), rest)
+        call = codec.RegisterCall(tuple(words), rest)
         # The last batch draws the first committee: up to 400 draws while no client is banned.
         return self._send(call, 2_000_000 + 30_000 * len(words))
 
     def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> Receipt:
-        call = calls.CommitCall(round_number, tuple(signed))
+        call = codec.CommitCall(round_number, tuple(signed))
         # In the first round each of up to 55 flag words is new storage.
         return self._send(call, 1_700_000 + 12_000 * len(signed))
 
@@ -377,18 +377,18 @@ class LedgerWriter(CommitteeLedger):
         decision: ledger_state.SubmittedDecision,
         certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
     ) -> Receipt:
-        call = calls.DecideCall(round_number, decision, certificates)
+        call = codec.DecideCall(round_number, decision, certificates)
         replies = sum(len(certificate.replies) for certificate in certificates)
         return self._send(call, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
 
     def abandon_round(self, round_number: int) -> Receipt:
-        return self._send(calls.AbandonCall(round_number), DRAW_GAS)
+        return self._send(codec.AbandonCall(round_number), DRAW_GAS)
 
     def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
-        return self._send(calls.ReportCall(report), 300_000)
+        return self._send(codec.ReportCall(report), 300_000)
 
-    def _send(self, call: calls.Call, gas: int) -> Receipt:
+    def _send(self, call: codec.Call, gas: int) -> Receipt:
         try:
-            return self.writer.send(self.address, calls.encode_call(call), gas)
+            return self.writer.send(self.address, codec.encode_call(call), gas)
         except TransactionRevertedError as error:
             raise abi.refusal(error) from error
