@@ -19,10 +19,7 @@ from starlette.routing import Match
 from api.federation.coverage import CoverageReader
 from api.federation.monitor import FederationMonitor
 from api.http import openapi
-from api.http.access import Access
-from api.http.metrics import Metrics, MetricsMiddleware
-from api.http.middleware import BodyLimit, HeadAsGet, HostCheck, SafeHeaders
-from api.http.problems import (
+from api.http.answers import (
     CHAIN_DAMAGED,
     CHAIN_MOVED,
     CHAIN_NOT_SERVED,
@@ -34,22 +31,24 @@ from api.http.problems import (
     plain_problem,
     problem,
 )
+from api.http.limits import (
+    Access,
+    BodyLimit,
+    HeadAsGet,
+    HostCheck,
+    Metrics,
+    MetricsMiddleware,
+    SafeHeaders,
+)
 from api.http.streams import Streams
 from api.routes import verification_routes
-from api.routes.blob_routes import blobs_router
-from api.routes.client_routes import clients_router
-from api.routes.deployment_routes import deployments_router
-from api.routes.digest_routes import digests_router
-from api.routes.event_routes import events_router
-from api.routes.evidence_routes import evidence_router
-from api.routes.federation_routes import federation_router
-from api.routes.proof_routes import proofs_router
-from api.routes.round_routes import rounds_router
-from api.routes.series_routes import series_router
-from api.routes.service_routes import package_version, service_router
-from api.routes.training_routes import training_router
-from api.routes.web_routes import web_router
-from api.schemas.problems import MAX_SHOWN, FieldError
+from api.routes.clients import clients_router, digests_router, evidence_router
+from api.routes.live import events_router, federation_router
+from api.routes.proofs import blobs_router, proofs_router
+from api.routes.rounds import rounds_router, series_router, training_router
+from api.routes.service import deployments_router, package_version, service_router
+from api.routes.web import web_router
+from api.schemas.service import MAX_SHOWN, FieldError
 from api.settings import Settings
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -58,8 +57,8 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.pages import CursorError
-from ledger.history.pinned_chain import HistoryService
+from ledger.history.deployments import HistoryService
+from ledger.history.history import CursorError
 from ledger.protocol.errors import ChainError
 
 _ROUTERS = (

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import uvicorn
 
 from api.app import create_app
-from api.http.bounded_server import bounded, run_server
-from api.http.graceful_server import GracefulServer
+from api.http.server import GracefulServer, bounded, run_server
 from api.http.streams import Streams
 from api.settings import Settings
 from api.sockets import listening_socket

@@ -22,8 +22,7 @@ from rich.table import Table
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.queries import RoundQuery
-from ledger.history.status import AskedRole
+from ledger.history.queries import AskedRole, RoundQuery
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from cmfl.proofs import Proof
-    from ledger.history.responses.rounds import FullRound
+    from ledger.history.answers_rounds import FullRound
 
 MOST_ROUNDS = 1 << 20
 """That are read of a chain or a service, whatever it says of their number."""
@@ -428,8 +428,7 @@ def _recorded_rounds(
     target: Target, total: int, claims: dict[int, dict[str, Any]]
 ) -> tuple[Round, ...]:
     """Return the rounds of the chain or the service, with what the run's files claim of each."""
-    from ledger.history.queries import RoundQuery
-    from ledger.history.status import Order
+    from ledger.history.queries import Order, RoundQuery
 
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:

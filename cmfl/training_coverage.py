@@ -15,7 +15,7 @@ from cmfl.where import Target, open_deployment
 from ledger.protocol.errors import BlobError
 
 if TYPE_CHECKING:
-    from ledger.history.responses.training import TrainingCoverage
+    from ledger.history.answers import TrainingCoverage
 
 
 class Coverage:
@@ -141,7 +141,7 @@ def coverage_of(
     """
     from ledger.chain.addresses import eip55
     from ledger.chain.contract.deploy import deployed_domain
-    from ledger.history.training_coverage import counting_only, training_coverage
+    from ledger.history.training import counting_only, training_coverage
     from ledger.storage.opening import mailbox_at, require_mailbox
 
     trusted = {eip55(each) for each in auditors}

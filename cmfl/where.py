@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader
     from ledger.history.history import FoldedHistory
-    from ledger.history.local_history import LocalHistory
+    from ledger.history.local import LocalHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
 
 
@@ -461,7 +461,7 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
         with open_deployment(target) as deployment:
             yield deployment
         return
-    from ledger.history.local_history import LocalHistory
+    from ledger.history.local import LocalHistory
 
     with target.reader() as chain:
         yield LocalHistory(target.history(chain))

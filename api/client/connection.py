@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
 
-from api.schemas.problems import MAX_SHOWN, MEDIA_TYPE, Problem
+from api.schemas.service import MAX_SHOWN, MEDIA_TYPE, Problem
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.errors import ServiceError
 

@@ -7,16 +7,20 @@ from typing import IO, Any, TypeVar, cast
 
 from api.client.connection import JSON, Connection, Parameters
 from api.schemas.federation import FederationAnswer
-from ledger.history.queries import RoundQuery
-from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
-from ledger.history.responses.deployments import DeploymentAnswer
-from ledger.history.responses.digests import DigestAnswer
-from ledger.history.responses.evidence import EvidenceAnswer
-from ledger.history.responses.rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
-from ledger.history.responses.series import SeriesAnswer
-from ledger.history.responses.training import TrainingAnswer, TrainingCoverage
-from ledger.history.status import Order
-from ledger.history.training_coverage import joined
+from ledger.history.answers import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientsAnswer,
+    DeploymentAnswer,
+    DigestAnswer,
+    EvidenceAnswer,
+    SeriesAnswer,
+    TrainingAnswer,
+    TrainingCoverage,
+)
+from ledger.history.answers_rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
+from ledger.history.queries import Order, RoundQuery
+from ledger.history.training import joined
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 

@@ -9,8 +9,8 @@ from api.client.connection import TIMEOUT_SECONDS, Connection
 from api.client.deployment import RemoteDeployment
 from api.schemas.service import StatusAnswer
 from ledger.chain.addresses import eip55
-from ledger.history.paths import CHAIN_NAME
-from ledger.history.responses.deployments import ChainsAnswer, DeploymentsAnswer
+from ledger.history.answers import ChainsAnswer, DeploymentsAnswer
+from ledger.history.queries import CHAIN_NAME
 from ledger.protocol.errors import ServiceError
 
 

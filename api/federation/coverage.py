@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from api.http.problems import BUSY, MAILBOX_UNREADABLE, REQUEST_INVALID, ProblemError
-from api.schemas.problems import FieldError
+from api.http.answers import BUSY, MAILBOX_UNREADABLE, REQUEST_INVALID, ProblemError
+from api.schemas.service import FieldError
 from ledger.chain.contract.deploy import deployed_domain
-from ledger.history.responses.training import TrainingCoverage
-from ledger.history.training_coverage import training_coverage
+from ledger.history.answers import TrainingCoverage
+from ledger.history.training import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
 
 if TYPE_CHECKING:
-    from api.http.request_view import RequestView
+    from api.http.answers import RequestView
 
 MAX_UPDATES = 5_000
 """Updates after which an answer ends with its round."""

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from api.federation.mail import RoundMail
 from api.federation.serialise import open_round, paced_round
-from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
+from api.http.answers import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from api.schemas.federation import FederationAnswer, PacedRound
 from ledger.actors.status.status_types import OpenRoundStatus
 from ledger.actors.view import ChainView
 from ledger.chain.finality import LatestBlock
 from ledger.chain.ports import Block
-from ledger.history.documents import read_run
-from ledger.history.serialise.serialise_deployments import stage_name
+from ledger.history.round import read_run
+from ledger.history.serialise import stage_name
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import Parameters
 from ledger.storage.locations import parse_locations
 
 if TYPE_CHECKING:
-    from api.http.request_view import RequestView
+    from api.http.answers import RequestView
     from ledger.history.deployments import ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound

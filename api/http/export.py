@@ -13,10 +13,10 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from api.http.request_view import RequestView
+from api.http.answers import RequestView
 from ledger.chain.ports import NotServedError
-from ledger.history.responses.fields import ListPage
-from ledger.history.serialise.csv_tables import CsvTable, Row, csv_lines
+from ledger.history.export import CsvTable, Row, csv_lines
+from ledger.history.fields import ListPage
 
 P = TypeVar("P", bound=ListPage)
 

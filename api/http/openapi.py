@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.http import problems as kinds
-from api.http.problems import ProblemKind
-from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
+from api.http import answers as kinds
+from api.http.answers import ProblemKind
+from api.schemas.service import MEDIA_TYPE, FieldError, Problem
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 

@@ -14,13 +14,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.http.problems import REQUEST_INVALID, ProblemError
-from api.http.request_view import RequestView, histories_of
-from api.schemas.problems import FieldError
-from ledger.history.pages import MAX_CURSOR
-from ledger.history.paths import CHAIN_NAME
-from ledger.history.queries import Span
-from ledger.history.status import AskedRole, Order
+from api.http.answers import REQUEST_INVALID, ProblemError, RequestView, histories_of
+from api.schemas.service import FieldError
+from ledger.history.history import MAX_CURSOR
+from ledger.history.queries import CHAIN_NAME, AskedRole, Order, Span
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:

@@ -23,10 +23,7 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import Field
 
-from api.http.access import VerificationPermission, is_foreign_page, permission
-from api.http.openapi import OF_DEPLOYMENT, declared
-from api.http.parameters import Address, OneChain, of_deployment
-from api.http.problems import (
+from api.http.answers import (
     BODY_TOO_LARGE,
     REPORT_NOT_FOUND,
     VERIFICATION_NOT_FOUND,
@@ -34,9 +31,13 @@ from api.http.problems import (
     VERIFICATION_RUNNING,
     ProblemError,
     problem,
+    root_path_of,
+    to_rooted_json,
 )
-from api.http.root_path import root_path_of, to_rooted_json
-from api.schemas.problems import Schema
+from api.http.limits import VerificationPermission, is_foreign_page, permission
+from api.http.openapi import OF_DEPLOYMENT, declared
+from api.http.parameters import Address, OneChain, of_deployment
+from api.schemas.service import Schema
 from api.settings import Settings
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
@@ -45,9 +46,9 @@ from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances
-from ledger.history.documents import read_run
-from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.history.responses.fields import Digest32, Eip55, Links, Rfc3339
+from ledger.history.fields import Digest32, Eip55, Links, Rfc3339
+from ledger.history.queries import ChainPath, DeploymentPath
+from ledger.history.round import read_run
 from ledger.io.own_rules import sources_of
 from ledger.io.processes import Child, follow_parent, start_child
 from ledger.protocol.errors import ChainError

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ledger.actors.status.status_types import ActionKind, ParticipantRole, RoundStage
-from ledger.history.responses.fields import (
+from ledger.history.answers_rounds import EndBlock
+from ledger.history.fields import (
     Answer,
     BlockNumber,
     Client,
@@ -24,7 +25,6 @@ from ledger.history.responses.fields import (
     UnixTime,
     one_of,
 )
-from ledger.history.responses.rounds import EndBlock
 from ledger.protocol.consensus import MAX_VIEWS
 
 ChainSeconds = Annotated[

@@ -26,10 +26,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.bounded_server import bounded_server, run_server
-from api.http.metrics import Metrics, MetricsMiddleware
-from api.http.middleware import SafeHeaders
-from api.http.problems import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
+from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
+from api.http.limits import Metrics, MetricsMiddleware, SafeHeaders
+from api.http.server import bounded_server, run_server
 from api.sockets import listening_socket, url_of
 from api.store.permissions import PermissionCache, StoreSettings
 from api.store.receiver import (

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from api.http.problems import BODY_TOO_LARGE, ProblemError, ProblemKind
+from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
 from api.store.permissions import (
     MAX_ATTESTATION_BYTES,
     AttestationUpload,

@@ -15,12 +15,11 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.byte_range import MEDIA_TYPE, send_blob
-from api.http.encoded_answer import IMMUTABLE, is_known
-from api.http.problems import BLOB_NOT_FOUND, ProblemError, ProblemKind
+from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
+from api.http.streams import MEDIA_TYPE, send_blob
 from api.store.permissions import AttestationUpload, StoreSettings, name_of
 from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
-from ledger.history.training_coverage import is_genuine
+from ledger.history.training import is_genuine
 from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from api.http.middleware import HeadAsGet, SafeHeaders
+from api.http.limits import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
 from ledger.transparency.errors import NoteError, WitnessError
 from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES

@@ -12,7 +12,7 @@ from clients.replay.replayed_update import (
     ReplayedUpdate,
     TrainingReplay,
 )
-from ledger.history.training_coverage import attestations_of_round
+from ledger.history.training import attestations_of_round
 from ledger.protocol.documents.envelope import Attestation, Envelope
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.training_replay import ReplayVerdict, replay_witness

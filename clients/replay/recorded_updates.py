@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.history.status import RoundStatus
+from ledger.history.queries import RoundStatus
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, Domain
 

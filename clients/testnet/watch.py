@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
-from ledger.history.round import HistoryRound
+from ledger.history.round import HistoryRound, read_documents
 from ledger.io.forked_commands import CommandError, CommandProcess
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage

@@ -21,10 +21,10 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
 from cmfl.where import open_history
-from ledger.history.status import Order
+from ledger.history.queries import Order
 
 if TYPE_CHECKING:
-    from ledger.history.responses.evidence import Ban
+    from ledger.history.answers import Ban
 
 app = typer.Typer(help="The registered clients and their part in the rounds.", no_args_is_help=True)
 

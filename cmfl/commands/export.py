@@ -20,15 +20,15 @@ from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
 from cmfl.where import download_bundle, open_history, opened_ledger
-from ledger.history.status import Order
+from ledger.history.queries import Order
 from ledger.io.named_files import writing_named
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.history.local_history import LocalHistory
-    from ledger.history.serialise.csv_tables import CsvTable, Row
+    from ledger.history.export import CsvTable, Row
+    from ledger.history.local import LocalHistory
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
@@ -128,20 +128,20 @@ def table(
 
     SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
     """
-    from ledger.history.serialise import csv_tables
+    from ledger.history import export
 
     require_writable(out, "--output")
-    columns: CsvTable[Any] = getattr(csv_tables, name.name)
+    columns: CsvTable[Any] = getattr(export, name.name)
     target = source.target()
     with open_history(target) as history:
         pages = _pages(history, name, columns)
         try:
             with naming(f"--output {out}"), writing_named(out) as file:
                 if format is TableFormat.CSV:
-                    file.writelines(csv_tables.csv_lines(columns, pages))
+                    file.writelines(export.csv_lines(columns, pages))
                 else:
                     with TemporaryFile() as made:  # Parquet cannot be written into a pipe
-                        csv_tables.write_parquet(columns, pages, made)
+                        export.write_parquet(columns, pages, made)
                         made.seek(0)
                         copyfileobj(made, file)
         except (ValueError, OverflowError) as error:

@@ -20,13 +20,13 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
 from cmfl.where import Target, open_history
-from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.history.queries import AskedRole, Order, RoundStatus
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
-    from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
+    from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
 
 app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
@@ -108,7 +108,7 @@ def show(
     For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
     a seed, a root, a result, a head, a block or a transaction.
     """
-    from ledger.history.local_history import LocalHistory
+    from ledger.history.local import LocalHistory
 
     target = source.target()
     if _DIGEST.fullmatch(round_or_digest):

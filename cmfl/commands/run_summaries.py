@@ -21,8 +21,7 @@ from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
     from api.client.service import Service
-    from ledger.history.responses.deployments import DeploymentSummary
-    from ledger.history.responses.series import Series
+    from ledger.history.answers import DeploymentSummary, Series
 
 MAX_RUNS = 1_024
 """That a service may serve."""

@@ -120,7 +120,7 @@ def serve(
     allowed_host: AllowedHosts = None,
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
-    from api.http.bounded_server import serve_app
+    from api.http.server import serve_app
     from api.transparency.server import create_static_log
 
     if not folder.is_dir():

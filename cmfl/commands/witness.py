@@ -57,7 +57,7 @@ def serve(
     folder from a backup: a witness that forgets has to get a new key. There is no TLS: use a proxy
     on an open network.
     """
-    from api.http.bounded_server import serve_app
+    from api.http.server import serve_app
     from api.transparency.server import create_witness
     from ledger.io.folder_lock import sole_process
     from ledger.transparency.keys import KeyUse, parse_vkey

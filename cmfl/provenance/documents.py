@@ -21,7 +21,7 @@ from typing import Any
 from cmfl.provenance.facts import RepeatedUpdate, RunFacts, utc
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
-from ledger.protocol.documents.fields import other_version
+from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION

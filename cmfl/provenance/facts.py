@@ -15,7 +15,7 @@ from clients.models.folder_digest import RECORDED_FILE
 from cmfl.training_coverage import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
-from ledger.history.serialise.values import time_of
+from ledger.history.serialise_rounds import time_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ConfigurationError
@@ -24,7 +24,7 @@ from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 if TYPE_CHECKING:
     from ledger.chain.contract.codec import RecordedEvent
     from ledger.chain.contract.ledger import CommitteeLedger
-    from ledger.history.responses.training import TrainingCoverage
+    from ledger.history.answers import TrainingCoverage
 
 
 _BOUND = {

@@ -24,7 +24,7 @@ from ledger.audit.report import (
 )
 from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
-from ledger.protocol.documents.fields import other_version
+from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import PROTOCOL_VERSION, Digest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ledger.history.documents import Documents
+from ledger.history.round import Documents
 from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance

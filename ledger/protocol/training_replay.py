@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import unsigned, versioned_fields
+from ledger.protocol.canonical import unsigned, versioned_fields
 from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import PROTOCOL_VERSION, Address, Digest

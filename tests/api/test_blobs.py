@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pydantic_core import to_json
 
-from api.http.encoded_answer import IMMUTABLE
+from api.http.answers import IMMUTABLE
 from api.settings import Settings
 from ledger.audit.bundles.bundle import read_manifest
 from ledger.audit.bundles.bundle_verification import verify_bundle
@@ -23,7 +23,7 @@ from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import TrustedHead
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.history.serialise.parts import score_vector
+from ledger.history.serialise_rounds import score_vector
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs, ObjectBlobs

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.http.encoded_answer import CHANGING, IMMUTABLE
+from api.http.answers import CHANGING, IMMUTABLE
 from api.settings import Settings
 from clients.configuration.loading import load
 from clients.runs.metrics import RoundMetrics

@@ -17,11 +17,8 @@ from api.client.connection import ServiceProblemError
 from api.client.deployment import RemoteDeployment
 from api.client.service import Service
 from ledger.audit.proofs.proof_document import read_proof
-from ledger.history.queries import RoundQuery
-from ledger.history.responses.clients import ClientAnswer
-from ledger.history.responses.digests import DigestAnswer
-from ledger.history.responses.evidence import EvidenceAnswer
-from ledger.history.responses.rounds import (
+from ledger.history.answers import ClientAnswer, DigestAnswer, EvidenceAnswer, SeriesAnswer
+from ledger.history.answers_rounds import (
     AggregationAnswer,
     CommitteeAnswer,
     FullRoundAnswer,
@@ -30,8 +27,7 @@ from ledger.history.responses.rounds import (
     UpdatesAnswer,
     VotesAnswer,
 )
-from ledger.history.responses.series import SeriesAnswer
-from ledger.history.status import RoundStatus
+from ledger.history.queries import RoundQuery, RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 from tests.api.conftest import CLIENTS, ROUNDS

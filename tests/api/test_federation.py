@@ -14,13 +14,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from api.federation.monitor import ChainTime, FederationMonitor
-from api.http.problems import BUSY, ProblemError
-from api.http.request_view import RequestView
+from api.http.answers import BUSY, ProblemError, RequestView
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
 from ledger.actors.view import RoundView
 from ledger.chain.ports import Block
-from ledger.history.pinned_chain import HistoryService
+from ledger.history.deployments import HistoryService
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
 from tests.api.live_federation import SECONDS, LiveFederation, live_federation

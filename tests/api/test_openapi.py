@@ -15,23 +15,14 @@ from typing_extensions import is_typeddict
 
 from api.app import create_app
 from api.document import text
-from api.http import problems
+from api.http import answers as problems
+from api.http.answers import ProblemKind
 from api.http.openapi import DETAILS
-from api.http.problems import ProblemKind
 from api.routes import verification_routes
 from api.schemas import federation, service
-from api.schemas.problems import MEDIA_TYPE, FieldError, Problem, Schema
+from api.schemas.service import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
-from ledger.history.responses import (
-    clients,
-    deployments,
-    digests,
-    evidence,
-    fields,
-    rounds,
-    series,
-    training,
-)
+from ledger.history import answers, answers_rounds, fields
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
@@ -42,7 +33,7 @@ from tests.patience import PATIENCE_SECONDS
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for module in (
-        *(fields, clients, deployments, digests, evidence, rounds, series, training),
+        *(fields, answers, answers, answers, answers, answers_rounds, answers, answers),
         *(federation, service, verification_routes),
     )
     for kind in vars(module).values()

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
-from ledger.history.pages import (
+from ledger.history import export as csv_tables
+from ledger.history.history import (
     MAX_CURSOR,
     MAX_SCANNED,
     CursorError,
@@ -26,10 +27,8 @@ from ledger.history.pages import (
     encode_cursor,
     page_width,
 )
-from ledger.history.queries import RoundQuery
-from ledger.history.serialise import csv_tables
-from ledger.history.serialise.serialise_series import MAX_POINTS, chart_points
-from ledger.history.status import AskedRole, RoundStatus
+from ledger.history.queries import AskedRole, RoundQuery, RoundStatus
+from ledger.history.serialise import MAX_POINTS, chart_points
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from api.http.middleware import HEADERS
+from api.http.limits import HEADERS
 from api.settings import Settings
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.api.conftest import deployments, make_run, read, refused, serving

@@ -26,8 +26,8 @@ from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.history.documents import read_run
-from ledger.history.pinned_chain import HistoryService, PinnedChain
+from ledger.history.deployments import HistoryService, PinnedChain
+from ledger.history.round import read_run
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.types import PROTOCOL_VERSION

@@ -24,7 +24,7 @@ from api.routes.verification_routes import (
     run_task,
 )
 from api.settings import Settings
-from ledger.history.paths import ChainPath
+from ledger.history.queries import ChainPath
 from ledger.io.processes import follow_parent
 from tests.api.conftest import deployments, refused, root_of, running, serving
 from tests.cmfl.commands.conftest import cmfl

@@ -22,10 +22,8 @@ from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history.history import FoldedHistory
-from ledger.history.participation import ScoresOutcome, UpdateOutcome, participation_of
-from ledger.history.round import HistoryRound
-from ledger.history.serialise.serialise_rounds import full_round
-from ledger.history.serialise.values import DocumentedRound
+from ledger.history.round import HistoryRound, ScoresOutcome, UpdateOutcome, participation_of
+from ledger.history.serialise_rounds import DocumentedRound, full_round
 from ledger.protocol.encoding import set_digest, sha256, vector_bytes
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters

@@ -22,8 +22,8 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport
 from ledger.chain.contract.deploy import deployed_document
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.history.documents import read_documents
 from ledger.history.history import FoldedHistory
+from ledger.history.round import read_documents
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import ChainError

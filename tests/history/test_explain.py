@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ledger.chain.contract.codec import RecordedEvent
-from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
 from ledger.history.history import FoldedHistory
-from ledger.history.round import HistoryRound
+from ledger.history.round import NO_DOCUMENTS, Documents, HistoryRound
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import keccak256, ranking_word, sha256, word_client

@@ -11,21 +11,22 @@ from hypothesis import strategies as st
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
-from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
-from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.pages import CursorError
-from ledger.history.participation import (
+from ledger.history.history import CursorError, DeploymentFold, FoldedHistory
+from ledger.history.queries import AskedRole, Order, RoundQuery, RoundStatus, Span
+from ledger.history.round import (
+    Documents,
+    HistoryRound,
     RoundParts,
     RoundRole,
     ScoresOutcome,
     UpdateOutcome,
+    missing_payloads,
     participation_of,
+    read_documents,
+    read_run,
 )
-from ledger.history.queries import RoundQuery, Span
-from ledger.history.round import HistoryRound
-from ledger.history.serialise.parts import commitments
-from ledger.history.status import AskedRole, Order, RoundStatus
-from ledger.history.training_coverage import counting_only, joined, training_coverage
+from ledger.history.serialise_rounds import commitments
+from ledger.history.training import counting_only, joined, training_coverage
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from api.http.bounded_server import bounded_server
+from api.http.server import bounded_server
 from api.sockets import listening_socket, url_of
 from api.transparency.server import create_static_log, create_witness
 from ledger.transparency.keys import SigningKey, VerifierKey

@@ -41,8 +41,7 @@ from ledger.chain.ports import (
     matches_topics,
 )
 from ledger.io.json import picked
-from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.fields import require_version
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_version
 from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink

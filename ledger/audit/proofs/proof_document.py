@@ -45,7 +45,7 @@ from ledger.audit.proofs.statement import (
     UpdateWeight,
 )
 from ledger.io.json import picked
-from ledger.protocol.documents.fields import require_ascending, require_version
+from ledger.protocol.canonical import require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import sets_of

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import (
+from ledger.protocol.canonical import (
     client_id,
     digest,
     fixed_bytes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import (
+from ledger.protocol.canonical import (
     client_id,
     digest,
     require_ascending,

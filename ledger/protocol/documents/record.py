@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import (
+from ledger.protocol.canonical import (
     client_id,
     digest,
     fixed_bytes,

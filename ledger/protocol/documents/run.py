@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import (
+from ledger.protocol.canonical import (
     digest,
     exact_fields,
     fixed_bytes,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import (
+from ledger.protocol.canonical import (
     client_id,
     digest,
     packed_clients,

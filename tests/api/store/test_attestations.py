@@ -12,7 +12,7 @@ import pytest
 
 from api.store.app import Retention
 from api.store.receiver import Charges, charges_file
-from ledger.history.training_coverage import attestations_of_round
+from ledger.history.training import attestations_of_round
 from ledger.protocol.documents.envelope import (
     Attestation,
     Envelope,

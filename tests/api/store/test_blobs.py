@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.http.byte_range import ByteRange, parse_range
+from api.http.streams import ByteRange, parse_range
 from api.sockets import listening_socket, url_of
 from api.store.app import server_for
 from api.store.permissions import StoreSettings

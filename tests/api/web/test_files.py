@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.routes.web_routes import WEB, web_files
+from api.routes.web import WEB, web_files
 from tests.api.conftest import refused
 
 OWN = sorted(
@@ -61,7 +61,7 @@ def test_another_byte_moves_all_files(tmp_path: Path, monkeypatch: pytest.Monkey
     shutil.copytree(WEB, tmp_path / "web")
     with (tmp_path / "web" / "js" / "dom.js").open("a") as file:
         file.write("\n")
-    monkeypatch.setattr("api.routes.web_routes.WEB", tmp_path / "web")
+    monkeypatch.setattr("api.routes.web.WEB", tmp_path / "web")
     after = web_files.__wrapped__()
     assert len(after) == len(before)
     assert all(file.cache == "no-cache" for name, file in after.items() if name in before)

@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from ledger.history.history import FoldedHistory
-from ledger.history.serialise.serialise_rounds import full_round
-from ledger.history.serialise.values import DocumentedRound
+from ledger.history.serialise_rounds import DocumentedRound, full_round
 from ledger.protocol.ranking import candidates
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from pyarrow import parquet
 
-from ledger.history.serialise import csv_tables
+from ledger.history import export as csv_tables
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 pytestmark = SHARED

@@ -1,23 +1,27 @@
-"""The parts of a round: commitments, updates, committee, aggregation, score claims and votes."""
+"""Values that several responses contain, and the round with its documents.
+
+Two signed statements prove a ban, and the contract has verified them. Refused scores are signed;
+the reason is in the round's record, for which a quorum has voted. Incidents are the claim of the
+decision's sender; most of them carry the accused's own signatures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from enum import IntEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.chain.addresses import checksum
 from ledger.chain.ports import NotServedError
-from ledger.history.participation import Participation, RoundParts
-from ledger.history.serialise.values import (
-    DocumentedRound,
-    code_of,
-    finite,
-    phase_name,
-    to_hex_or_none,
-)
+from ledger.history.explain import explain_missing_payloads, explain_round
+from ledger.history.queries import RoundPage
+from ledger.history.round import Documents, Participation, RoundParts, missing_payloads, read_run
 from ledger.io.json import picked
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
@@ -33,6 +37,7 @@ from ledger.protocol.types import (
     Digest,
     Phase,
     RefusalReason,
+    Scores,
     SignedScores,
     SignedVote,
     Vote,
@@ -41,8 +46,114 @@ from ledger.protocol.types import (
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from ledger.history.responses import rounds as responses
+    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.history import answers_rounds as responses
+    from ledger.history.answers import (
+        Ban,
+        EvidenceEntry,
+        EvidencePage,
+        RefusedClaim,
+        Statement,
+    )
+    from ledger.history.answers_rounds import (
+        EndBlock,
+        FullRound,
+        IncidentsPointer,
+        RecordPointer,
+        RoundExplanation,
+        RoundHeading,
+        RoundNumbers,
+        RoundsPage,
+        RoundSummary,
+    )
+    from ledger.history.fields import Code, PhaseName, Time
+    from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
+
+
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999; RFC 3339 has no later one, and a node may send any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentedRound:
+    """One round with its documents, and the history that they come from."""
+
+    history: FoldedHistory
+    round: HistoryRound
+    documents: Documents
+
+    @staticmethod
+    def of(history: FoldedHistory, round_: HistoryRound) -> DocumentedRound:
+        return DocumentedRound(history, round_, history.documents(round_))
+
+    @property
+    def has_record(self) -> bool:
+        """True if the record is available, or the round has none."""
+        return self.round.decided is None or self.documents.record is not None
+
+    def heading(self) -> RoundHeading:
+        """Return the first fields of every response about a round."""
+        return {"round": self.round.round, "status": self.round.status}
+
+    def record(self) -> RecordPointer | None:
+        """Return the pointer to the round's record; None where there is none."""
+        decided = self.round.decided
+        if decided is None:
+            return None
+        return {"digest": to_hex(decided.record), "available": self.has_record}
+
+    def incidents(self) -> IncidentsPointer | None:
+        """Return the pointer to the incidents document; None if the decision names none."""
+        decided = self.round.decided
+        if decided is None or not self.documents.names_incidents:
+            return None
+        return {"digest": to_hex(decided.incidents), "available": self.documents.has_incidents}
+
+    def address(self, client: ClientId) -> str:
+        return checksum(self.round.registry[client].address)
+
+
+def to_hex_or_none(data: bytes | None) -> str | None:
+    """Return bytes as 0x-hex, None for None."""
+    return None if data is None else to_hex(data)
+
+
+def code_of(code: IntEnum) -> Code:
+    """Return a code as programs compare it: its number and its stable name."""
+    return {"code": int(code), "name": code.name.lower()}
+
+
+def finite(number: float) -> float | None:
+    """Return a number that JSON can express; None for an infinity or NaN."""
+    return number if isfinite(number) else None
+
+
+def phase_name(phase: Phase) -> PhaseName:
+    """Return the name of a phase."""
+    return "aggregation" if phase is Phase.AGGREGATION else "election"
+
+
+def time_of(seconds: int) -> Time:
+    """Return a time as Unix seconds and as RFC 3339, which ends with the year 9999."""
+    text = None
+    if seconds <= _LAST_SECOND:
+        text = f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
+    return {"time": seconds, "at": text}
+
+
+def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
+    """Return the block in which a round ended; None while it is open."""
+    ended = round_.ended
+    if ended is None:
+        return None
+    return {
+        "number": ended.block_number,
+        "hash": to_hex(ended.block_hash),
+        "transaction": to_hex(ended.transaction_hash),
+        **time_of(history.time_of(ended.block_number)),
+    }
+
 
 MAX_CLAIMS = 320
 MAX_INCIDENTS = 320
@@ -353,3 +464,156 @@ def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> responses.E
 def _opening(preimage: encoding.ResultPreimage | None) -> dict[str, str | None]:
     names = [field.name for field in fields(encoding.ResultPreimage)]
     return {name: None if preimage is None else to_hex(getattr(preimage, name)) for name in names}
+
+
+def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) -> RoundsPage:
+    """Return a page of rounds, each as a line or whole."""
+    rounds: list[RoundSummary] | list[FullRound]
+    if full:
+        rounds = [full_round(DocumentedRound.of(history, round_)) for round_ in page.rounds]
+    else:
+        rounds = [round_summary(history, round_) for round_ in page.rounds]
+    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
+
+
+def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
+    """Return a round's line in a list."""
+    decided = round_.decided
+    return {
+        "round": round_.round,
+        "status": round_.status,
+        "ranked": len(decided.ranking) if decided else 0,
+        "accepted": len(decided.accepted) if decided else 0,
+        "views": decided.views if decided else None,
+        "model": to_hex(decided.model) if decided else None,
+        "ended": end_block(history, round_),
+        "links": history.path.round_links(round_.round),
+    }
+
+
+def round_numbers(view: DocumentedRound) -> RoundNumbers:
+    """Return a round in numbers."""
+    round_, history = view.round, view.history
+    decided, end = round_.decided, round_.end
+    return {
+        **view.heading(),
+        "opened_block": round_.opening.opened_block,
+        "seed": to_hex(round_.seed),
+        "trainers": len(round_.trainers),
+        "members": len(round_.committee),
+        "committed": len(round_.counted),
+        "ranked": len(decided.ranking) if decided else 0,
+        "accepted": len(decided.accepted) if decided else 0,
+        "banned": list(round_.banned),
+        "base": to_hex(decided.base) if decided else None,
+        "reveal": to_hex(decided.reveal) if decided else None,
+        "views": decided.views if decided else None,
+        "model": to_hex(decided.model) if decided else None,
+        "next_seed": to_hex_or_none(end.next_seed if end else None),
+        "head": to_hex_or_none(end.head if end else None),
+        "ended": end_block(history, round_),
+        "record": view.record(),
+        "incidents": view.incidents(),
+        "links": history.path.round_links(round_.round),
+    }
+
+
+def full_round(view: DocumentedRound) -> FullRound:
+    """Return a round with all its parts but the score vectors."""
+    scores, _ = scores_body(view)
+    members = committee(view)
+    return {
+        **round_numbers(view),
+        "parts": {
+            "commitments": commitments(view.round),
+            "updates": updates(view)["updates"],
+            "committee": members["committee"],
+            "next_committee": members["next_committee"],
+            "aggregation": aggregation_body(view),
+            "scores": scores,
+            "votes": votes_body(view),
+        },
+    }
+
+
+def explanation(view: DocumentedRound) -> RoundExplanation:
+    """Return a round in plain words."""
+    document = read_run(view.history.blobs, view.history.fixed.config)
+    missing = missing_payloads(view.documents, view.history.blobs)
+    reports = [view.history.ban_report(recorded) for recorded in view.round.bans]
+    sentences = explain_round(view.round, view.documents, document, reports)
+    sentences += explain_missing_payloads(view.documents, missing)
+    return {**view.heading(), "sentences": sentences}
+
+
+def evidence_page(
+    history: FoldedHistory, page: RoundPage, client: ClientId | None = None
+) -> EvidencePage:
+    """Return the evidence in the rounds of a page, against one client or against all."""
+    entries = [
+        entry
+        for round_ in page.rounds
+        for entry in round_evidence(DocumentedRound.of(history, round_))
+    ]
+    return {
+        "evidence": [entry for entry in entries if client is None or entry["client"] == client],
+        "scanned": page.scanned,
+        "next_cursor": page.next_cursor,
+    }
+
+
+def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
+    """Return the evidence in one round: bans, then refused scores, then incidents."""
+    bans = zip(view.round.banned, view.round.bans, strict=True)
+    record = view.documents.record
+    refused, incidents = record.refused if record else (), view.documents.reported_incidents
+    return [
+        *(_evidence(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
+        *(
+            _evidence(view, r.signed.scores.member, "refused_scores", _refused_claim(r))
+            for r in refused
+        ),
+        *(_evidence(view, one.member, "incident", incident_entry(one)) for one in incidents),
+    ]
+
+
+def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
+    """Return a ban with the two statements that prove it."""
+    report = history.ban_report(recorded)
+    return {
+        "block": recorded.block_number,
+        "transaction": to_hex(recorded.transaction_hash),
+        "signed_twice": None if report is None else code_of(report.kind),
+        "statements": None
+        if report is None
+        else [_statement(report.first), _statement(report.second)],
+    }
+
+
+def _evidence(view: DocumentedRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+    """Return evidence of one kind; the parts of the others are null."""
+    parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
+    entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
+    return cast("EvidenceEntry", entry)
+
+
+def _refused_claim(entry: RefusedScores) -> RefusedClaim:
+    signed = entry.signed
+    digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
+    return {"digest": digest, "signature": signature, **refusal(entry)}
+
+
+def _statement(signed: SignedStatement) -> Statement:
+    statement = signed.statement
+    if isinstance(statement, Scores):
+        return {
+            "kind": "Scores",
+            "set": to_hex(statement.clients),
+            "result": None,
+            "digest": to_hex(statement.digest),
+            "base": to_hex(statement.base),
+            "signature": to_hex(signed.signature),
+        }
+    vote = signed_vote(signed, statement)
+    order = ("kind", "set", "result", "digest", "base", "signature")
+    return cast("Statement", {name: vote.get(name) for name in order})

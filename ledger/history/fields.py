@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field, JsonValue
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
-from ledger.history.status import RoundStatus
+from ledger.history.queries import RoundStatus
+from ledger.history.round import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.protocol import digest_patterns
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason

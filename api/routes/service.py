@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.http.caching import respond
-from api.http.openapi import OF_CHAIN, declared
-from api.http.parameters import refuse_unknown
-from api.http.problems import HOST_NOT_SERVED, REQUEST_INVALID
-from api.http.request_view import AnyChain
+from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain, respond
+from api.http.openapi import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
+from api.http.parameters import Address, OneChain, refuse_unknown
+from api.routes.live import federations_of
 from api.schemas.service import DeploymentStatus, Health, Ready, ServiceStatus, StatusAnswer
 from ledger.chain.contract import abi
-from ledger.history.responses.deployments import ChainsAnswer
-from ledger.history.serialise.serialise_deployments import (
+from ledger.history.answers import ChainsAnswer, DeploymentAnswer, DeploymentsAnswer
+from ledger.history.serialise import (
     chain_head,
     chain_response,
+    deployment_details,
+    deployment_list,
     deployment_path,
     stage_name,
 )
 from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from ledger.history.deployments import ServedDeployment
-    from ledger.history.pinned_chain import PinnedChain
+    from ledger.history.deployments import PinnedChain, ServedDeployment
+
 
 service_router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
@@ -117,3 +118,42 @@ def package_version() -> str:
         return version("cmfl-ledger")
     except PackageNotFoundError:
         return "unknown"
+
+
+deployments_router = APIRouter(
+    prefix="/v1/chains/{chain}/deployments",
+    tags=["deployments"],
+    dependencies=[Depends(refuse_unknown)],
+)
+
+
+@deployments_router.get(
+    "",
+    summary="All deployments",
+    operation_id="list_deployments",
+    response_model=DeploymentsAnswer,
+    responses=declared(*OF_DEPLOYMENTS),
+)
+def deployments(request: Request, reading: OneChain) -> Response:
+    """List every deployment whose manifest agrees with the chain, by its run's name."""
+    served, _ = reading.chain.deployments()
+    return respond(request, reading, deployment_list(reading.chain, served))
+
+
+@deployments_router.get(
+    "/{address}",
+    summary="One deployment",
+    operation_id="read_deployment",
+    response_model=DeploymentAnswer,
+    responses=declared(*OF_DEPLOYMENT),
+)
+def deployment(request: Request, reading: OneChain, address: Address) -> Response:
+    """Return the fixed parameters of a deployment and the state of its contract.
+
+    The configuration's blob is found by its digest; that contract and configuration agree is not
+    verified here.
+    """
+    details = deployment_details(reading.chain, reading.deployment(address))
+    if federations_of(request).is_enabled:
+        details["links"]["federation"] = f"{details['links']['self']}/federation"
+    return respond(request, reading, details)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ledger.history.responses.fields import (
+from ledger.history.fields import (
     Answer,
     Bits,
     BlockNumber,

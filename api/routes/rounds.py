@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import BeforeValidator
 
-from api.http.caching import respond
+from api.http.answers import (
+    BUSY,
+    CLIENT_NOT_FOUND,
+    MAILBOX_UNREADABLE,
+    VOTES_NOT_FOUND,
+    ProblemError,
+    RequestView,
+    histories_of,
+    require_client,
+    require_round,
+    respond,
+)
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
-from api.http.openapi import OF_PAGE, OF_ROUND, declared
+from api.http.openapi import OF_DEPLOYMENT, OF_PAGE, OF_ROUND, declared
 from api.http.parameters import (
     MAX_INDEX,
     Address,
@@ -23,11 +34,11 @@ from api.http.parameters import (
     of_deployment,
     whole_number,
 )
-from api.http.problems import CLIENT_NOT_FOUND, VOTES_NOT_FOUND, ProblemError
-from api.http.request_view import RequestView, histories_of, require_client, require_round
 from ledger.chain.contract.codec import RecordedEvent
-from ledger.history.queries import RoundQuery
-from ledger.history.responses.rounds import (
+from ledger.history import serialise_rounds
+from ledger.history import serialise_rounds as round_responses
+from ledger.history.answers import SeriesAnswer, TrainingAnswer
+from ledger.history.answers_rounds import (
     AggregationAnswer,
     CommitteeAnswer,
     ExplanationAnswer,
@@ -40,11 +51,14 @@ from ledger.history.responses.rounds import (
     UpdatesAnswer,
     VotesAnswer,
 )
-from ledger.history.serialise import parts
-from ledger.history.serialise import serialise_rounds as round_responses
-from ledger.history.serialise.csv_tables import ROUNDS
-from ledger.history.serialise.values import DocumentedRound
-from ledger.history.status import Order, RoundStatus
+from ledger.history.export import ROUNDS
+from ledger.history.queries import Order, RoundQuery, RoundStatus
+from ledger.history.serialise import chart_rounds, series_response
+from ledger.history.serialise_rounds import DocumentedRound
+
+if TYPE_CHECKING:
+    from api.federation.coverage import CoverageReader
+
 
 rounds_router = of_deployment("/rounds")
 _PROBLEMS = declared(*OF_ROUND)
@@ -210,7 +224,7 @@ def updates(request: Request, asked: OneRound) -> Response:
     reasons come from the round's record; that they are true, and that each payload opens its
     commitment, is not verified here.
     """
-    updates = parts.updates(asked.view)
+    updates = serialise_rounds.updates(asked.view)
     return respond(request, asked.reading, updates, ended=asked.end_with_record)
 
 
@@ -232,7 +246,7 @@ def scores(
 
     Neither signatures nor distances nor the reasons of refusals are verified here.
     """
-    scores, is_complete = parts.scores(asked.view, with_vectors=include == "vectors")
+    scores, is_complete = serialise_rounds.scores(asked.view, with_vectors=include == "vectors")
     ended = asked.end_with_record if is_complete else None
     return respond(request, asked.reading, scores, ended=ended)
 
@@ -265,7 +279,7 @@ def committee(request: Request, asked: OneRound) -> Response:
 
     That each payload opens its commitment is not verified here.
     """
-    committee = parts.committee(asked.view)
+    committee = serialise_rounds.committee(asked.view)
     return respond(request, asked.reading, committee, ended=asked.end_with_both)
 
 
@@ -281,14 +295,71 @@ def aggregation(request: Request, asked: OneRound) -> Response:
 
     That the model follows from the updates is not verified here.
     """
-    aggregation = parts.aggregation(asked.view)
+    aggregation = serialise_rounds.aggregation(asked.view)
     return respond(request, asked.reading, aggregation, ended=asked.end_with_record)
 
 
 def _votes(view: DocumentedRound) -> RoundVotes:
     """Return the certificates."""
-    votes = parts.votes(view)
+    votes = serialise_rounds.votes(view)
     if votes["certificates"] is None:
         detail = "the transaction is not to the contract: an account with code of its own called it"
         raise ProblemError(VOTES_NOT_FOUND, detail)
     return votes
+
+
+series_router = of_deployment("/series")
+
+
+@series_router.get(
+    "",
+    summary="A run over its rounds",
+    operation_id="read_series",
+    response_model=SeriesAnswer,
+    responses=declared(*OF_DEPLOYMENT),
+)
+def series(request: Request, reading: OneChain, address: Address) -> Response:
+    """Return columns for charts: accepted updates, views, committees; and accuracy as a claim.
+
+    `claimed` comes from the run's own files. It is not proven, and the audit does not check it. A
+    run of over 2,000 rounds is thinned evenly, and keeps its last round.
+    """
+    served = reading.deployment(address)
+    points = chart_rounds(reading.chain.history(served))
+    return respond(request, reading, series_response(points, served.folder))
+
+
+training_router = of_deployment("/training")
+
+
+@training_router.get(
+    "",
+    summary="Which updates auditors have repeated",
+    operation_id="read_training",
+    response_model=TrainingAnswer,
+    responses=declared(*OF_DEPLOYMENT, BUSY, MAILBOX_UNREADABLE),
+)
+def training(
+    request: Request,
+    reading: OneChain,
+    address: Address,
+    first: Annotated[
+        int | None,
+        Query(alias="from", ge=1, le=MAX_INDEX, description="first round; else the first"),
+        BeforeValidator(whole_number),
+    ] = None,
+    last: Annotated[
+        int | None,
+        Query(alias="to", ge=1, le=MAX_INDEX, description="last round; else the newest"),
+        BeforeValidator(whole_number),
+    ] = None,
+) -> Response:
+    """Return each update of ended rounds with its auditors' verdicts, and those that disagree.
+
+    An attestation is its auditor's word, whom anybody can be: this service checks its signature,
+    and no update. An answer ends with the round in which it has 5,000 updates, or has taken 5
+    seconds; `next_from` says where the next one begins. New attestations come without a new block,
+    about old rounds, too: no answer is immutable, and its ETag changes with what it says.
+    """
+    coverage = cast("CoverageReader", request.app.state.coverage)
+    return respond(request, reading, coverage.read(reading, address, (first, last)))

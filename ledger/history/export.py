@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
-from ledger.history.responses.clients import ClientRound, ClientRoundsPage, ClientsPage
-from ledger.history.responses.evidence import EvidenceEntry, EvidencePage
-from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
+from ledger.history.answers import (
+    ClientRound,
+    ClientRoundsPage,
+    ClientsPage,
+    EvidenceEntry,
+    EvidencePage,
+)
+from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]

@@ -19,8 +19,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from api.http.encoded_answer import CHANGING, IMMUTABLE, is_known
-from api.http.root_path import root_path_of
+from api.http.answers import CHANGING, IMMUTABLE, is_known, root_path_of
 
 WEB = Path(__file__).parent.parent / "web"
 POLICY = (

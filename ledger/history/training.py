@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
-from ledger.history.status import RoundStatus
+from ledger.history.queries import RoundStatus
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ConfigurationError
@@ -20,13 +20,13 @@ from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ledger.history.history import FoldedHistory
-    from ledger.history.responses.training import (
+    from ledger.history.answers import (
         AttestationEntry,
         AttestedUpdate,
         CoverageVerdict,
         TrainingCoverage,
     )
+    from ledger.history.history import FoldedHistory
 
 
 def training_coverage(

@@ -1,0 +1,334 @@
+"""The path below which a reverse proxy serves the service, in the links of its answers.
+
+A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`. No
+answer holds a traceback, a path of this machine or a node's address.
+
+The compressed form is other bytes and has its own tag; a client may name either.
+
+A round that has ended in a final block cannot change any more. Its answers name that block in
+`as_of`, not the head, so that a URL always gives the same bytes: they carry a strong ETag, the
+sha256 of the bytes, and `immutable`. All other answers, also those that lack a missing blob, carry
+a weak ETag, which changes with every block, and `no-cache`: a client must revalidate.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from fastapi import Depends
+from pydantic_core import to_json, to_jsonable_python
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.schemas.service import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
+from ledger.chain.addresses import eip55
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.history.fields import AsOf
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import ChainError, CmflError
+
+if TYPE_CHECKING:
+    from ledger.history.deployments import HistoryService, PinnedChain, ServedDeployment
+    from ledger.history.history import FoldedHistory
+    from ledger.history.round import HistoryRound
+
+
+LINKS = "links"
+
+
+def root_path_of(request: Request) -> str:
+    """Return the path without a slash at its end; empty without a proxy, and for a store."""
+    app: Any = request.scope.get("app")
+    return str(app.state.settings.root_path) if hasattr(app, "openapi") else ""
+
+
+def to_rooted_json(request: Request, answer: object) -> bytes:
+    """Return an answer as JSON, with its links below the service's root path."""
+    root = root_path_of(request)
+    return to_json(_rooted(to_jsonable_python(answer), root) if root else answer)
+
+
+def _rooted(value: Any, root: str) -> Any:
+    if isinstance(value, list):
+        return [_rooted(each, root) for each in value]
+    if not isinstance(value, dict):
+        return value
+    rooted = {name: _rooted(each, root) for name, each in value.items()}
+    links = rooted.get(LINKS)
+    if isinstance(links, dict):
+        rooted[LINKS] = {
+            name: f"{root}{link}" if isinstance(link, str) and link.startswith("/v1/") else link
+            for name, link in links.items()
+        }
+    return rooted
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """A named kind of problem."""
+
+    name: str
+    status: int
+    title: str
+
+
+REQUEST_INVALID = ProblemKind("request-invalid", 422, "The request is not valid")
+CHAIN_NOT_FOUND = ProblemKind("chain-not-found", 404, "There is no such chain")
+CURSOR_INVALID = ProblemKind("cursor-invalid", 400, "The cursor is not one of this query's")
+DEPLOYMENT_NOT_FOUND = ProblemKind("deployment-not-found", 404, "There is no such deployment")
+ROUND_NOT_FOUND = ProblemKind("round-not-found", 404, "The round has not opened")
+CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client")
+VOTES_NOT_FOUND = ProblemKind(
+    "votes-not-found", 404, "The signatures are not in the ledger's call data"
+)
+BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
+BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
+RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
+FEDERATION_NOT_WATCHED = ProblemKind(
+    "federation-not-watched", 404, "No live federation is watched here"
+)
+STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many streams")
+STREAMS_OF_ADDRESS = ProblemKind(
+    "streams-of-address-exhausted", 429, "This address has too many streams"
+)
+BUSY = ProblemKind("busy", 503, "Somebody else is being served")
+MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
+VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
+REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
+VERIFICATION_REFUSED = ProblemKind("verification-refused", 403, "You may not start a verification")
+VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "Another verification runs")
+HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
+BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
+TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")
+RATE_EXCEEDED = ProblemKind("rate-exceeded", 429, "Too many requests")
+CHAIN_UNREACHABLE = ProblemKind("chain-unreachable", 503, "The chain cannot be read")
+CHAIN_NOT_SERVED = ProblemKind("chain-not-served", 502, "The chain's answers are not whole")
+CHAIN_DAMAGED = ProblemKind("chain-damaged", 503, "The chain contradicts itself")
+CHAIN_MOVED = ProblemKind("chain-moved", 503, "The chain was reorganised while it was read")
+
+
+class ProblemError(CmflError):
+    """A request that cannot be answered, with the values at fault if they are known."""
+
+    def __init__(self, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.errors = tuple(errors)
+
+
+def problem(
+    request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
+) -> Response:
+    """Return the answer for a named problem."""
+    headers = {"Retry-After": "1"} if kind.status in {429, 502, 503} else {}
+    type_ = f"urn:cmfl:problem:{kind.name}"
+    return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
+
+
+def plain_problem(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the answer for a plain HTTP error, with additional headers such as Allow."""
+    title = http.HTTPStatus(status).phrase
+    return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
+
+
+def _answer(
+    request: Request,
+    kind: tuple[str, str, int],
+    detail: str,
+    headers: Mapping[str, str],
+    errors: tuple[FieldError, ...],
+) -> Response:
+    type_, title, status = kind
+    body = Problem(
+        type=type_,
+        title=title,
+        status=status,
+        detail=detail[:MAX_SHOWN],
+        instance=instance_of(request),
+        errors=errors[:MAX_ERRORS] or None,
+    )
+    return Response(
+        body.model_dump_json(exclude_none=True),
+        status,
+        {**headers, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+        MEDIA_TYPE,
+    )
+
+
+def instance_of(request: Request) -> str:
+    """Return the requested path, percent-encoded and cut to a maximum length."""
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    return (root_path_of(request) + raw.decode("latin-1"))[:MAX_SHOWN]
+
+
+IMMUTABLE = "public, max-age=31536000, immutable"
+CHANGING = "no-cache"
+WORTH_COMPRESSING = 1_024
+"""Fewer bytes fit into one packet."""
+
+_MAX_HEADER = 4_096
+_GZIP = re.compile(
+    r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?P<weight>[0-9.]{1,5})\s*)?(?=,|$)", re.IGNORECASE
+)
+_ZIPPED = "-gzip"
+
+
+def encoded(request: Request, body: bytes, *, immutable: bool = False) -> Response:
+    """Return an answer in the form that a request accepts, or 304 if the client has it already."""
+    plain_tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    zips = len(body) >= WORTH_COMPRESSING and takes_gzip(request.headers.get("accept-encoding"))
+    tag = f'{plain_tag[:-1]}{_ZIPPED}"' if zips else plain_tag
+    headers = {
+        "ETag": tag if immutable else f"W/{tag}",
+        "Cache-Control": IMMUTABLE if immutable else CHANGING,
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if is_known(request.headers.get("if-none-match"), plain_tag):
+        return Response(status_code=304, headers=headers)
+    if zips:
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=5, mtime=0)  # the same for the same body
+    return Response(body, 200, headers, "application/json")
+
+
+def is_known(if_none_match: str | None, tag: str) -> bool:
+    """Return whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
+
+    Args:
+        if_none_match: the header; ignored if it is too long.
+        tag: of the plain bytes, without W/; the tag of the compressed bytes matches, too.
+    """
+    if if_none_match is None or len(if_none_match) > _MAX_HEADER:
+        return False
+    tags = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    plain = {each.replace(f'{_ZIPPED}"', '"') for each in tags}
+    return if_none_match.strip() == "*" or tag in plain
+
+
+def takes_gzip(accept_encoding: str | None) -> bool:
+    """Return whether a client accepts gzip; a header that is too long is ignored."""
+    if accept_encoding is None or len(accept_encoding) > _MAX_HEADER:
+        return False
+    match = _GZIP.search(accept_encoding)
+    if match is None:
+        return False
+    weight = match["weight"]
+    return weight is None or weight.strip("0.") != ""
+
+
+class RequestView:
+    """The chain of one request: blocks after `chain.block` are not read.
+
+    The chain is pinned when it is first needed, in the thread of the endpoint: a dependency that
+    waits for a chain would take a thread.
+    """
+
+    def __init__(self, histories: HistoryService, chain: str | None = None) -> None:
+        """Prepare to read the chain of a name, or any chain."""
+        self._histories = histories
+        self._name = chain
+        self._chain: PinnedChain | None = None
+
+    @property
+    def chain(self) -> PinnedChain:
+        """The chain as of its newest block when it was first needed."""
+        # A cached_property of Python 3.11 has one lock for all requests: a slow node stops all.
+        if self._chain is None:
+            chain = self._histories.now()
+            name = chain.path.name
+            if self._name not in {None, name}:
+                raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._name} is not served; {name} is")
+            self._chain = chain
+        return self._chain
+
+    @property
+    def as_of(self) -> AsOf:
+        """The block that the answer is read at."""
+        block = self.chain.block
+        finalized = block.number <= self.chain.final
+        return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
+
+    def history(self, address: str) -> FoldedHistory:
+        """Return the history of a deployment as of `chain.block`; raises as `deployment` does."""
+        return self.chain.history(self.deployment(address))
+
+    def verify_unmoved(self) -> None:
+        """Verify that the chain still contains the block that was read at."""
+        if not self.chain.is_unmoved():
+            number = self.chain.block.number
+            raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
+
+    def deployment(self, address: str) -> ServedDeployment:
+        """Return a deployment by the address of its contract."""
+        try:
+            name = eip55(address)
+        except ChainError as error:
+            errors = [FieldError(place="path", name="address", detail=str(error))]
+            raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
+        served = self.chain.find(name)
+        if served is None:
+            raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
+        return served
+
+
+def require_client(client: int, registered: int) -> None:
+    """Reject the index of a client that is not registered."""
+    if client >= registered:
+        raise ProblemError(
+            CLIENT_NOT_FOUND, f"client {client} is not registered; there are {registered}"
+        )
+
+
+def require_round(history: FoldedHistory, number: int) -> HistoryRound:
+    """Return a round; reject the number of one that has not opened."""
+    round_ = history.round(number)
+    if round_ is None:
+        detail = f"round {number} has not opened; the newest is {history.newest()}"
+        raise ProblemError(ROUND_NOT_FOUND, detail)
+    return round_
+
+
+def histories_of(request: Request) -> HistoryService:
+    """Return the service that all requests of an app share."""
+    return cast("HistoryService", request.app.state.histories)
+
+
+async def _reading(request: Request) -> RequestView:
+    """Return the chain of a request; asynchronous, because it needs no thread."""
+    return RequestView(histories_of(request))
+
+
+AnyChain = Annotated[RequestView, Depends(_reading)]
+
+
+def respond(
+    request: Request,
+    reading: RequestView,
+    response: Mapping[str, object],
+    *,
+    ended: RecordedEvent | None = None,
+) -> Response:
+    """Return an answer with its validators, or 304 if the client has it already.
+
+    Args:
+        ended: the end of the round, if the answer follows from it and from blocks before it.
+    """
+    reading.verify_unmoved()
+    as_of = reading.as_of
+    is_final = ended is not None and ended.block_number <= reading.chain.final
+    if ended is not None and is_final:
+        number, block_hash = ended.block_number, to_hex(ended.block_hash)
+        as_of = {"number": number, "hash": block_hash, "finalized": True}
+    # The response is a JSON object that has members: `as_of` comes before them.
+    body = to_rooted_json(request, response)
+    body = b'{"as_of":' + to_json(as_of) + b"," + body[1:]
+    return encoded(request, body, immutable=is_final)

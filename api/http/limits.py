@@ -1,0 +1,424 @@
+"""Middleware of both services: HEAD, the Host header, the limit of bodies, security headers.
+
+Neither contains a header, a query or a token: only endpoint, status and duration. A line is JSON,
+so that no path can look like another line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import math
+import re
+import sys
+import time
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import structlog
+from fastapi import APIRouter, Response
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.answers import (
+    BODY_TOO_LARGE,
+    HOST_NOT_SERVED,
+    RATE_EXCEEDED,
+    TOKEN_NEEDED,
+    plain_problem,
+    problem,
+)
+from ledger.io.http import is_loopback, names_this_host
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+
+
+_HIGHEST_PORT = 65_535
+# A name or address of RFC 3986, 3.2.2, or a literal in brackets; then a port.
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
+    r"(?::(?P<port>[0-9]{0,5}))?"
+)
+_ALLOWED_HOSTS = (
+    "use its address or localhost, or start it with this name as --host, --allowed-host or "
+    "--public-url"
+)
+MAX_BODY_BYTES = 16_384
+HEADERS = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"x-frame-options": b"DENY",
+}
+"""What an answer says of itself; a page that needs more says so itself."""
+
+
+class HeadAsGet:
+    """Answers HEAD on every path of a GET, with the same headers.
+
+    The endpoint sees a disconnect, so that no endless stream is made for nothing.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        is_answered = False
+
+        async def headers_only(message: Message) -> None:
+            nonlocal is_answered
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+                is_answered = True
+
+        async def gone_once_answered() -> Message:
+            return {"type": "http.disconnect"} if is_answered else await receive()
+
+        # `Range` has a meaning for GET alone (RFC 9110, 14.2).
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        as_get = {**scope, "method": "GET", "headers": headers}
+        await self._app(as_get, gone_once_answered, headers_only)
+
+
+class HostCheck:
+    """Rejects a `Host` header that is invalid (400) or names another host (421).
+
+    Args:
+        names: allowed besides addresses and localhost; None for all.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or reject a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # HTTP/1.0 has requests without one.
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if not is_host(host):
+            detail = "header Host: must be a host's name or address, and a port or none"
+            await plain_problem(Request(scope), 400, detail)(scope, receive, send)
+        elif self._names is None or names_this_host(host, self._names):
+            await self._app(scope, receive, send)
+        else:
+            detail = f"header Host: {host} is not a name of this server; {_ALLOWED_HOSTS}"
+            await problem(Request(scope), HOST_NOT_SERVED, detail)(scope, receive, send)
+
+
+def is_host(value: str) -> bool:
+    """Return whether a `Host` header is valid; it may be empty (RFC 9110, 7.2)."""
+    match = _HOST.fullmatch(value)
+    if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
+        return False
+    return match["literal"] is None or _is_ipv6(match["literal"])
+
+
+def _is_ipv6(literal: str) -> bool:
+    try:
+        ipaddress.IPv6Address(literal)
+    except ValueError:
+        return False
+    return True
+
+
+class BodyLimit:
+    """Rejects a body that is too large, by its header or by the received bytes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
+            detail = f"a request's body has at most {MAX_BODY_BYTES} bytes"
+            await problem(Request(scope), BODY_TOO_LARGE, detail)(scope, receive, send)
+            return
+        left = MAX_BODY_BYTES
+
+        async def bounded() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413)
+            return message
+
+        await self._app(scope, bounded, send)
+
+
+class SafeHeaders:
+    """Adds what an answer does not say itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower() for name, _ in message["headers"]}
+                added = [(name, value) for name, value in HEADERS.items() if name not in own]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+OPEN = frozenset({"/health"})
+"""Paths without tokens and limits: they cost and reveal nothing."""
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+SHOWS_TOKEN = "cmfl.shows_token"  # noqa: S105 - a name, no token
+"""Key of a request's scope: whether the request shows a token."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
+class Access:
+    """Rejects requests without a token, and those above the rate limit.
+
+    Args:
+        tokens: one of which a request must show; empty for open access.
+        per_minute: requests of one address; None for no limit.
+        reading_is_open: whether a token is only needed to start work.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Sequence[str],
+        per_minute: int | None,
+        *,
+        reading_is_open: bool = False,
+    ) -> None:
+        self._app = app
+        self._tokens = [_digest(token.encode()) for token in tokens]
+        self._item = None if per_minute is None else RateLimitItemPerMinute(per_minute)
+        self._reading_is_open = reading_is_open
+        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or reject a request."""
+        if scope["type"] != "http" or scope["path"] in OPEN or _is_of_page(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        if self._item is not None and (wait := self._wait(scope)) is not None:
+            answer = problem(request, RATE_EXCEEDED, f"at most {self._item.amount} a minute")
+            answer.headers["Retry-After"] = str(wait)
+        elif not (knows := self._knows(scope)) and not self._is_open(scope):
+            answer = problem(request, TOKEN_NEEDED, "show a bearer token that this service knows")
+            answer.headers["WWW-Authenticate"] = "Bearer"
+        else:
+            scope[SHOWS_TOKEN] = knows  # no copy: the metrics read the endpoint in it
+            await self._app(scope, receive, send)
+            return
+        await answer(scope, receive, send)
+
+    def _wait(self, scope: Scope) -> int | None:
+        """Return how many seconds an address must wait; None if it need not."""
+        assert self._item is not None, "a rate is set"
+        subject = address_of(scope)
+        if self._limiter.hit(self._item, subject):
+            return None
+        reset = self._limiter.get_window_stats(self._item, subject).reset_time
+        return max(1, math.ceil(reset - time.time()))
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Return whether a request may pass without a token."""
+        return not self._tokens or (self._reading_is_open and scope["method"] in _READING)
+
+    def _knows(self, scope: Scope) -> bool:
+        """Return whether a request shows a valid token; compared in constant time."""
+        if not self._tokens:
+            return False
+        authorization = dict(scope["headers"]).get(b"authorization", b"")
+        kind, _, shown = authorization.partition(b" ")
+        digest = _digest(shown.strip())
+        matches = [hmac.compare_digest(digest, token) for token in self._tokens]
+        return kind.lower() == b"bearer" and any(matches)
+
+
+def _is_of_page(path: str) -> bool:
+    """Return whether a path is a file of the dashboard; these reveal nothing of a run."""
+    return path in {"/", "/dashboard", "/docs"} or path.startswith("/dashboard/")
+
+
+def address_of(scope: Scope) -> str:
+    """Return a request's address, or its network: one user of IPv6 has 2**64 addresses."""
+    address = str(scope["client"][0]) if scope.get("client") else "unknown"
+    try:
+        network = ipaddress.ip_network(f"{address}/64", strict=False)
+    except ValueError:
+        return address
+    return str(network)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+class VerificationPermission(StrEnum):
+    """Permission to start an audit."""
+
+    GRANTED = "granted"
+    TOKEN_NEEDED = "token_needed"  # noqa: S105 - a word, no token
+    THIS_MACHINE_ONLY = "this_machine_only"
+    OFF = "off"
+
+
+def permission(request: Request, settings: Settings) -> VerificationPermission:
+    """Return whether a request may start expensive work: by token, or from this machine.
+
+    Reading costs little and may be open to all. Without tokens, work is started only for requests
+    from a loopback address, to a loopback name, through no proxy, and from no page of another
+    origin.
+    """
+    if not settings.verifications:
+        return VerificationPermission.OFF
+    if settings.tokens:
+        is_known = request.scope.get(SHOWS_TOKEN, False)
+        return VerificationPermission.GRANTED if is_known else VerificationPermission.TOKEN_NEEDED
+    return (
+        VerificationPermission.GRANTED
+        if _is_from_here(request)
+        else VerificationPermission.THIS_MACHINE_ONLY
+    )
+
+
+def is_foreign_page(request: Request, settings: Settings) -> bool:
+    """Return whether a request comes from a page of an origin that is not allowed."""
+    origin = request.headers.get("origin")
+    if origin is None or origin in settings.allowed_origins:
+        return False
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:
+        return True  # no browser sends this
+    return host.lower() != request.headers.get("host", "").lower()
+
+
+def _is_from_here(request: Request) -> bool:
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    return is_loopback(request.client.host) and is_loopback(name)
+
+
+MAX_PATH = 300
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Metrics:
+    """Counters of one app."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "cmfl_requests", "Answered requests.", ("endpoint", "status"), registry=self.registry
+        )
+        self.seconds = Histogram(
+            "cmfl_request_seconds",
+            "Seconds until an answer was sent.",
+            ("endpoint",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+    def router(self) -> APIRouter:
+        """Return the route of the metrics."""
+        router = APIRouter(include_in_schema=False)
+        router.get("/metrics", response_class=Response)(self.exposition)
+        return router
+
+    def exposition(self) -> Response:
+        """Return the metrics as Prometheus reads them."""
+        return Response(
+            generate_latest(self.registry),
+            headers={"Cache-Control": "no-store"},
+            media_type=CONTENT_TYPE_LATEST,
+        )
+
+
+class MetricsMiddleware:
+    """Counts and times every request, and writes its line."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, logs: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._log = _access_log() if logs else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, sent = time.perf_counter(), 500, 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            seconds = time.perf_counter() - start
+            endpoint = _endpoint(scope)
+            self._metrics.requests.labels(endpoint, str(status)).inc()
+            self._metrics.seconds.labels(endpoint).observe(seconds)
+            if self._log is not None:
+                self._log.info(
+                    "request",
+                    method=scope["method"],
+                    path=scope["path"][:MAX_PATH],
+                    status=status,
+                    bytes=sent,
+                    milliseconds=round(1000 * seconds, 1),
+                    client=scope["client"][0] if scope.get("client") else None,
+                )
+
+
+def _access_log() -> Any:
+    stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    return structlog.wrap_logger(
+        structlog.WriteLogger(sys.stderr), processors=[stamped, structlog.processors.JSONRenderer()]
+    )
+
+
+def _endpoint(scope: Scope) -> str:
+    """Return the path's pattern, so that the number of labels is bounded."""
+    return str(getattr(scope.get("route"), "path", "none"))

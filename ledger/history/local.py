@@ -1,0 +1,195 @@
+"""The history of one deployment as responses, from its chain.
+
+A round that has ended in a block that is not final may be taken back. The follower remembers the
+block of each such round. If another block takes its place, the follower reports the first round to
+discard, and reports the rounds from there again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ledger.history.explain import explain_missing_payloads
+from ledger.history.queries import Order, RoundQuery
+from ledger.history.round import missing_payloads
+from ledger.history.serialise import client_rounds_page, clients_page, digest_page, one_client
+from ledger.history.serialise_rounds import (
+    DocumentedRound,
+    evidence_page,
+    explanation,
+    full_round,
+    round_summary,
+    rounds_page,
+)
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId, Digest
+
+if TYPE_CHECKING:
+    from ledger.history.answers import (
+        ClientRoundsPage,
+        ClientsPage,
+        DigestPage,
+        EvidencePage,
+        OneClient,
+    )
+    from ledger.history.answers_rounds import (
+        DiscardedRounds,
+        FullRound,
+        RoundExplanation,
+        RoundsPage,
+        RoundSummary,
+    )
+    from ledger.history.history import FoldedHistory
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHistory:
+    """Responses about one deployment, made here; `RemoteDeployment` reads the same ones.
+
+    Every method that is given a round or a client raises ConfigurationError where there is none.
+    """
+
+    source: FoldedHistory
+
+    @property
+    def address(self) -> str:
+        """Of the contract, EIP-55."""
+        return self.source.path.address
+
+    def rounds(
+        self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
+    ) -> RoundsPage:
+        """Return a page of rounds."""
+        clients = self.source.fixed.clients
+        if query.client is not None and query.client >= clients:
+            raise ConfigurationError(
+                f"--client {query.client}: there are {clients} clients, from 0"
+            )
+        return rounds_page(self.source, self.source.page(query, limit, cursor), full=full)
+
+    def full_round(self, number: int) -> FullRound:
+        """Return a round with all its parts but the score vectors."""
+        return full_round(self._view(number))
+
+    def explanation(self, number: int) -> RoundExplanation:
+        """Return a round in plain words."""
+        return explanation(self._view(number))
+
+    def missing_payloads(self, number: int) -> list[str]:
+        """Return a sentence about a round's payloads that are not stored here, if there are any."""
+        documents = self._view(number).documents
+        return explain_missing_payloads(documents, missing_payloads(documents, self.source.blobs))
+
+    def clients(self, limit: int, cursor: str | None) -> ClientsPage:
+        """Return a page of clients, ascending."""
+        return clients_page(self.source, limit, cursor)
+
+    def client(self, client: int) -> OneClient:
+        return one_client(self.source, self._registered(client))
+
+    def client_rounds(
+        self, client: int, order: Order, limit: int, cursor: str | None
+    ) -> ClientRoundsPage:
+        """Return a page of the rounds that a client took part in."""
+        index = self._registered(client)
+        query = RoundQuery("client rounds", order, client=index)
+        return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
+
+    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidencePage:
+        """Return the evidence against clients in a page of rounds."""
+        query = RoundQuery("evidence", order)
+        return evidence_page(self.source, self.source.page(query, limit, cursor))
+
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
+        """Return a page of the places of a digest, the deployment's first."""
+        return digest_page(self.source, digest, limit, cursor)
+
+    def _view(self, number: int) -> DocumentedRound:
+        round_ = self.source.round(number)
+        if round_ is None:
+            raise ConfigurationError(
+                f"round {number} has not opened; the newest of {self.source.fixed.rounds} is "
+                f"{self.source.newest()}"
+            )
+        return DocumentedRound.of(self.source, round_)
+
+    def _registered(self, client: int) -> ClientId:
+        registered = len(self.source.registered())
+        if client >= registered:
+            raise ConfigurationError(f"client {client}: there are {registered} clients, from 0")
+        return ClientId(client)
+
+
+MAX_ROUNDS_PER_POLL = 100
+
+
+class NewsKind(StrEnum):
+    """Kind of a change."""
+
+    ROUND_OPENED = "round_opened"
+    ROUND_ENDED = "round_ended"
+    TAKEN_BACK = "taken_back"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNews:
+    """One change.
+
+    Attributes:
+        position: the last reported round that has ended; a new follower continues from there.
+        response: the round's line, or the first round to discard.
+    """
+
+    kind: NewsKind
+    position: int
+    response: RoundSummary | DiscardedRounds
+
+
+@dataclass(slots=True)
+class RoundFollower:
+    """Follows one deployment; `position` is the last reported round that has ended."""
+
+    position: int
+    _opened: int = 0
+    _blocks: dict[int, bytes] = field(default_factory=dict)
+
+    def poll(self, history: FoldedHistory, final_block: int) -> list[RoundNews]:
+        """Return the changes since the last poll, oldest first."""
+        newest = history.newest()
+        news = self._taken_back(history, newest)
+        last = min(newest, self.position + MAX_ROUNDS_PER_POLL)
+        for round_ in history.rounds(self.position + 1, last) if last > self.position else []:
+            if round_.ended is None:
+                if self._opened < round_.round:
+                    self._opened = round_.round
+                    summary = round_summary(history, round_)
+                    news.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
+                break
+            self.position = round_.round
+            if round_.ended.block_number > final_block:
+                self._blocks[round_.round] = round_.ended.block_hash
+            summary = round_summary(history, round_)
+            news.append(RoundNews(NewsKind.ROUND_ENDED, round_.round, summary))
+        self._forget_final(history, final_block)
+        return news
+
+    def _taken_back(self, history: FoldedHistory, newest: int) -> list[RoundNews]:
+        """Return the news that reported rounds are void, if any are."""
+        for number in sorted(self._blocks):
+            ended = history.rounds(number, number)[0].ended if number <= newest else None
+            if ended is None or ended.block_hash != self._blocks[number]:
+                self._blocks = {n: block for n, block in self._blocks.items() if n < number}
+                self.position, self._opened = number - 1, 0
+                return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": number})]
+        if newest < self.position:
+            self.position, self._opened = newest, 0
+            return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
+        return []
+
+    def _forget_final(self, history: FoldedHistory, final_block: int) -> None:
+        for number in list(self._blocks):
+            ended = history.rounds(number, number)[0].ended
+            if ended is not None and ended.block_number <= final_block:
+                del self._blocks[number]
