@@ -25,8 +25,8 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.population import Population
 from clients.runs.preparation import open_measure, prepared
 from clients.simulation import SimulatedActors, Simulation
-from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
+from ledger.actors.steps import ActorContext
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport, StepOutcome
 from ledger.chain.contract.ledger import LedgerWriter

@@ -16,7 +16,7 @@ from eth_abi.abi import encode
 from eth_utils.abi import collapse_if_tuple
 
 from benchmarks.ledger import deployment_of, digest_of
-from ledger.audit.replay.adoption import adopted, mismatches
+from ledger.audit.replay import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import encode_log
@@ -34,11 +34,11 @@ from ledger.chain.ports import (
 )
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
+from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import Event, LedgerState, domain_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
-from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,

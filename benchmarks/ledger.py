@@ -35,10 +35,10 @@ from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Receipt
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_seat
+from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.ranking import rank
-from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,

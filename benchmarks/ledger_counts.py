@@ -30,9 +30,9 @@ from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.engine.opcode_loop import BlockStream
+from ledger.chain.embedded.engine import BlockStream
 from ledger.chain.embedded.file.chain_store import ChainStore
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
 

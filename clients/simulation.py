@@ -24,22 +24,21 @@ from clients.adversaries.faults import (
 )
 from clients.early_distances import EarlyDistances
 from clients.training.port import Engine, TrainingJob
-from ledger.actors.actions import Action, ActorContext, SendDecision
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
-from ledger.actors.observer import Observer
-from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.observer import Observer, PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy, StoredBlobs
 from ledger.actors.settlement import judgement_behind
+from ledger.actors.steps import Action, ActorContext, SendDecision
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
-from ledger.protocol.payload import Payload
-from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
+from ledger.protocol.payloads import Payload
+from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.types import ClientId, Digest, Phase
 
 if TYPE_CHECKING:

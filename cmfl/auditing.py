@@ -18,7 +18,7 @@ from cmfl.witnessing import Witnesses, witnesses_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.audit.earlier_report import EarlierAudit
+    from ledger.audit.anchors import EarlierAudit
     from ledger.audit.report import AuditReport
 
 MOST_UNASKED = 4
@@ -104,8 +104,8 @@ class Audit:
         Raises:
             OSError: it cannot be written.
         """
-        from ledger.audit.earlier_report import report_bytes
-        from ledger.io.named_files import write_named
+        from ledger.audit.anchors import report_bytes
+        from ledger.io.folders import write_named
 
         require(PATH, path=path)
         file = Path(path)
@@ -241,7 +241,7 @@ def audit_target(
 
 def read_earlier(path: Path, argument: str) -> EarlierAudit:
     """Return the audit behind a report."""
-    from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
+    from ledger.audit.anchors import MAX_REPORT_BYTES, read_report
     from ledger.io.home import read_file
 
     with naming(f"{argument} {path}"):

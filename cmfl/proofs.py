@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cmfl.arguments import PATH, WHOLE, naming, require
 from cmfl.where import Target, download_proof, opened_ledger
-from ledger.io.named_files import write_named
+from ledger.io.folders import write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -44,7 +44,7 @@ class Proof:
     @property
     def statement(self) -> str:
         """The claim in a sentence; `cmfl.verify` checks it."""
-        from ledger.audit.proofs.statement import stated
+        from ledger.audit.proofs.proof import stated
 
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)
 

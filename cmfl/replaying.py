@@ -303,8 +303,7 @@ def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict
 def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId, bytes]:
     """Return the salts of owners' samples, by client."""
     from ledger.chain.addresses import checksum
-    from ledger.protocol.registration import data_salt
-    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.signing import KeySigner, data_salt
     from ledger.protocol.types import ClientId
 
     clients = {registered.address: i for i, registered in enumerate(document.registry)}
@@ -347,8 +346,8 @@ def _attested(
 def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str) -> TrainingReplay:
     """Put an auditor's attestations into a mailbox, and return the result with what came of it."""
     from clients.replay.attesting import own_attestations
+    from ledger.storage.http import AUDITOR, UploadSigner
     from ledger.storage.opening import mailbox_at
-    from ledger.storage.uploads import AUDITOR, UploadSigner
 
     uploads = UploadSigner(result.domain, auditor, AUDITOR)
     published = 0
@@ -406,7 +405,7 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
     The code that its configuration names is not run: a home may be somebody else's.
     """
     from ledger.io.home import read_text
-    from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 
     recorded = document.experiment.get("data")
     if target.rpc_url is not None or target.remote is not None or not isinstance(recorded, dict):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof, RoundBasis
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.node import RpcReader
     from ledger.history.history import FoldedHistory
@@ -94,8 +94,8 @@ def _has_content(home: Home) -> bool:
         return True
     if not home.chain.exists():
         return False
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.embedded.file.chain_store import ChainStore
+    from ledger.chain.embedded.reader import EmbeddedReader
 
     if ChainStore.is_blank(home.chain):
         return False
@@ -253,7 +253,7 @@ class Target:
 
     def own_reader(self) -> EmbeddedReader:
         """Return the home's own chain, opened for reading."""
-        from ledger.chain.embedded.embedded_reader import EmbeddedReader
+        from ledger.chain.embedded.reader import EmbeddedReader
 
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
@@ -297,7 +297,7 @@ class Target:
             return
         # All is imported before the home is made.
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
-        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
+        from ledger.chain.embedded.evm import SALT_BITS, fresh_chain_id
 
         opened: Callable[..., EmbeddedChain] = EmbeddedChain.open
         if create:
@@ -322,7 +322,7 @@ class Target:
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
         from ledger.chain.contract.manifest import was_in_memory
-        from ledger.chain.embedded.file.head_note import verify_nothing_acknowledged
+        from ledger.chain.embedded.file.chain_store import verify_nothing_acknowledged
 
         verify_nothing_acknowledged(self.chain_file)
         home = Home(self.home)

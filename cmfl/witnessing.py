@@ -12,8 +12,8 @@ from cmfl.arguments import naming
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from ledger.transparency.checkpoints import CheckpointEvidence
     from ledger.transparency.policy import WitnessPolicy
-    from ledger.transparency.witnessed import CheckpointEvidence
 
 
 MAX_AGE_HOURS = 1_000_000
@@ -37,7 +37,7 @@ class Witnesses:
         from ledger.chain.addresses import to_canonical
         from ledger.protocol.types import Address
         from ledger.transparency.collecting import collect
-        from ledger.transparency.entries import run_suffix
+        from ledger.transparency.tiles import run_suffix
 
         suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]
@@ -58,8 +58,8 @@ def witnesses_of(
     Args:
         max_age_hours: of a cosignature that counts; None for the default.
     """
+    from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS
     from ledger.transparency.policy import NONE
-    from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS
 
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.io.home import RunPaths, open_file, read_text
-from ledger.io.json import parse_json
-from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
 MAX_ROW_BYTES = 1 << 22

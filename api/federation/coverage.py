@@ -15,8 +15,8 @@ from ledger.chain.contract.deploy import deployed_domain
 from ledger.history.answers import TrainingCoverage
 from ledger.history.training import training_coverage
 from ledger.protocol.errors import BlobError, ConfigurationError
-from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import Mailbox
+from ledger.storage.objects import FolderObjects
 from ledger.storage.opening import mailbox_at
 
 if TYPE_CHECKING:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
-from ledger.actors.status.status_types import OpenRoundStatus
-from ledger.actors.status.voting_progress import FirstSeen
+from ledger.actors.status import (
+    FirstSeen,
+    OpenRoundStatus,
+    status_after_closing,
+    status_before_closing,
+)
 from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError

@@ -12,7 +12,7 @@ from api.federation.mail import RoundMail
 from api.federation.serialise import open_round, paced_round
 from api.http.answers import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from api.schemas.federation import FederationAnswer, PacedRound
-from ledger.actors.status.status_types import OpenRoundStatus
+from ledger.actors.status import OpenRoundStatus
 from ledger.actors.view import ChainView
 from ledger.chain.finality import LatestBlock
 from ledger.chain.ports import Block
@@ -21,7 +21,7 @@ from ledger.history.serialise import stage_name
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.storage.locations import parse_locations
+from ledger.storage.objects import parse_locations
 
 if TYPE_CHECKING:
     from api.http.answers import RequestView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
+from ledger.actors.status import ClientRoundStatus, OpenRoundStatus
 from ledger.history.serialise_rounds import end_block, phase_name, time_of, to_hex_or_none
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import VoteKind

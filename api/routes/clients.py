@@ -31,7 +31,7 @@ from ledger.history.export import CLIENT_ROUNDS, CLIENTS
 from ledger.history.queries import Order, RoundQuery
 from ledger.history.serialise import client_rounds_page, clients_page, digest_page, one_client
 from ledger.history.serialise_rounds import evidence_page
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.types import ClientId, Digest
 
 clients_router = of_deployment("/clients", "clients")
@@ -152,7 +152,7 @@ DigestAsked = Annotated[
     str,
     Path(
         description="64 hex digits in any case, as `sha256sum` prints them, or with 0x before them",
-        pattern=f"^{digest_patterns.EITHER_FORM_ANY_CASE}$",
+        pattern=f"^{types.EITHER_FORM_ANY_CASE}$",
         max_length=66,
         examples=["5c" * 32],
     ),

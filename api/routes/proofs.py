@@ -35,11 +35,11 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.streams import MEDIA_TYPE, send_blob
-from ledger.audit.bundles.bundle_export import RoundExport, prepare_export
+from ledger.audit.bundles.bundle_verification import RoundExport, prepare_export
 from ledger.audit.bundles.container import container_parts
 from ledger.audit.proofs.proof_document import as_dict
 from ledger.audit.proofs.proof_maker import make_proof
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError, ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
@@ -144,7 +144,7 @@ Sha256 = Annotated[
     str,
     Path(
         description="of the blob, 64 hex digits in lower case",
-        pattern=f"^{digest_patterns.BARE}$",
+        pattern=f"^{types.BARE}$",
         max_length=64,
         examples=["5c" * 32],
     ),

@@ -39,18 +39,18 @@ from api.http.openapi import OF_DEPLOYMENT, declared
 from api.http.parameters import Address, OneChain, of_deployment
 from api.schemas.service import Schema
 from api.settings import Settings
-from ledger.audit.earlier_report import MAX_REPORT_BYTES, report_bytes
+from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances
 from ledger.history.fields import Digest32, Eip55, Links, Rfc3339
 from ledger.history.queries import ChainPath, DeploymentPath
 from ledger.history.round import read_run
-from ledger.io.own_rules import sources_of
 from ledger.io.processes import Child, follow_parent, start_child
+from ledger.io.user_code import sources_of
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ledger.actors.status.status_types import ActionKind, ParticipantRole, RoundStage
+from ledger.actors.status import ActionKind, ParticipantRole, RoundStage
 from ledger.history.answers_rounds import EndBlock
 from ledger.history.fields import (
     Answer,

@@ -44,16 +44,15 @@ from api.store.routes import BlobRoutes, MailRoutes
 from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.io.folder_lock import sole_process
+from ledger.io.folders import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.folder import FolderObjects
-from ledger.storage.http import require_plain_url
+from ledger.storage.http import SCHEME, require_plain_url
 from ledger.storage.mailbox import EPOCH_BYTES, Mailbox, remove_mail
-from ledger.storage.uploads import SCHEME
+from ledger.storage.objects import FolderObjects
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 

@@ -37,7 +37,7 @@ from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by, recover, typed_digest
 from ledger.protocol.types import Digest, Domain, Upload
 from ledger.storage import http
-from ledger.storage.uploads import AUDITOR, parse_authorization
+from ledger.storage.http import AUDITOR, parse_authorization
 
 if TYPE_CHECKING:
     from api.store.permissions import PermissionCache, WritePermissions

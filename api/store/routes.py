@@ -21,13 +21,12 @@ from api.store.permissions import AttestationUpload, StoreSettings, name_of
 from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, ChargeKind, Receiver, require_round
 from ledger.history.training import is_genuine
 from ledger.io.home import open_file
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest, Upload
-from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import (
     EPOCH_BYTES,
     MAX_ENVELOPE_BYTES,
@@ -38,7 +37,7 @@ from ledger.storage.mailbox import (
     decode_mail,
     encode_page,
 )
-from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS
+from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS, FolderObjects
 
 if TYPE_CHECKING:
     from api.store.permissions import WritePermissions
@@ -110,7 +109,7 @@ class IntegrityCache:
 HASHED_AT_ONCE = 2
 """Blobs that are hashed at once for HEAD; the other threads serve readers."""
 
-_NAME = re.compile(digest_patterns.BARE)
+_NAME = re.compile(types.BARE)
 _NO_STORE = {"Cache-Control": "no-store"}
 
 

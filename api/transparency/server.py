@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from api.http.limits import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
-from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.notes import NoteError, WitnessError
 from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.random_streams import named_stream
-from ledger.actors.actions import Action, PostEnvelope, SendDecision, SendReport
 from ledger.actors.member import Member, MemberActor
+from ledger.actors.steps import Action, PostEnvelope, SendDecision, SendReport
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Body, Proposal, PublishedScores, Reply
@@ -22,9 +22,8 @@ from ledger.protocol.encoding import aggregation_result, commitment_of, set_dige
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE
-from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -36,6 +35,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.protocol.validation import parse_vector
 
 _LARGEST_EXAGGERATION = 10.0
 

@@ -17,8 +17,7 @@ from clients.configuration.schema import REMOVED_DISTANCES, Configuration, Malic
 from clients.datasets.registry import DATASETS
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
-from ledger.io.own_rules import GROUPS
-from ledger.io.user_code import named_code
+from ledger.io.user_code import GROUPS, named_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED

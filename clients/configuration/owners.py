@@ -20,8 +20,7 @@ from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.registration import data_salt
-from ledger.protocol.signing import KeySigner
+from ledger.protocol.signing import KeySigner, data_salt
 from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient
 
 

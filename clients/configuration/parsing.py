@@ -30,7 +30,7 @@ from clients.datasets.own_data import FILE
 from clients.datasets.registry import DATASETS, data_set_named, verify_choice
 from clients.models.registry import verify_name
 from ledger.io.home import read_text
-from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
+from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import AcceptanceForm, Beacon
 

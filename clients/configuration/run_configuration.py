@@ -15,13 +15,19 @@ from clients.configuration.schema import Configuration
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.folder_digest import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
-from ledger.io.own_rules import GROUPS, own_rules_of, use_rule
-from ledger.io.user_code import UserCode, is_reference, named_code, user_code
+from ledger.io.user_code import (
+    GROUPS,
+    UserCode,
+    is_reference,
+    named_code,
+    own_rules_of,
+    use_rule,
+    user_code,
+)
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.rules.distance import SQUARED
-from ledger.protocol.rules.own import OwnRuleName
+from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
 _RATES = ("active", "committee", "aggregation")

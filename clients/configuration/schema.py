@@ -24,9 +24,9 @@ from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
-from ledger.chain.embedded.genesis import fresh_chain_id
+from ledger.chain.embedded.evm import fresh_chain_id
 from ledger.early_stop import EarlyStopRule
-from ledger.io.own_rules import own_rule
+from ledger.io.user_code import own_rule
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
@@ -37,9 +37,8 @@ from ledger.protocol.parameters import (
     Parameters,
     parts_per_million,
 )
-from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, PayloadForm
-from ledger.protocol.rules.distance import SQUARED
-from ledger.protocol.rules.own import OwnRuleName
+from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS, PayloadForm
+from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 _BY_VALUE = Field(strict=False)

@@ -28,7 +28,7 @@ from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
 from ledger.protocol.parameters import RANGES
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.rules.distance import SQUARED
 
 STRATEGIES = {

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from clients.datasets.federated_data import FederatedData, Samples
 from clients.datasets.registry import DataChoice, data_digest
-from ledger.protocol.bound_inputs import NamedArray, data_root, samples_digest, simulated_salt
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import NamedArray, data_root, samples_digest, simulated_salt
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 
 _DIGESTS = "digests"

@@ -35,7 +35,7 @@ from clients.runs.metrics import ModelGauge, Quality
 from clients.training.port import Engine, TrainingJob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:

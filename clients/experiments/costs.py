@@ -26,8 +26,8 @@ from typing import Any
 
 from clients.experiments.rows import CellRow
 from clients.runs.metrics import RoundMetrics
-from ledger.actors import actions
-from ledger.actors.actions import Action, PostEnvelope, StoreBlobs
+from ledger.actors import steps
+from ledger.actors.steps import Action, PostEnvelope, StoreBlobs
 from ledger.chain.contract.codec import CommitCall, DecideCall, ReportCall, encode_call
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Proposal, encode_envelope
 from ledger.protocol.errors import ConfigurationError
@@ -116,7 +116,7 @@ class CommitteeTraffic:
         envelopes = [action.envelope for action in step if isinstance(action, PostEnvelope)]
         # The leader of the election is the first to settle; it may post nothing else in that step.
         actor = envelopes[0].client if envelopes else self._settler
-        settles = any(isinstance(action, actions.SendDecision) for action in step)
+        settles = any(isinstance(action, steps.SendDecision) for action in step)
         for action in step:
             match action:
                 case StoreBlobs():
@@ -128,13 +128,13 @@ class CommitteeTraffic:
                     self._send("updates" if is_first else "votes", envelope.client, len(data))
                     if isinstance(body, Proposal) and body.certificate is not None:
                         self._settler = envelope.client
-                case actions.SendCommitment(signed):
+                case steps.SendCommitment(signed):
                     call = CommitCall(signed.commitment.round, (signed,))
                     self._send("commitments", signed.commitment.client, len(encode_call(call)))
-                case actions.SendDecision(number, decision, certificates):
+                case steps.SendDecision(number, decision, certificates):
                     size = len(encode_call(DecideCall(number, decision, certificates)))
                     self._send("decision", actor, size)
-                case actions.SendReport(report):
+                case steps.SendReport(report):
                     self._send("decision", actor, len(encode_call(ReportCall(report))))
 
     def close(self, row: RoundMetrics) -> None:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ledger.io.home import read_text
-from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 DATA = "{data}"

@@ -38,7 +38,7 @@ from clients.runs.preparation import open_measure
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share
-from ledger.protocol.payload_forms import FLOAT32
+from ledger.protocol.payloads import FLOAT32
 from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Updates
 from ledger.protocol.types import ClientId
 

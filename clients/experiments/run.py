@@ -49,7 +49,7 @@ from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditReport
 from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import fresh_chain_id
+from ledger.chain.embedded.evm import fresh_chain_id
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.io.home import DISK, Disk, Home
 from ledger.io.processes import TaskPool

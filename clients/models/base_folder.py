@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ledger.io.home import read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 CONFIG = "config.json"

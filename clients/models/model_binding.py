@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clients.models.folder_digest import RECORDED_FILE, digest_at
-from ledger.protocol.bound_inputs import NamedArray, frozen_state
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import NamedArray, frozen_state
 from ledger.protocol.types import Digest
 
 

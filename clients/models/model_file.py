@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ledger.io.home import read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.rules.distance import Layout

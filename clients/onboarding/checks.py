@@ -37,12 +37,11 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.registration import data_salt
-from ledger.protocol.signing import KeySigner
+from ledger.protocol.signing import KeySigner, data_salt
 from ledger.protocol.types import ClientId, Domain
-from ledger.storage.locations import Location, LocationKind, parse_locations
+from ledger.storage.http import UploadSigner
+from ledger.storage.objects import Location, LocationKind, parse_locations
 from ledger.storage.opening import folder_at, mailbox_at, store_at
-from ledger.storage.uploads import UploadSigner
 
 SPARE_BYTES = 100_000_000
 """Reserve on the disk: a full one stops the journal, and so the votes."""

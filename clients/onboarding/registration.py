@@ -19,19 +19,19 @@ from clients.datasets.registry import without_paths
 from clients.models.registry import bound_paths
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.io.home import RUN_NAME, read_text
-from ledger.io.json import parse_json
-from ledger.io.own_rules import own_rules_of
+from ledger.io.parsing import parse_json
+from ledger.io.user_code import own_rules_of
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SAMPLES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError, SignatureError
-from ledger.protocol.registration import (
+from ledger.protocol.signing import (
     Registration,
+    Signer,
     is_registered_by_owner,
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.signing import Signer
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,

@@ -30,7 +30,7 @@ from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_model
 from ledger.io.home import read_file
-from ledger.io.own_rules import own_rules_of
+from ledger.io.user_code import own_rules_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId

@@ -16,7 +16,7 @@ from typing import Any
 
 from clients.replay.replayed_update import ReplayedUpdate, UpdateDifference
 from ledger.io.home import read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import Digest

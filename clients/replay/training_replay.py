@@ -34,8 +34,8 @@ from clients.training.port import Engine, TrainedUpdate, TrainingError, Training
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.errors import BlobError
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
+from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader

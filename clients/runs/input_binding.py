@@ -13,7 +13,7 @@ from clients.datasets.federated_data import FederatedData
 from clients.datasets.own import OWN
 from clients.models.model import Model
 from clients.models.model_binding import require_same
-from ledger.io.own_rules import own_rules_of
+from ledger.io.user_code import own_rules_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 

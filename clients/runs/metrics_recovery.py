@@ -15,7 +15,7 @@ from clients.runs.run_folder import RunFolder, line_of
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.claims import warn_of_doubled_rows
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided

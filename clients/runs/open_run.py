@@ -24,19 +24,19 @@ from clients.runs.run_folder import RunFolder, require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
 from clients.training.environment import environment_of_run
-from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
+from ledger.actors.steps import ActorContext
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.contract.manifest import Manifest, read_run_manifest
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.chain.ports import ChainWriter, NotServedError
 from ledger.chain.round_ledger import RoundLedger
 from ledger.claims import claimed_rounds
 from ledger.early_stop import StopWatch, stop_after
-from ledger.io.folder_lock import run_lock
+from ledger.io.folders import run_lock
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError

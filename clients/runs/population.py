@@ -26,11 +26,11 @@ from clients.models.registry import model_named
 from clients.models.tasks import require_class_labels
 from clients.random_streams import named_stream, simulated_signers
 from clients.training.lockstep.execution_plan import plan
-from ledger.io.own_rules import try_rules
-from ledger.protocol.bound_inputs import data_root
+from ledger.io.user_code import try_rules
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import data_root
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
 

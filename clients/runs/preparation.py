@@ -24,7 +24,7 @@ from clients.training.port import Engine
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.manifest import Manifest, read_run_manifest, require_unplayed
 from ledger.chain.ports import ChainWriter
-from ledger.io.folder_lock import run_lock
+from ledger.io.folders import run_lock
 from ledger.io.home import DISK, Disk
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run

@@ -22,7 +22,7 @@ from clients.configuration.schema import Configuration
 from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.chain.contract.manifest import Manifest, read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument, decode_run

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
-from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.rpc.wire import HttpTransport
 from ledger.io.forked_commands import CommandError, CommandProcess, CommandRunner
 from ledger.io.retry import Backoff, RetryPolicy

@@ -30,7 +30,7 @@ from clients.training.workers.pool_engine import PoolEngine
 from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.rules.distance import Distances
 
 MAX_WORKERS = 256

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol.errors import CmflError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Distances
 
 if TYPE_CHECKING:

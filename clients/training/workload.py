@@ -24,7 +24,7 @@ from clients.training.port import TrainingError, TrainingJob, TrainingPath, Upda
 from clients.training.resident_updates import ResidentUpdates
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.payloads import FLOAT32, PayloadForm
 
 _SEED_BYTES = 32
 # Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from clients.training.port import Engine
 from clients.worker.training import LocalUpdates
-from ledger.actors.actions import Action, PostEnvelope
 from ledger.actors.journal import VoteJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
+from ledger.actors.steps import Action, PostEnvelope
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
@@ -24,7 +24,7 @@ from ledger.chain.ports import Block, ChainReader
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import ClientId, EnvironmentStatement, RegisteredClient

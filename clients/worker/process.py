@@ -47,8 +47,8 @@ from clients.worker.status import (
 )
 from clients.worker.training import LocalUpdates, RestartingEngine
 from clients.worker.worker import Worker
-from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
+from ledger.actors.steps import ActorContext
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import (
     creation_block,
@@ -69,11 +69,10 @@ from ledger.protocol.errors import (
     ChainError,
     ConfigurationError,
 )
-from ledger.protocol.registration import data_salt
-from ledger.protocol.signing import KeySigner
+from ledger.protocol.signing import KeySigner, data_salt
 from ledger.protocol.types import ClientId, Domain
+from ledger.storage.http import UploadSigner
 from ledger.storage.opening import mailbox_at, store_at
-from ledger.storage.uploads import UploadSigner
 
 _log = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from clients.worker.background import WorkPart
 from ledger.chain.addresses import checksum
-from ledger.io.folder_lock import HeldError, process_in, take_lock
+from ledger.io.folders import HeldError, process_in, take_lock
 from ledger.io.home import DISK, JOURNAL, WRITING, Disk, read_file
 from ledger.io.http import names_this_host
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest, Phase
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobStore
 from ledger.storage.mailbox import Mailbox

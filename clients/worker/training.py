@@ -34,8 +34,8 @@ from clients.training.port import (
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.payload import Payload
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain
 
 if TYPE_CHECKING:

@@ -23,7 +23,11 @@ from clients.worker.background import (
 )
 from clients.worker.participants import HostedClients, RoundParticipants
 from clients.worker.training import RoundTraining, TrainingAssignment
-from ledger.actors.actions import (
+from ledger.actors.driver import Driver
+from ledger.actors.journal import first_round_key
+from ledger.actors.judgement_cache import JudgementCache
+from ledger.actors.observer import Observer, PublishedBlobs
+from ledger.actors.steps import (
     Action,
     ActorContext,
     SendCommitment,
@@ -31,13 +35,7 @@ from ledger.actors.actions import (
     SendReport,
     Transaction,
 )
-from ledger.actors.driver import Driver
-from ledger.actors.journal import first_round_key
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.observer import Observer
-from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.view import ChainView, RoundView
-from ledger.actors.view_timing import VotingPosition
+from ledger.actors.view import ChainView, RoundView, VotingPosition
 from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block
@@ -45,7 +43,7 @@ from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId
 
 _log = logging.getLogger(__name__)

@@ -138,7 +138,7 @@ def _print_version(value: bool) -> None:
     from importlib.metadata import version
     from importlib.resources import files
 
-    from ledger.io.json import parse_json
+    from ledger.io.parsing import parse_json
     from ledger.protocol.types import PROTOCOL_VERSION
 
     artefact = files("contracts") / "artifacts" / "committee_ledger.json"

@@ -76,7 +76,7 @@ def audit(
     that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
     3.
     """
-    from ledger.audit.earlier_report import report_bytes
+    from ledger.audit.anchors import report_bytes
     from ledger.audit.report_text import readable
 
     if report is not None:

@@ -295,8 +295,8 @@ def serve(
 
 def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
     """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
-    from ledger.storage.locations import LocationKind, parse_locations
     from ledger.storage.mailbox import remove_mail
+    from ledger.storage.objects import LocationKind, parse_locations
 
     folder = target.blobs().folder
     if target.blobs_at is not None:

@@ -97,7 +97,7 @@ def fund(
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
-    from ledger.chain.embedded.genesis import TEST_KEYS, address_of
+    from ledger.chain.embedded.evm import TEST_KEYS, address_of
 
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
     if block_time is None:

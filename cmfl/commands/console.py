@@ -24,7 +24,7 @@ import typer
 from cmfl.commands import verbosity
 from cmfl.commands.streams import results
 from cmfl.commands.verbosity import Verbosity
-from ledger.io.named_files import is_standard_output
+from ledger.io.folders import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -94,8 +94,7 @@ def digest(
     from clients.datasets.data_binding import salt_of
     from ledger.chain.addresses import checksum
     from ledger.protocol.encoding import to_hex
-    from ledger.protocol.registration import data_salt
-    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.signing import KeySigner, data_salt
 
     if (salt is None) == (not keystore):
         raise ConfigurationError(

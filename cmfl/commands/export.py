@@ -21,7 +21,7 @@ from cmfl.commands.source_options import EvidenceOptions, HistoryOptions
 from cmfl.commands.verify import RoundNumber
 from cmfl.where import download_bundle, open_history, opened_ledger
 from ledger.history.queries import Order
-from ledger.io.named_files import writing_named
+from ledger.io.folders import writing_named
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    from ledger.audit.bundles.bundle_export import export_bundle
+    from ledger.audit.bundles.bundle_verification import export_bundle
 
     require_writable(out, as_json=json)
     target = source.target()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cmfl.arguments import naming
 from cmfl.commands.console import complain
+from ledger.io.folders import is_standard_output, is_written_into, write_named
 from ledger.io.home import Home
-from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
 

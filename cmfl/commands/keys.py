@@ -72,8 +72,7 @@ def show(
 def _proven(keystore: Path, password_file: Path | None) -> Address:
     """Return the address that a keystore's key signs for."""
     from ledger.chain.addresses import checksum
-    from ledger.protocol.registration import challenge_digest
-    from ledger.protocol.signing import KeySigner, recover
+    from ledger.protocol.signing import KeySigner, challenge_digest, recover
 
     signer = KeySigner(keystore_key(keystore, password_file))
     challenge = challenge_digest(secrets.token_bytes(32))

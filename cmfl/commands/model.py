@@ -14,7 +14,7 @@ from cmfl.commands.console import AsJson, print_json, print_line, whole
 from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from cmfl.where import Target
-from ledger.io.named_files import is_standard_output
+from ledger.io.folders import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 

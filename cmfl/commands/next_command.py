@@ -72,7 +72,7 @@ def quoted_url(url: str) -> str:
 def quoted_place(text: str, variable: str) -> str:
     """Return a location of blobs or mail for a shell, or `variable` if it may contain a secret."""
     from ledger.protocol.errors import BlobError
-    from ledger.storage.locations import parse_locations
+    from ledger.storage.objects import parse_locations
 
     try:
         shown = ",".join(place.shown for place in parse_locations("place", text))

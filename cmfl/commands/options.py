@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from cmfl import where
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
@@ -26,7 +26,7 @@ DEFAULT_RUN = where.RUN
 
 T = TypeVar("T")
 
-_HEAD = re.compile(digest_patterns.PREFIXED_ANY_CASE)
+_HEAD = re.compile(types.PREFIXED_ANY_CASE)
 
 
 def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:

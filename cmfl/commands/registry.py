@@ -13,7 +13,7 @@ from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_RUN, RunToMake
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
-from ledger.io.named_files import is_written_into
+from ledger.io.folders import is_written_into
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions
 from cmfl.where import Target, open_history
 from ledger.history.queries import AskedRole, Order, RoundStatus
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
-_DIGEST = re.compile(digest_patterns.EITHER_FORM_ANY_CASE)
+_DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
 _COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 

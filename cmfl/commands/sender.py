@@ -14,7 +14,7 @@ import typer
 
 from cmfl.commands.amounts import GWEI_DECIMALS, wei_of
 from cmfl.commands.options import KEY_VARIABLE
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -146,8 +146,8 @@ class ServiceOptions:
         from pydantic import ValidationError
 
         from api.settings import Settings
-        from ledger.io.own_rules import require_source
-        from ledger.storage.locations import parse_locations
+        from ledger.io.user_code import require_source
+        from ledger.storage.objects import parse_locations
 
         if self.open_reading and self.tokens_file is None:
             raise ConfigurationError("--open-reading has no effect without --tokens-file")

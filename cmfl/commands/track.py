@@ -87,7 +87,7 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     """Return the trackers of a run's file, with settings over them."""
     from clients.configuration.parsing import tracked_by
     from ledger.io.home import read_text
-    from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
 
     recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})
     for each in settings:

@@ -23,7 +23,7 @@ from ledger.protocol.types import Domain
 
 if TYPE_CHECKING:
     from ledger.transparency.checkpoints import Checkpoint
-    from ledger.transparency.keys import SigningKey
+    from ledger.transparency.notes import SigningKey
 
 app = typer.Typer(
     help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
@@ -77,9 +77,9 @@ def publish(
     have cosigned, and the checkpoint in place stays.
     """
     from cmfl.witnessing import policy_in
-    from ledger.io.folder_lock import sole_process
+    from ledger.io.folders import sole_process
     from ledger.transparency import publishing
-    from ledger.transparency.errors import LogConflictError
+    from ledger.transparency.notes import LogConflictError
 
     target = source.target()
     policy = None if witness_policy is None else policy_in(witness_policy)
@@ -195,7 +195,7 @@ def prove(
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
-    from ledger.transparency import proofs
+    from ledger.transparency import policy as proofs
 
     require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
@@ -220,8 +220,8 @@ def head(
     """
     from cmfl.witnessing import policy_in
     from ledger.io.home import read_file
-    from ledger.transparency.errors import NoteError, ProofError
-    from ledger.transparency.proofs import MAX_PROOF_BYTES, parse_proof, verified_head
+    from ledger.transparency.notes import NoteError, ProofError
+    from ledger.transparency.policy import MAX_PROOF_BYTES, parse_proof, verified_head
 
     policy = policy_in(witness_policy)
     sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
@@ -245,9 +245,8 @@ def head(
 def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
-    from ledger.transparency.errors import NoteError, TileError, WitnessError
-    from ledger.transparency.keys import KeyUse, parse_vkey
-    from ledger.transparency.remote import checkpoint_at, file_at, shown
+    from ledger.transparency.collecting import checkpoint_at, file_at, shown
+    from ledger.transparency.notes import KeyUse, NoteError, TileError, WitnessError, parse_vkey
     from ledger.transparency.tiles import read_entries
 
     keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
@@ -265,7 +264,7 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
 
 def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
     """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
-    from ledger.transparency.entries import head_entries
+    from ledger.transparency.tiles import head_entries
 
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
@@ -277,8 +276,8 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
 def _log_key(
     name: str, domain: Domain, keystore: list[Path], password_file: Path | None
 ) -> SigningKey:
-    from ledger.transparency.entries import origin_of
-    from ledger.transparency.keys import KeyUse, SigningKey
+    from ledger.transparency.notes import KeyUse, SigningKey
+    from ledger.transparency.tiles import origin_of
 
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)

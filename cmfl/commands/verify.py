@@ -24,10 +24,9 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from cmfl.provenance.verify import DocumentVerification
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.audit.proofs.comparisons import Caveat, VerificationStep
     from ledger.audit.proofs.proof import ClientProof
     from ledger.audit.proofs.proof_verification import ProofVerification
-    from ledger.audit.proofs.trust import Trusted
+    from ledger.audit.proofs.trust import Caveat, Trusted, VerificationStep
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
@@ -107,8 +106,7 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle_export import make_bundle
-    from ledger.audit.bundles.bundle_verification import verify_bundle
+    from ledger.audit.bundles.bundle_verification import make_bundle, verify_bundle
 
     where = source.target()
     if where.remote is not None:

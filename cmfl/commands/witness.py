@@ -14,7 +14,7 @@ from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keysto
 from cmfl.commands.service_options import AllowedHosts
 
 if TYPE_CHECKING:
-    from ledger.transparency.keys import SigningKey
+    from ledger.transparency.notes import SigningKey
 
 app = typer.Typer(
     help="Cosign the checkpoints of logs that take nothing back.", no_args_is_help=True
@@ -59,8 +59,8 @@ def serve(
     """
     from api.http.server import serve_app
     from api.transparency.server import create_witness
-    from ledger.io.folder_lock import sole_process
-    from ledger.transparency.keys import KeyUse, parse_vkey
+    from ledger.io.folders import sole_process
+    from ledger.transparency.notes import KeyUse, parse_vkey
     from ledger.transparency.witness_folder import WitnessFolder
 
     logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
@@ -77,7 +77,7 @@ def serve(
 
 
 def _witness_key(name: str, keystore: list[Path], password_file: Path | None) -> SigningKey:
-    from ledger.transparency.keys import KeyUse, SigningKey, require_key_name
+    from ledger.transparency.notes import KeyUse, SigningKey, require_key_name
 
     require_key_name(name)
     secret = keystore_key(only_keystore(keystore), password_file)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ledger.actors.actions import (
+from ledger.actors.observer import PublishedBlobs
+from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
+from ledger.actors.steps import (
     Action,
     ActorContext,
     PostEnvelope,
@@ -15,8 +17,6 @@ from ledger.actors.actions import (
     StoreBlobs,
     Transaction,
 )
-from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
 from ledger.actors.view import ChainView
 from ledger.chain.contract.ledger import MAX_COMMITMENTS
 from ledger.chain.round_ledger import RoundLedger
@@ -30,7 +30,7 @@ from ledger.protocol.errors import (
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest, SignedCommitment
 
 _NOTHING_IN_TIME = (

@@ -11,20 +11,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from ledger.actors.actions import Action, SendDecision, SendReport, StoreBlobs
 from ledger.actors.journal import ProtectedSigner, VoteJournal
 from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import decision_of, incidents_of, proposals_of, settlement_of
-from ledger.actors.view import RoundView
-from ledger.actors.view_timing import ViewSpan, VotingPosition, seconds_of_turns, view_at
+from ledger.actors.steps import (
+    Action,
+    Holdings,
+    ProtocolSteps,
+    SendDecision,
+    SendReport,
+    StoreBlobs,
+)
+from ledger.actors.view import RoundView, ViewSpan, VotingPosition, seconds_of_turns, view_at
 from ledger.protocol.consensus import majority, sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal
 from ledger.protocol.encoding import set_digest, vector_view
-from ledger.protocol.payload import Payload
-from ledger.protocol.scores import parse_vector
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer
 from ledger.protocol.types import ClientId, Digest, Domain, Phase, VoteKind
+from ledger.protocol.validation import parse_vector
 
 
 class MemberActor(Protocol):

@@ -1,28 +1,224 @@
-"""Gathers what actors can see: the open round on the chain, envelopes, and payloads."""
+"""Gathers what actors can see: the open round on the chain, envelopes, and payloads.
+
+What is final does not change, so only the events since are read, and those only if the contract's
+storage moved: every event moves it (`complete_log`), and heads and digests are chains of
+hashes, which never return to an earlier value. Where the storage moved, the events since must lead
+to it: a node that lags behind or leaves an event out contradicts the contract's own answer.
+
+Who reads the events of its own transactions may leave the storage for a later reading, which
+compares all events since.
+
+Reading goes on only from a block that the chain is certain to contain still. Otherwise - after a
+restart, a reorganisation, on a node that ends before, or that contradicts what was read -
+everything is read again, from the block that created the contract.
+
+Bytes that this process hashed need no second look, so its own actors find them here and not in the
+store. All that others put there is read from the store, and verified: nothing comes in here but
+what an actor of this process asked to have stored.
+
+Both ends of the travel are models that the contract names, read by their digests like any blob, so
+a resumed run finds the same.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.actors.actions import ActorContext
-from ledger.actors.contract_follower import ContractFollower
-from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.run_models import RunModels
+from ledger.actors.steps import ActorContext
 from ledger.actors.view import ChainView, RoundView, empty_round_view
+from ledger.chain.contract.event_log import require_complete, view_after
 from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
-from ledger.chain.ports import Block
+from ledger.chain.ports import Block, NotServedError
+from ledger.chain.round_ledger import RoundHistory, ends_after
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
+from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
-from ledger.protocol.inputs import Inputs
-from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.payload import Payload
+from ledger.protocol.fold import LedgerView
+from ledger.protocol.inputs import Inputs, needs_displacement
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.payloads import Payload
+from ledger.protocol.rules.direction import WINDOW, displacement, window_start
 from ledger.protocol.types import ClientId, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedContract:
+    """The contract after a final block.
+
+    Attributes:
+        storage: as the contract answered after it; None where it was not asked.
+    """
+
+    head: Block
+    final_block: int
+    storage: LedgerSnapshot | None
+    view: LedgerView
+
+    @property
+    def open_round(self) -> LedgerView | None:
+        """The contract's state while a round is open, else None."""
+        return self.view if self.view.stage is LedgerStage.OPEN else None
+
+
+class ContractFollower:
+    """Reads a contract from one final block to the next.
+
+    Attributes:
+        newest: what was read last; None before.
+    """
+
+    def __init__(self, ledger: RoundHistory, ancestry: AncestryCheck) -> None:
+        """Follow a contract; nothing is read yet."""
+        self._ledger = ledger
+        self._ancestry = ancestry
+        self.newest: FollowedContract | None = None
+
+    def read(self, head: Block, final_block: int, *, verifies: bool = True) -> FollowedContract:
+        """Return the contract after a final block.
+
+        Args:
+            verifies: whether to ask for the contract's storage, and to compare the events with it.
+        """
+        before = self.newest
+        if before is not None and not self._continues(before, head, final_block):
+            before = None
+        is_read = before is not None and before.final_block == final_block
+        if before is not None and is_read and (before.storage is not None or not verifies):
+            self.newest = replace(before, head=head)
+            return self.newest
+        storage = self._ledger.state(final_block) if verifies else None
+        try:
+            self.newest = self._read(before, head, final_block, storage)
+        except NotServedError:
+            # The earlier reading may be wrong, if one address hides several nodes.
+            self.newest = None
+            raise
+        return self.newest
+
+    def _continues(self, before: FollowedContract, head: Block, final_block: int) -> bool:
+        return before.final_block <= final_block and self._ancestry.connects(before.head, head)
+
+    def _read(
+        self,
+        before: FollowedContract | None,
+        head: Block,
+        final_block: int,
+        storage: LedgerSnapshot | None,
+    ) -> FollowedContract:
+        """Return the contract after a final block, given an earlier one."""
+        if before is not None and storage is not None and before.storage == storage:
+            return replace(before, head=head, final_block=final_block)
+        if before is None:
+            first = self._ledger.from_block
+            view = LedgerView.at_deployment(self._ledger.deployment())
+        else:
+            first, view = before.final_block + 1, before.view
+        view = view_after(view, self._ledger.recorded_in(first, final_block))
+        if storage is not None:
+            require_complete(view, storage, final_block, self._ledger.node)
+        return FollowedContract(head, final_block, storage, view)
+
+
+class PublishedBlobs:
+    """The blobs of one round, by client and by digest, without a copy of their bytes.
+
+    Their memory may be overwritten when clients train again: forget the round before that.
+    """
+
+    def __init__(self) -> None:
+        self.payloads: dict[ClientId, Payload] = {}
+        self._known: dict[Digest, Payload] = {}
+
+    def take(self, blobs: Iterable[Payload]) -> None:
+        """Remember what is stored."""
+        for blob in blobs:
+            self._known.setdefault(blob.digest, blob)
+
+    def find(self, digest: Digest) -> Payload | None:
+        """Return what was published under a digest, None if that was not here."""
+        return self._known.get(digest)
+
+    def forget(self) -> None:
+        """Forget the round."""
+        self.payloads.clear()
+        self._known.clear()
+
+
+class RunModels:
+    """Reads the models that the contract names; holds the newest, and the travel to it."""
+
+    def __init__(
+        self,
+        context: ActorContext,
+        published: PublishedBlobs,
+        state: Callable[[int | None], LedgerSnapshot] | None = None,
+        *,
+        remembers: bool = False,
+    ) -> None:
+        """Look at a run.
+
+        Args:
+            published: what a driver of the same process has stored, which is not read again.
+            state: returns what the contract kept after a block; None to ask the chain each time.
+            remembers: hold a window's models, where nothing is stored that could be read again.
+        """
+        self._context = context
+        self._published = published
+        self._state = context.ledger.state if state is None else state
+        has_travel = context.parameters.compares_directions
+        self._most = WINDOW + 1 if has_travel and remembers else 1
+        self._held: dict[Digest, NDArray[np.float32]] = {}
+        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
+
+    def newest(self, block: int | None = None) -> NDArray[np.float32]:
+        """Return w_t, shape (d,), as the contract names it."""
+        digest = self._state(block).model
+        # Last in order, also where an undecided round left the model as it was.
+        self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
+        while len(self._held) > self._most:
+            del self._held[next(iter(self._held))]
+        return self._held[digest]
+
+    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
+
+        Args:
+            block: the one after which it is open, None for the newest.
+        """
+        if not needs_displacement(self._context.parameters, round_number):
+            return None
+        now = self._state(block).model
+        if self._travel is None or self._travel[:2] != (round_number, now):
+            before = model_of_round(self._context.ledger, window_start(round_number))
+            older = self._held[before] if before in self._held else self._read(before)
+            self._travel = round_number, now, displacement(older, self.newest(block))
+        return self._travel[2]
+
+    def _read(self, digest: Digest) -> NDArray[np.float32]:
+        dimension = self._context.parameters.dimension
+        blob = self._published.find(digest)
+        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
+        return vector_from_bytes(data, dimension)
+
+
+def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
+    """Return the digest of w_s, the model that a round began with."""
+    first = round_number - 2
+    while round_number > 1:
+        for event in reversed(ends_after(ledger, max(0, first))):
+            if isinstance(event, RoundDecided) and event.round < round_number:
+                return event.model
+        if first <= 0:
+            break
+        first -= round_number - first  # the rounds just before it were abandoned
+    return ledger.deployment().model
+
 
 OVERSIZED_BYTES = 1 << 20
 """How large a payload may be if an update is smaller; one that is larger is as good as missing."""

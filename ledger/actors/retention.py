@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from ledger.chain.round_ledger import RoundHistory, ends_after
-from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest

@@ -8,7 +8,7 @@ from ledger.actors.judgement_cache import JudgementCache, is_certain
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import Proposal
-from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
+from ledger.protocol.documents.vector import Incident, Incidents, encode_incidents
 from ledger.protocol.encoding import sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.ledger_state import (

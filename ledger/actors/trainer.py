@@ -5,12 +5,12 @@ A trainer that departs from the protocol subclasses the honest one and changes w
 
 from __future__ import annotations
 
-from ledger.actors.actions import Action, PostEnvelope, SendCommitment, StoreBlobs
+from ledger.actors.steps import Action, PostEnvelope, SendCommitment, StoreBlobs
 from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import commitment_of
 from ledger.protocol.inputs import Inputs
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import ClientId, Commitment, Digest, SignedCommitment
 

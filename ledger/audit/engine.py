@@ -24,12 +24,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ledger.audit.chain_anchor import ChainAnchor
+from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
-from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
-from ledger.audit.evidence.archive import Archive, unnamed_blobs
-from ledger.audit.evidence.model_chain import ModelChain
+from ledger.audit.evidence import Archive, ModelChain, unnamed_blobs
 from ledger.audit.observations import KeptHeadPosition, Observation, Remark, RunStart
 from ledger.audit.report import (
     REPORT_VERSION,
@@ -53,13 +51,13 @@ from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.io.own_rules import use_rules
+from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import commitment_of, to_hex
 from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.storage.blobs import BlobReader
-from ledger.transparency.witnessed import CheckpointEvidence
+from ledger.transparency.checkpoints import CheckpointEvidence
 
 MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.evidence import UnavailableBlob
 from ledger.audit.report import AuditStep, Fact, Finding, Need
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import INFINITY_BITS, word_client
@@ -18,9 +18,7 @@ from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDe
 from ledger.protocol.types import Digest, Domain
 
 if TYPE_CHECKING:
-    from ledger.audit.evidence.incidents import Accusations
-    from ledger.audit.evidence.model_chain import ModelStep
-    from ledger.audit.evidence.round_evidence import RoundEvidence
+    from ledger.audit.evidence import Accusations, ModelStep, RoundEvidence
     from ledger.chain.contract.codec import Call
     from ledger.chain.contract.ledger import LedgerSnapshot
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from ledger.audit.checks.chain import ROUNDS_NOT_WITNESSED
 from ledger.audit.checks.completeness import INCIDENTS_MISSING, PAYLOAD_APPEARED
-from ledger.audit.checks.head_chain import ROUNDS_NOT_WITNESSED
-from ledger.audit.formatting import subject_prefix
 from ledger.audit.report import (
     MAX_NAMED,
     AuditOutcome,
@@ -12,6 +11,7 @@ from ledger.audit.report import (
     Finding,
     StepOutcome,
     StepReport,
+    subject_prefix,
 )
 
 _REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code, ROUNDS_NOT_WITNESSED.code}

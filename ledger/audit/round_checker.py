@@ -11,10 +11,15 @@ from dataclasses import dataclass
 
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.checks.common import RECORD_UNREADABLE, ROUND_BEFORE_UNKNOWN
-from ledger.audit.evidence.archive import Archive, UnavailableBlob
-from ledger.audit.evidence.incidents import read_accusations
-from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
-from ledger.audit.evidence.round_evidence import RoundEvidence, read_round_evidence
+from ledger.audit.evidence import (
+    Archive,
+    ModelChain,
+    ModelDigests,
+    RoundEvidence,
+    UnavailableBlob,
+    read_accusations,
+    read_round_evidence,
+)
 from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
@@ -25,7 +30,7 @@ from ledger.audit.observations import (
     Unavailable,
 )
 from ledger.audit.report import AuditStep, StepResult
-from ledger.io.own_rules import use_rules
+from ledger.io.user_code import use_rules
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.inputs import (
     Inputs,

@@ -6,7 +6,25 @@ import sys
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from ledger.audit.chain_anchor import ChainAnchor
+from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
+from ledger.audit.checks.chain import (
+    BLOCK_UNREADABLE,
+    CHAIN_UNREADABLE,
+    CHECKPOINT_UNCHECKED,
+    CHECKPOINT_WITHHELD,
+    CODE_UNAVAILABLE,
+    DEPLOYMENT_UNREADABLE,
+    EARLIER_BLOCK_DIFFERS,
+    EARLIER_HEAD_DIFFERS,
+    KEPT_HEAD_UNCHECKED,
+    NOT_WITNESSED,
+    ROUNDS_NOT_WITNESSED,
+    SIGNED_ROUNDS_ABSENT,
+    SIGNED_TREE_DIFFERS,
+    SIGNED_TREES_CONFLICT,
+    STATE_UNAVAILABLE,
+    STATE_UNREADABLE,
+)
 from ledger.audit.checks.common import (
     BLOCK_UNAVAILABLE,
     CHAIN_UNAVAILABLE,
@@ -14,35 +32,21 @@ from ledger.audit.checks.common import (
     LOGS_INCOMPLETE,
     PARAMETERS_UNKNOWN,
 )
-from ledger.audit.checks.deployment_parameters import CODE_UNAVAILABLE, DEPLOYMENT_UNREADABLE
-from ledger.audit.checks.head_chain import (
-    BLOCK_UNREADABLE,
-    CHAIN_UNREADABLE,
-    CHECKPOINT_UNCHECKED,
-    EARLIER_BLOCK_DIFFERS,
-    EARLIER_HEAD_DIFFERS,
-    KEPT_HEAD_UNCHECKED,
-    STATE_UNAVAILABLE,
-    STATE_UNREADABLE,
-)
-from ledger.audit.earlier_report import EarlierAudit, EarlierReportError, PriorKnowledge
-from ledger.audit.evidence.archive import Archive, UnavailableBlob
-from ledger.audit.evidence.model_chain import ModelChain
+from ledger.audit.evidence import Archive, ModelChain, UnavailableBlob
 from ledger.audit.observations import (
     Disagreement,
     KeptHeadPosition,
     Observation,
+    Remark,
     ReplayedEvent,
     ReplayedRound,
     RunStart,
     StateComparison,
     Unavailable,
 )
-from ledger.audit.replay.replay import Replay, ReplayPosition
-from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.report import BlobKind
+from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
+from ledger.audit.report import AuditStep, BlobKind, Finding
 from ledger.audit.round_checker import EvidenceReader, Milestone
-from ledger.audit.signed_trees import RunTree
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
@@ -53,14 +57,71 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.chain.round_ledger import last_ended
-from ledger.io.json import picked
+from ledger.io.parsing import picked
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
-from ledger.protocol.types import Digest
+from ledger.protocol.types import Digest, Domain
+from ledger.transparency.checkpoints import CheckpointEvidence
+from ledger.transparency.merkle import leaf_hash, root_of
+from ledger.transparency.tiles import head_entries
+
+_MAX_NAMED = 8
+
+
+class RunTree:
+    """The leaves of a run's log, as the replay recomputes them, and the blocks they rest on."""
+
+    def __init__(self) -> None:
+        self._leaves: list[Digest] = []
+        self._blocks: list[int] = []
+
+    def add(self, domain: Domain, replayed: ReplayedEvent) -> None:
+        """Add the leaf of an event, if it ends a round."""
+        for entry in head_entries(domain, (replayed.event,)):
+            self._leaves.append(leaf_hash(entry.encoded()))
+            self._blocks.append(replayed.block)
+
+    def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[Observation]:
+        """Yield the trees that logs have signed, and what no quorum of witnesses stands for.
+
+        Args:
+            evidence: checkpoints that were collected before the run was read.
+        """
+        rounds = len(self._leaves)
+        conflict = evidence.conflict()
+        if conflict is not None:
+            one, other = conflict
+            subject = f"{one.origin}, {one.size} rounds,"
+            roots = to_hex(one.root), to_hex(other.root)
+            yield Disagreement(0, SIGNED_TREES_CONFLICT, subject, *roots)
+        for checkpoint in evidence.checkpoints:
+            size = checkpoint.size
+            is_there = size <= rounds
+            root = root_of(self._leaves[:size]) if is_there else None
+            block = self._blocks[size - 1] if is_there and size else newest_block
+            fact, subject = SIGNED_TREE_DIFFERS, f"{checkpoint.origin}, {size} rounds,"
+            values = to_hex(checkpoint.root), "" if root is None else to_hex(root)
+            if root is None:
+                fact, subject = SIGNED_ROUNDS_ABSENT, checkpoint.origin
+                values = str(size), str(rounds)
+            if root != checkpoint.root:
+                yield Disagreement(block, fact, subject, *values, rests_on_all_logs=True)
+        for claim in evidence.withheld:
+            yield Unavailable(0, CHECKPOINT_WITHHELD, detail=claim)
+        witnessed = evidence.witnessed
+        if witnessed is None:
+            failures = evidence.failures or ("no log or witness gave a checkpoint",)
+            for failure in failures[:_MAX_NAMED]:
+                yield Unavailable(0, NOT_WITNESSED, detail=failure)
+        elif witnessed.checkpoint.size < rounds:
+            size = witnessed.checkpoint.size
+            finding = Finding(ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
+            yield Remark(self._blocks[size], AuditStep.HEAD, finding)
+
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)

@@ -13,8 +13,8 @@ import rlp  # type: ignore[import-untyped]
 from eth_typing import Address
 from eth_utils.address import to_checksum_address
 
+from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
-from ledger.protocol.keccak import keccak
 
 _TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
 

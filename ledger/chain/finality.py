@@ -17,7 +17,7 @@ from ledger.chain.ports import (
     WrongGenesisError,
 )
 from ledger.io.home import DISK, Disk, read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError
 
 

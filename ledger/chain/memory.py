@@ -16,7 +16,7 @@ from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract.codec import RecordedEvent, compact
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.contract.ledger import LedgerSnapshot
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds
 from ledger.protocol.documents.run import RunDocument

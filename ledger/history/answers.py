@@ -40,7 +40,7 @@ from ledger.history.fields import (
 )
 from ledger.history.round import DigestKind
 from ledger.protocol.parameters import STRATEGIES
-from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
+from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules.distance import DIRECTION, SQUARED
 from ledger.protocol.types import Beacon, Quorum
 

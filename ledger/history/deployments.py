@@ -20,7 +20,7 @@ from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import EventLog, EventTable
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.history.history import DeploymentFold, FoldedHistory

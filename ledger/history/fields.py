@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from ledger.history.queries import RoundStatus
 from ledger.history.round import RoundRole, ScoresOutcome, UpdateOutcome
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 
@@ -49,7 +49,7 @@ class EnumLiteral:
         )
 
 
-Digest32 = Annotated[str, Field(pattern=f"^{digest_patterns.PREFIXED}$", examples=[EXAMPLE_DIGEST])]
+Digest32 = Annotated[str, Field(pattern=f"^{types.PREFIXED}$", examples=[EXAMPLE_DIGEST])]
 """32 bytes as 0x-hex."""
 
 Signature65 = Annotated[

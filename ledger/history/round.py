@@ -21,9 +21,9 @@ from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.round_ledger import RoundHistory
 from ledger.history.queries import RoundStatus
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.incidents import Incident, Incidents, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.documents.vector import Incident, Incidents, decode_incidents
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import RoundStart, mined_commitments, registry_with_bans

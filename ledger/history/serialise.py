@@ -17,12 +17,12 @@ from ledger.history.queries import DeploymentPath, RoundPage
 from ledger.history.round import DigestKind, Occurrence, Participation, Tally, read_run
 from ledger.history.serialise_rounds import ban_body, code_of, end_block, part_entry, time_of
 from ledger.io.home import RunPaths
-from ledger.io.json import picked
+from ledger.io.parsing import picked
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import STRATEGIES, accepted_size
-from ledger.protocol.payload_forms import FLOAT32
+from ledger.protocol.payloads import FLOAT32
 from ledger.protocol.rules.distance import DIRECTION
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader

@@ -2,6 +2,9 @@
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
+
+eth-hash takes pycryptodome first wherever both are there. Its `keccak` is one object that all
+Ethereum libraries share, the EVM too, so what is chosen here is chosen for all of them.
 """
 
 from __future__ import annotations
@@ -13,11 +16,35 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from eth_hash.auto import keccak
+from eth_hash.main import Keccak256
+from eth_hash.utils import get_backend_in_environment, load_backend
 from numpy.typing import NDArray
 
-from ledger.protocol.errors import EncodingError
-from ledger.protocol.keccak import keccak
+from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+
+__all__ = ["keccak", "prefer_pysha3"]
+
+
+def prefer_pysha3(shared: Keccak256) -> None:
+    """Make pysha3 the backend of a hash, unless ETH_HASH_BACKEND names one."""
+    if get_backend_in_environment():
+        try:
+            shared(b"")  # else eth-hash would say so in the midst of reading a chain
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(str(error)) from error
+        return
+    try:
+        chosen = Keccak256(load_backend("pysha3"))
+    except ImportError:
+        return
+    chosen(b"")  # on its first call eth-hash holds a backend against a known hash
+    shared.hasher, shared.preimage = chosen.hasher, chosen.preimage
+
+
+prefer_pysha3(keccak)
+
 
 INFINITY_BITS = 0x7FF0_0000_0000_0000
 """Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""

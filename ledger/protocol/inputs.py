@@ -1,7 +1,16 @@
-"""Inputs of a round: its closing block with the commitments that count, and published evidence."""
+"""Inputs of a round: its closing block with the commitments that count, and published evidence.
+
+Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; the first committee
+and one after an abandoned round are drawn by keccak256, which the contract can repeat.
+
+The run document has three of them: `model_source`, `frozen_state` and `data_root`. With the same
+code, frozen tensors and samples an update can be repeated bit for bit; a participant with others
+is warned before the first round (docs/protocol/environments.md).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,13 +19,64 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.encoding import commitments_chain
+from ledger.protocol import merkle
+from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u32, u64
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Layout
-from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Domain, RegisteredClient
+from ledger.protocol.types import (
+    NO_DIGEST,
+    AcceptanceForm,
+    ClientId,
+    Digest,
+    Domain,
+    RegisteredClient,
+)
+
+MAX_DRAWS = 4_096
+"""Draws after which a committee cannot be drawn and the ledger ends.
+
+While 2C clients and a tenth of all K are not banned, so many fall short with a probability below
+10^-12; a ledger that has C clients left can end only if nearly all others are banned. More draws
+would not fit a transaction: the contract pays up to 2,700 gas for each.
+"""
+
+
+def sample_trainers(
+    seed: Digest, clients: int, excluded: Collection[ClientId], trainers: int
+) -> tuple[ClientId, ...]:
+    """Return S_b, ascending: the n clients outside `excluded` with the smallest keys.
+
+    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if
+    fewer than n remain, all of them train.
+    """
+    outside = set(range(clients)).difference(excluded)
+    stream = hashlib.shake_256(seed + b"sample").digest(8 * clients)
+    keys = {client: stream[8 * client : 8 * client + 8] for client in outside}
+    order = sorted(outside, key=lambda client: (keys[client], client))
+    return tuple(ClientId(client) for client in sorted(order[:trainers]))
+
+
+def drawn_committee(
+    seed: Digest, clients: int, members: int, banned: Collection[ClientId]
+) -> tuple[ClientId, ...]:
+    """Return the first committee, or the one after an abandoned round, in the order drawn.
+
+    Clients with any ban are skipped; fewer than C are returned only if `MAX_DRAWS` do not suffice.
+    """
+    drawn: list[ClientId] = []
+    for draw in range(MAX_DRAWS):
+        if len(drawn) == members:
+            break
+        client = ClientId(int.from_bytes(keccak256(seed + u32(draw))) % clients)
+        if client not in banned and client not in drawn:
+            drawn.append(client)
+    return tuple(drawn)
+
+
+def training_seed(seed: Digest, client: ClientId) -> Digest:
+    """Return the seed of a client's batch order in a round, so that it can repeat its work."""
+    return sha256(seed + u32(client))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +306,64 @@ class Evidence:
     ) -> Evidence:
         evidence.__dict__["updates"] = updates
         return evidence
+
+
+@dataclass(frozen=True, slots=True)
+class NamedArray:
+    """Numbers with a name, as they are hashed.
+
+    Attributes:
+        name: of a parameter or buffer, or what else tells it from the others.
+        dtype: name of the type as NumPy and PyTorch have it: float32, int64, bfloat16.
+        shape: sizes, of which a single number has none.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+
+    def head(self) -> bytes:
+        """Return what is hashed before the numbers: their name, type and shape."""
+        name = self.name.encode()
+        sizes = b"".join(u64(size) for size in self.shape)
+        return u32(len(name)) + name + self.dtype.encode() + u32(len(self.shape)) + sizes
+
+
+def frozen_state(arrays: Iterable[NamedArray]) -> Digest:
+    """Return the digest of a model's frozen parameters and buffers, as constructed.
+
+    sha256 over head and numbers of each, ascending by the UTF-8 of its name; zeros without any.
+    """
+    ordered = sorted(arrays, key=lambda array: array.name.encode())
+    return _digest_of(b"", ordered) if ordered else NO_DIGEST
+
+
+def source_of_package(package: str, version: str, qualified_name: str) -> Digest:
+    """Return the digest of a model class of an installed package, by its qualified name."""
+    return sha256(f"{package}=={version}:{qualified_name}".encode())
+
+
+def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
+    """Return the digest of one client's training samples, in order."""
+    return _digest_of(salt, (x, y))
+
+
+def simulated_salt(seed: int, client: ClientId) -> bytes:
+    """Return the salt of a simulated client's samples, which is no secret."""
+    return sha256(b"data" + u64(seed) + u32(client))
+
+
+def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
+    """Return the root over number and digest of each client's samples, zeros where undisclosed."""
+    pairs = zip(counts, digests, strict=True)
+    leaves = [(client, *pair) for client, pair in enumerate(pairs)]
+    return merkle.root(merkle.DATA_LEAF, leaves)
+
+
+def _digest_of(salt: bytes, arrays: Iterable[NamedArray]) -> Digest:
+    hashed = hashlib.sha256(salt)
+    for array in arrays:
+        hashed.update(array.head())
+        hashed.update(array.data)
+    return Digest(hashed.digest())

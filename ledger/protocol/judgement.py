@@ -34,11 +34,9 @@ from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
 from ledger.protocol.ranking import candidates, elect, mean_distances, rank
-from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import Distances, plain_distances
-from ledger.protocol.rules.selection import SELECTIONS
-from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
+from ledger.protocol.rules.selection import SELECTIONS, aggregate
 from ledger.protocol.types import (
     AcceptanceForm,
     ClientId,
@@ -50,9 +48,12 @@ from ledger.protocol.types import (
     SignedScores,
 )
 from ledger.protocol.validation import (
+    PRIMARY_MARGINS,
+    DistanceTable,
     Violation,
     ViolationCode,
     find_score_fault,
+    parse_vector,
     validate_claims,
     validate_score_claim,
     validate_scores,

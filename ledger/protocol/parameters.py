@@ -8,9 +8,16 @@ from math import isfinite, prod
 
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
-from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Layout
-from ledger.protocol.rules.own import OwnRuleName, distance_named, distance_sentence
+from ledger.protocol.payloads import PAYLOAD_FORMS, PayloadForm
+from ledger.protocol.rules.distance import (
+    DIRECTION,
+    SQUARED,
+    DistanceRule,
+    Layout,
+    OwnRuleName,
+    distance_named,
+    distance_sentence,
+)
 from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 
 MILLION = 1_000_000

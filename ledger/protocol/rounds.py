@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -30,7 +31,6 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,

@@ -1,10 +1,28 @@
-"""Types of the protocol: participants, signed messages, decisions, and codes with their words."""
+"""Types of the protocol: participants, signed messages, decisions, and codes with their words.
+
+Programs write them in lower case, so that equal digests are equal texts; people may type any case.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NewType
+
+BARE = "[0-9a-f]{64}"
+"""A blob's name, as `sha256sum` prints it."""
+
+PREFIXED = f"0x{BARE}"
+"""A digest in an answer or in a document."""
+
+BARE_ANY_CASE = "[0-9a-fA-F]{64}"
+
+PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"
+"""A head that a user has copied from an audit."""
+
+EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"
+"""A digest in a search."""
+
 
 PROTOCOL_VERSION = 3
 """In every document and in the EIP-712 domain (docs/protocol.md)."""

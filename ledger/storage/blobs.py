@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Protocol
 
 from ledger.io.home import DISK, Disk, open_file
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
-from ledger.storage.folder import FolderObjects
-from ledger.storage.objects import InvalidObjectError, MemoryObjects, ObjectStore
+from ledger.storage.objects import FolderObjects, InvalidObjectError, MemoryObjects, ObjectStore
 
 MAX_BLOB_BYTES = 1 << 30
 """Largest blob that is ever read: a model of 2**28 float32 parameters."""
 
-_NAME = re.compile(digest_patterns.BARE)
+_NAME = re.compile(types.BARE)
 
 
 class BlobReader(Protocol):

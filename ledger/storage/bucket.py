@@ -23,9 +23,14 @@ from typing import Any
 from ledger.io.extras import install_command
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
-from ledger.protocol.payload import Payload
-from ledger.storage.locations import Location
-from ledger.storage.objects import MAX_FOLDER_OBJECTS, FolderCursor, deliver_listing, verified
+from ledger.protocol.payloads import Payload
+from ledger.storage.objects import (
+    MAX_FOLDER_OBJECTS,
+    FolderCursor,
+    Location,
+    deliver_listing,
+    verified,
+)
 
 OPERATION_SECONDS = 60.0
 """For a listing, a question, or a removal; to write, beyond the time that the bytes need."""

@@ -23,7 +23,7 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Domain
 from ledger.storage.objects import FolderCursor, MemoryObjects, ObjectStore
 

@@ -2,20 +2,32 @@
 
 An object is immutable bytes under a path whose last part is their sha256, so that a store need not
 be trusted: a torn, damaged or foreign object does not have its name. Every failure is an OSError.
+
+Writes are atomic: a reader sees the whole file or none. A killed process loses nothing that it has
+put; a power cut takes what was put neither durably nor before a `sync`, which costs many files
+hardly more than one. Write permission to the folder includes deleting and filling it.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from ledger.protocol import digest_patterns
+from ledger.io.home import DISK, Disk, read_file
+from ledger.protocol import types
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload import Payload
+from ledger.protocol.errors import BlobError
+from ledger.protocol.payloads import Payload
 
 MAX_FOLDER_OBJECTS = 65_536
 """Objects of one folder that a reader looks at; with more, somebody floods it."""
@@ -36,7 +48,7 @@ MAX_READS = 8
 MAX_UNREADABLE = 16
 """Objects that cannot be read before the store itself is taken to be at fault."""
 
-_NAME = re.compile(digest_patterns.BARE)
+_NAME = re.compile(types.BARE)
 _log = logging.getLogger(__name__)
 
 
@@ -231,3 +243,135 @@ class MemoryObjects:
     def drop(self, folder: str) -> None:
         """Delete all objects of a folder."""
         self._folders.pop(folder, None)
+
+
+class FolderObjects:
+    """Files below a folder, which is made on the first write."""
+
+    is_shared = True
+
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._unsynced: set[Path] = set()
+
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object, verified against its name."""
+        return verified(path, read_file(self.folder / path, limit), limit)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file."""
+        return (self.folder / path).is_file()
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        """Store an object; return False if it was there."""
+        target = self.folder / path
+        is_new = not _holds(target, payload)
+        if is_new:
+            self._disk.write_whole(target, payload.data, durable=durable)
+        if not durable:
+            # Even if it was there: its writer may have been killed before it was durable.
+            self._unsynced.add(target)
+        return is_new
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor the objects of a folder that are new to it."""
+        path = self.folder / folder
+        deliver_listing(
+            _new_files(path, cursor), lambda name, limit: read_file(path / name, limit), cursor
+        )
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there."""
+        self._disk.remove(self.folder / path)
+        self._unsynced.discard(self.folder / path)
+
+    def sync(self) -> None:
+        if self._unsynced:
+            self._disk.sync(self._unsynced)
+            self._unsynced.clear()
+
+
+def _holds(path: Path, payload: Payload) -> bool:
+    try:
+        return sha256(read_file(path, payload.size)) == payload.digest
+    except OSError:
+        return False  # missing or unreadable: it is written again
+
+
+def _new_files(folder: Path, cursor: FolderCursor) -> Iterator[tuple[str, int, Hashable]]:
+    """Yield name, size and stamp of the files that a cursor has not accepted."""
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in islice(entries, MAX_FOLDER_OBJECTS):
+            if entry.name in cursor:
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield entry.name, status.st_size, (status.st_size, status.st_mtime_ns)
+
+
+MAX_LOCATIONS = 8
+_MAX_CHARACTERS = 2_000
+
+
+class LocationKind(Enum):
+    """The adapter for a location."""
+
+    FOLDER = "folder"
+    SERVER = "server"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One location.
+
+    Attributes:
+        text: a folder's path, or a URL, which may hold a secret.
+    """
+
+    kind: LocationKind
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """The location without user, password, path and query, any of which may be a key."""
+        if self.kind is LocationKind.FOLDER:
+            return self.text
+        parts = urlsplit(self.text)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def parse_locations(option: str, text: str) -> tuple[Location, ...]:
+    """Return the locations that a setting names."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts) or len(parts) > MAX_LOCATIONS:
+        raise BlobError(f"{option}: give 1 to {MAX_LOCATIONS} folders or URLs, separated by commas")
+    return tuple(_parse(option, part) for part in parts)
+
+
+def _parse(option: str, text: str) -> Location:
+    if "\0" in text or len(text) > _MAX_CHARACTERS:
+        raise BlobError(
+            f"{option}: a folder or URL has no null and at most {_MAX_CHARACTERS} characters"
+        )
+    scheme, separator, rest = text.partition("://")
+    scheme = scheme.lower()
+    if not separator:
+        # A mistyped URL may hold a key, and is not repeated.
+        if text[:4].lower() == "http" or "@" in text:
+            raise BlobError(f"{option}: the location is no folder here, and no http or https URL")
+        return Location(LocationKind.FOLDER, text)
+    if scheme in {"http", "https"}:
+        return Location(LocationKind.SERVER, text)
+    if scheme == "file":
+        return Location(LocationKind.FOLDER, str(Path(f"/{rest.lstrip('/')}")))
+    if not scheme.isascii() or not scheme.replace("+", "").replace("-", "").isalnum():
+        raise BlobError(f"{option}: the location is no folder here, and no URL")
+    return Location(LocationKind.REMOTE, text)

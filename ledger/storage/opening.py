@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import BlobError
 from ledger.storage.blobs import BlobReader, BlobStore, FolderBlobs, ObjectBlobs
 from ledger.storage.bucket import BucketObjects
-from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, static_server, store_server
-from ledger.storage.locations import Location, LocationKind, parse_locations
 from ledger.storage.mailbox import Mailbox
-from ledger.storage.objects import ObjectStore
+from ledger.storage.objects import (
+    FolderObjects,
+    Location,
+    LocationKind,
+    ObjectStore,
+    parse_locations,
+)
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
-    from ledger.storage.uploads import UploadSigner
+    from ledger.storage.http import UploadSigner
 
 BLOB_SECONDS = 60.0
 MAIL_SECONDS = 30.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
-    from ledger.protocol.payload import Payload
+    from ledger.protocol.payloads import Payload
     from ledger.storage.objects import FolderCursor, ObjectStore
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.types import Digest
-from ledger.transparency.errors import ProofError
+from ledger.transparency.notes import ProofError
 
 EMPTY_ROOT = sha256(b"")
 MAX_SIZE = 2**63 - 1

@@ -25,18 +25,25 @@ from ledger.transparency.checkpoints import (
     open_checkpoint,
     sign_checkpoint,
 )
-from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
-from ledger.transparency.keys import SigningKey, VerifierKey
-from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
-from ledger.transparency.notes import MAX_NOTE_BYTES, SignedNote, parse_note
-from ledger.transparency.policy import PolicyKey, WitnessPolicy
-from ledger.transparency.remote import (
+from ledger.transparency.collecting import (
     NoAnswerError,
     OtherSizeError,
     ask_all,
     cosigned_by,
     newest_of_witness,
 )
+from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
+from ledger.transparency.notes import (
+    MAX_NOTE_BYTES,
+    LogConflictError,
+    NoteError,
+    SignedNote,
+    SigningKey,
+    VerifierKey,
+    WitnessError,
+    parse_note,
+)
+from ledger.transparency.policy import PolicyKey, WitnessPolicy
 from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
 
 SIGNED = "checkpoint.signed"

@@ -15,10 +15,16 @@ from http import HTTPStatus
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, cosign, open_checkpoint, parse_checkpoint
-from ledger.transparency.errors import NoteError, ProofError
-from ledger.transparency.keys import SigningKey, VerifierKey, decode_base64
 from ledger.transparency.merkle import EMPTY_ROOT, MAX_PROOF, MAX_SIZE, verify_consistency
-from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
+from ledger.transparency.notes import (
+    MAX_NOTE_BYTES,
+    NoteError,
+    ProofError,
+    SigningKey,
+    VerifierKey,
+    decode_base64,
+    parse_note,
+)
 
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"

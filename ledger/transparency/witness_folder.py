@@ -16,9 +16,13 @@ from pathlib import Path
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.encoding import sha256
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint
-from ledger.transparency.errors import NoteError, WitnessError
-from ledger.transparency.keys import SigningKey, VerifierKey
-from ledger.transparency.notes import MAX_NOTE_BYTES
+from ledger.transparency.notes import (
+    MAX_NOTE_BYTES,
+    NoteError,
+    SigningKey,
+    VerifierKey,
+    WitnessError,
+)
 from ledger.transparency.tiles import CHECKPOINT
 from ledger.transparency.witness import AddCheckpoint, WitnessReply, answer, origin_hash, origin_in
 

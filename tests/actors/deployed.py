@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, member_with
-from ledger.actors.actions import Action, ActorContext, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
 from ledger.actors.observer import Observer
+from ledger.actors.steps import Action, ActorContext, SendReport
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deploy
@@ -23,7 +23,7 @@ from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox

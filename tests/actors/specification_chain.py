@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger.actors.actions import SendCommitment, SendDecision, SendReport
+from ledger.actors.steps import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.errors import ProtocolRefusal

@@ -15,18 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, member_with
-from ledger.actors.actions import (
+from ledger.actors.journal import ProtectedSigner
+from ledger.actors.judgement_cache import JudgementCache
+from ledger.actors.member import Member, MemberActor
+from ledger.actors.steps import (
     Action,
+    Holdings,
     PostEnvelope,
+    ProtocolSteps,
     SendCommitment,
     SendDecision,
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.journal import ProtectedSigner
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor
-from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView, empty_round_view
 from ledger.protocol.consensus import primary_seat
@@ -45,7 +46,7 @@ from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.judgement import judge, sets_of
 from ledger.protocol.ledger_state import LedgerState, RoundDecided
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import displacement
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import KeySigner

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.actors.contract_follower import ContractFollower, FollowedContract
+from ledger.actors.observer import ContractFollower, FollowedContract
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RoundHistory

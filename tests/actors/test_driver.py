@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from ledger.actors.actions import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import decision_of, settlement_of
+from ledger.actors.steps import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import DeadlineNotReachedError, JournalError
 from ledger.protocol.ledger_state import RoundAbandoned
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import Mailbox

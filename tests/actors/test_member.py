@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member
+from ledger.actors.steps import SendDecision, SendReport, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.documents.envelope import (
@@ -18,8 +18,8 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
-from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, IncidentKind, Phase
 from tests.actors.support import (

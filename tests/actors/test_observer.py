@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.actors import run_models
-from ledger.actors.actions import ActorContext
+from ledger.actors import observer
 from ledger.actors.journal import MemoryJournal
-from ledger.actors.observer import OVERSIZED_BYTES, Observer
-from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.run_models import RunModels, model_of_round
+from ledger.actors.observer import (
+    OVERSIZED_BYTES,
+    Observer,
+    PublishedBlobs,
+    RunModels,
+    model_of_round,
+)
+from ledger.actors.steps import ActorContext
 from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules import direction
 from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
@@ -151,7 +155,7 @@ SHORT = 2
 def along(monkeypatch: pytest.MonkeyPatch) -> Deployed:
     """A run of five rounds on the memory ledger whose distances follow the way of two."""
     monkeypatch.setattr(direction, "WINDOW", SHORT)
-    monkeypatch.setattr(run_models, "WINDOW", SHORT)
+    monkeypatch.setattr(observer, "WINDOW", SHORT)
     return in_memory(replace(PARAMETERS, rounds=5, strategy=3))
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
-from ledger.actors.protocol_steps import Holdings
+from ledger.actors.steps import Holdings, PostEnvelope, SendCommitment, StoreBlobs
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import (
@@ -20,10 +19,10 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import commitment_of, set_digest, sha256
-from ledger.protocol.payload import Payload
-from ledger.protocol.scores import parse_vector
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import NO_DIGEST, ClientId, DropoutReason, Phase, VoteKind
+from ledger.protocol.validation import parse_vector
 from tests.actors.support import (
     Network,
     PowerCutJournal,

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from ledger.actors.driver import Driver
-from ledger.actors.observer import OVERSIZED_BYTES, Observer
-from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.observer import OVERSIZED_BYTES, Observer, PublishedBlobs
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.actors.deployed import Deployed

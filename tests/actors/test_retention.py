@@ -8,8 +8,7 @@ import pytest
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.driver import Driver
-from ledger.actors.observer import Observer
-from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.observer import Observer, PublishedBlobs
 from ledger.actors.retention import (
     MAX_RETAINED_ROUNDS,
     RETAIN_ALL,
@@ -21,8 +20,8 @@ from ledger.actors.retention import (
     retention_policy_of,
 )
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided

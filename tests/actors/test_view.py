@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.actors import view as view_module
-from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView
-from ledger.actors.view_timing import ViewSpan, view_at
+from ledger.actors.view import MAX_SETS_PER_MEMBER, RoundView, ViewSpan, view_at
 from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -27,8 +26,7 @@ from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
-from ledger.protocol.payload import Payload
-from ledger.protocol.scores import parse_vector
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -42,6 +40,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.protocol.validation import parse_vector
 from tests.actors.support import (
     PARAMETERS,
     Network,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.actions import SendCommitment
-from ledger.protocol.documents.incidents import Incident, decode_incidents
+from ledger.actors.steps import SendCommitment
+from ledger.protocol.documents.vector import Incident, decode_incidents
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ProtocolRefusal, RequestNotSignedError
 from ledger.protocol.ledger_state import ClientBanned, LedgerState, RoundDecided

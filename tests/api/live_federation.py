@@ -11,7 +11,7 @@ from pathlib import Path
 from ledger.actors.journal import FileJournal
 from ledger.actors.view import RoundView
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.opening import mailbox_at

@@ -18,7 +18,7 @@ from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import (
     ROUNDS,

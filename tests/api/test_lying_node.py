@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from api.settings import Settings
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.api.conftest import deployments, refused, serving
 from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode, lies
 from tests.faults import times

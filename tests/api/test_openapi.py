@@ -24,7 +24,7 @@ from api.schemas.service import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
 from ledger.history import answers, answers_rounds, fields
 from ledger.protocol.parameters import STRATEGIES
-from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
+from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
 from tests.api.examples import example

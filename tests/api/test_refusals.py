@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from api.http.limits import HEADERS
 from api.settings import Settings
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.api.conftest import deployments, make_run, read, refused, serving
 from tests.faults import times
 from tests.patience import PATIENCE_SECONDS

@@ -13,7 +13,7 @@ import pytest
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound
 from ledger.protocol import encoding, merkle

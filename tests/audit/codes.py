@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ledger.audit.checks import (
-    all_checks,
-    blob_commitments,
-    certificates,
-    common,
-    completeness,
-    deployment_parameters,
-    distances,
-    global_model,
-    head_chain,
-    means,
-    ranking,
-    sampling,
-)
+from ledger.audit.checks import all_checks, blobs, chain, common, completeness, decision, scores
 from ledger.audit.report import Fact, FindingKind, Need
 
 C = TypeVar("C", Fact, Need, FindingKind)
 
 _MODULES = (
-    *(all_checks, blob_commitments, certificates, common, completeness, deployment_parameters),
-    *(distances, global_model, head_chain, means, ranking, sampling),
+    *(all_checks, blobs, decision, common, completeness, chain),
+    *(scores, blobs, chain, scores, decision, chain),
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.bundles.bundle_export import export_bundle
+from ledger.audit.bundles.bundle_verification import export_bundle
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 
 if TYPE_CHECKING:

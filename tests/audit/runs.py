@@ -25,10 +25,16 @@ from ledger.chain.contract.manifest import Manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
 from ledger.protocol.consensus import QuorumCertificate
-from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
+from ledger.protocol.documents.vector import (
+    Incident,
+    Incidents,
+    ScoreVector,
+    decode_vector,
+    encode_incidents,
+    encode_vector,
+)
 from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import (
@@ -56,7 +62,7 @@ from ledger.protocol.ledger_state import (
     submitted_certificate,
 )
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import window_start
 from ledger.protocol.types import (
     NO_DIGEST,

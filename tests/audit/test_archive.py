@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.audit.engine import audit
-from ledger.audit.evidence.archive import Archive, BlobFailure, UnavailableBlob
+from ledger.audit.evidence import Archive, BlobFailure, UnavailableBlob
 from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from tests.audit.blobs import ChangedBlobs

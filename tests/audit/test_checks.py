@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from ledger.audit.checks import blob_commitments, certificates, completeness, distances, ranking
+from ledger.audit.checks import blobs, completeness, decision, scores
 from ledger.audit.checks.all_checks import (
     CHECKS,
     malformed_event,
@@ -17,13 +17,13 @@ from ledger.audit.checks.all_checks import (
     step_of_refusal,
     wrong_field,
 )
-from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
-from ledger.audit.formatting import MAX_CHARACTERS, plain
+from ledger.audit.checks.chain import CHAIN_FILE_DAMAGED
 from ledger.audit.observations import (
     Disagreement,
     Unavailable,
 )
 from ledger.audit.report import (
+    MAX_CHARACTERS,
     AuditStep,
     Contradiction,
     Fact,
@@ -31,6 +31,7 @@ from ledger.audit.report import (
     FindingKind,
     MissingInput,
     Need,
+    plain,
 )
 from ledger.protocol import errors, ledger_state
 from ledger.protocol.types import (
@@ -143,12 +144,12 @@ def test_every_code_is_unique() -> None:
 
 def test_every_violation_has_its_step() -> None:
     tables = (
-        blob_commitments.VIOLATIONS,
-        certificates.VIOLATIONS,
+        blobs.VIOLATIONS,
+        decision.CERTIFICATE_VIOLATIONS,
         completeness.VIOLATIONS,
-        ranking.VIOLATIONS,
+        decision.RANKING_VIOLATIONS,
     )
-    named = [*distances.VIOLATIONS, *distances.UNCHECKED, *chain.from_iterable(tables)]
+    named = [*scores.VIOLATIONS, *scores.UNCHECKED, *chain.from_iterable(tables)]
     assert Counter(named) == Counter(set(ViolationCode) - NOT_ASKED)
 
 

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 
-from ledger.audit.checks.blob_commitments import EQUAL_PAYLOADS, OPENS_NO_COMMITMENT
-from ledger.audit.checks.certificates import BASE_DIFFERS, INPUTS_OPEN, RECORD_OF_ANOTHER
+from ledger.audit.checks.blobs import (
+    EQUAL_PAYLOADS,
+    MODEL_DIFFERS,
+    MODEL_NOT_FINITE,
+    OPENS_NO_COMMITMENT,
+)
+from ledger.audit.checks.chain import NOT_SAMPLED
 from ledger.audit.checks.completeness import (
     DROPOUT,
     HAS_COMMITTED,
@@ -25,8 +30,18 @@ from ledger.audit.checks.completeness import (
     UPDATE_MALFORMED,
     UPDATE_USABLE,
 )
-from ledger.audit.checks.distances import (
+from ledger.audit.checks.decision import (
+    BASE_DIFFERS,
+    INPUTS_OPEN,
+    RANKED_DIFFER,
+    RECORD_OF_ANOTHER,
+    REVEAL_DIFFERS,
+    SCORES_ROOT_DIFFERS,
+    UPDATES_ROOT_DIFFERS,
+)
+from ledger.audit.checks.scores import (
     CLAIM_NOT_SIGNED,
+    DISTANCE_DIFFERS,
     FALSE_SCORES,
     NO_MEMBER,
     REFUSED_SCORES,
@@ -36,15 +51,6 @@ from ledger.audit.checks.distances import (
     TWO_VECTORS,
     VECTOR_TOO_LONG,
 )
-from ledger.audit.checks.global_model import MODEL_DIFFERS, MODEL_NOT_FINITE
-from ledger.audit.checks.means import DISTANCE_DIFFERS
-from ledger.audit.checks.ranking import (
-    RANKED_DIFFER,
-    REVEAL_DIFFERS,
-    SCORES_ROOT_DIFFERS,
-    UPDATES_ROOT_DIFFERS,
-)
-from ledger.audit.checks.sampling import NOT_SAMPLED
 from ledger.audit.engine import audit
 from ledger.audit.report import (
     AuditOutcome,

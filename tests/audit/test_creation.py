@@ -8,16 +8,15 @@ from typing import cast
 
 import pytest
 
-from ledger.audit.checks.deployment_parameters import (
+from ledger.audit.checks.chain import (
     CODE_DIFFERS,
     CODE_UNAVAILABLE,
     DEPLOYMENT_UNREADABLE,
 )
 from ledger.audit.engine import audit
-from ledger.audit.proofs.comparisons import StepName, VerificationStep
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.trust import read_trusted_contract
+from ledger.audit.proofs.trust import StepName, VerificationStep, read_trusted_contract
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import (

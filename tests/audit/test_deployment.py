@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.deployment_parameters import CONFIGURATION_MALFORMED, DEPLOYMENT_DIFFERS
+from ledger.audit.checks.chain import CONFIGURATION_MALFORMED, DEPLOYMENT_DIFFERS
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable

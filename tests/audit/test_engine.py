@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.certificates import BAN, SILENT_PRIMARY, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import (
     ABANDONED_ROUND,
     DROPOUT,
@@ -18,7 +17,8 @@ from ledger.audit.checks.completeness import (
     ROUNDS_DECIDED,
     STRAY_COMMITMENT,
 )
-from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
+from ledger.audit.checks.decision import BAN, SILENT_PRIMARY, WRONG_PROPOSAL
+from ledger.audit.checks.scores import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import (
     AuditOutcome,

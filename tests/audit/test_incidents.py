@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
-from ledger.audit.checks.certificates import (
+from ledger.audit.checks.blobs import BLOB_DAMAGED
+from ledger.audit.checks.completeness import INCIDENTS_MISSING
+from ledger.audit.checks.decision import (
     EQUIVOCATION,
     IGNORED_INCIDENTS,
     NO_QUORUM,
     SILENT_PRIMARY,
     WRONG_PROPOSAL,
 )
-from ledger.audit.checks.completeness import INCIDENTS_MISSING
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.vector import Incident
 from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256, to_hex
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.types import (

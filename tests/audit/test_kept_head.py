@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.checks.certificates import VOTES
-from ledger.audit.checks.completeness import COMMITMENTS, ROUNDS_DECIDED
-from ledger.audit.checks.distances import DISTANCES, FALSE_SCORES
-from ledger.audit.checks.head_chain import (
+from ledger.audit.anchors import MAX_REPORT_BYTES, EarlierReportError, read_report
+from ledger.audit.checks.chain import (
     EARLIER_BLOCK_DIFFERS,
     EARLIER_HEAD_DIFFERS,
     HEAD_NOTE_UNREADABLE,
     KEPT_HEAD_ABSENT,
     ROLLED_BACK,
 )
-from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, read_report
+from ledger.audit.checks.completeness import COMMITMENTS, ROUNDS_DECIDED
+from ledger.audit.checks.decision import VOTES
+from ledger.audit.checks.scores import DISTANCES, FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.encoding import sha256
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided

@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from ledger.audit.bundles.bundle_export import make_bundle
-from ledger.audit.bundles.bundle_verification import verify_bundle
+from ledger.audit.bundles.bundle_verification import make_bundle, verify_bundle
 from ledger.audit.engine import audit
-from ledger.audit.proofs.comparisons import StepName
-from ledger.audit.proofs.proof import ClientProof, CommittedDecision
+from ledger.audit.proofs.proof import ClientProof, ClientStatement, ClientVerdict, CommittedDecision
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.statement import ClientStatement, ClientVerdict
-from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
+from ledger.audit.proofs.trust import StepName, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history.history import FoldedHistory

@@ -13,7 +13,7 @@ from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcom
 from ledger.audit.worker_pool import AuditWorkers
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import read_run_manifest
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs

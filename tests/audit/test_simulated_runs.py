@@ -9,15 +9,15 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
-from ledger.audit.checks.certificates import BAN, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import DROPOUT
-from ledger.audit.checks.distances import FALSE_SCORES
+from ledger.audit.checks.decision import BAN, WRONG_PROPOSAL
+from ledger.audit.checks.scores import FALSE_SCORES
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.seeds import first_that_shows
 

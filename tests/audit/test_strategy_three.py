@@ -10,25 +10,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.audit.checks.certificates import WRONG_PROPOSAL
 from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
-from ledger.audit.checks.distances import (
+from ledger.audit.checks.decision import WRONG_PROPOSAL
+from ledger.audit.checks.scores import (
     DISPLACEMENT_UNKNOWN,
     FALSE_SCORES,
     REFUSAL_UNCHECKED,
     SCORES_COUNTED,
 )
 from ledger.audit.engine import AuditOptions, audit
-from ledger.audit.formatting import reason_text
-from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, StepOutcome, reason_text
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes, word_client
 from ledger.protocol.judgement import Judgement, score_updates, usable_clients
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules import direction
-from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId, Digest, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs

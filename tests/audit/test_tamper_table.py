@@ -20,14 +20,14 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
-from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
+from ledger.audit.checks.blobs import BLOB_DAMAGED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import RoundDecided

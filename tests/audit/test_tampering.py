@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.checks.blob_commitments import BLOB_MISSING
-from ledger.audit.checks.certificates import BAN, CALL_DATA_UNAVAILABLE
+from ledger.audit.checks.blobs import BLOB_MISSING
+from ledger.audit.checks.chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.completeness import DROPOUT
-from ledger.audit.checks.head_chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
+from ledger.audit.checks.decision import BAN, CALL_DATA_UNAVAILABLE
 from ledger.audit.engine import audit
 from ledger.audit.report import (
     MAX_FINDINGS,

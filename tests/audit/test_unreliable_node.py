@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ledger.audit.checks.certificates import BAN
+from ledger.audit.anchors import EarlierAudit, read_report, report_bytes
+from ledger.audit.checks.chain import CHAIN_UNREADABLE
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE, LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
 from ledger.audit.checks.completeness import ABANDONED_ROUND
-from ledger.audit.checks.distances import FALSE_SCORES
-from ledger.audit.checks.head_chain import CHAIN_UNREADABLE
-from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
+from ledger.audit.checks.decision import BAN
+from ledger.audit.checks.scores import FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
-from ledger.audit.checks.head_chain import (
+from ledger.audit.anchors import read_report, report_bytes
+from ledger.audit.checks.chain import (
     CHECKPOINT_UNCHECKED,
     CHECKPOINT_WITHHELD,
     NOT_WITNESSED,
@@ -19,19 +19,25 @@ from ledger.audit.checks.head_chain import (
     SIGNED_TREE_DIFFERS,
     SIGNED_TREES_CONFLICT,
 )
-from ledger.audit.earlier_report import read_report, report_bytes
+from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Fact, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, NotServedError
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
-from ledger.transparency.entries import head_entries, origin_of
-from ledger.transparency.keys import KeyUse, SigningKey
+from ledger.transparency.checkpoints import (
+    Checkpoint,
+    CheckpointEvidence,
+    SignedCheckpoint,
+    cosign,
+    sign_checkpoint,
+    weigh,
+)
 from ledger.transparency.merkle import leaf_hash, root_of
+from ledger.transparency.notes import KeyUse, SigningKey
 from ledger.transparency.policy import parse_policy
-from ledger.transparency.witnessed import CheckpointEvidence, weigh
+from ledger.transparency.tiles import head_entries, origin_of
 from tests.audit.honest import two_fail
 from tests.audit.runs import Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
+from ledger.actors.steps import ActorContext
 from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
 from ledger.chain.round_ledger import RoundLedger
 from ledger.protocol.documents.run import RunDocument

@@ -20,9 +20,8 @@ from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Receipt
-from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
-from ledger.protocol.documents.vector import ScoreVector, decode_vector
+from ledger.protocol.documents.vector import Incident, ScoreVector, decode_incidents, decode_vector
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.fold import RoundStart, registry_with_bans
 from ledger.protocol.inputs import Participants, participants_of

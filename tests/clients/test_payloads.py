@@ -11,13 +11,12 @@ from clients.adversaries.faults import TrainerFault
 from clients.configuration.loading import load
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run, open_run
-from ledger.actors import run_models
+from ledger.actors import observer
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload_forms import Q8
-from ledger.protocol.payload_q8 import NOT_ENCODABLE
+from ledger.protocol.payloads import NOT_ENCODABLE, Q8
 from ledger.protocol.rules import direction
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs
@@ -108,7 +107,7 @@ def test_a_resumed_run_has_the_head_of_one_in_memory(
     settings: Any,
     left: int,
 ) -> None:
-    for module in (direction, run_models):
+    for module in (direction, observer):
         monkeypatch.setattr(module, "WINDOW", 1)
     player = player_on_file
     # Cut in round 3, whose travel begins with a model that only the store has.

@@ -9,10 +9,16 @@ import pytest
 from clients.adversaries.faults import FaultyMember, member_with
 from clients.runs.open_run import OpenedRun, open_run
 from clients.simulation import Simulation
-from ledger.actors.actions import Action, PostEnvelope, SendDecision, StoreBlobs
 from ledger.actors.member import Member, reports_of
-from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
+from ledger.actors.steps import (
+    Action,
+    Holdings,
+    PostEnvelope,
+    ProtocolSteps,
+    SendDecision,
+    StoreBlobs,
+)
 from ledger.actors.view import RoundView
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import QuorumCertificate
@@ -20,7 +26,7 @@ from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.inputs import Participants
 from ledger.protocol.judgement import Judgement
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote
 from tests.clients.played import FIVE_MEMBERS, Player, configured

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cmfl
-from ledger.io.folder_lock import run_lock
+from ledger.io.folders import run_lock
 from ledger.io.home import Home
 from tests.cmfl.conftest import FACE
 

@@ -14,7 +14,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.codec import Call, encode_call
 from ledger.chain.contract.ledger import LedgerWriter
-from ledger.chain.embedded.genesis import address_of
+from ledger.chain.embedded.evm import address_of
 from ledger.chain.ports import ChainWriter, Receipt, TransactionRevertedError
 from ledger.protocol.encoding import keccak256
 

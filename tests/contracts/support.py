@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ledger.protocol import encoding, ledger_state
+from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.ranking import rank
-from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

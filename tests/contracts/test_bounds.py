@@ -12,9 +12,9 @@ from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.inputs import MAX_DRAWS
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
-from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,

@@ -9,7 +9,7 @@ from ledger.chain.contract import abi
 from ledger.chain.contract.codec import Call, encode_call
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.ports import Receipt
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins

@@ -10,9 +10,9 @@ from ledger.chain.contract import abi
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding, errors, ledger_state
+from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.ranking import elect, rank
-from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,

@@ -26,9 +26,9 @@ import typer
 from api.settings import Settings
 from clients.onboarding import keystores
 from cmfl.commands.application import app
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.transparency.keys import parse_vkey
+from ledger.transparency.notes import parse_vkey
 from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import cmfl, succeeds
 from tests.support.keys import write_keystore

@@ -24,15 +24,14 @@ from clients.local_sgd import LocalTraining, batches
 from ledger.audit.bundles.bundle import BundleDocument
 from ledger.audit.checks.all_checks import step_of_field
 from ledger.audit.proofs.proof_document import ProofDocument
-from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
+from ledger.protocol import canonical, consensus, inputs, ledger_state, parameters, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
-from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.documents.vector import decode_incidents, decode_vector
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.storage.blobs import MAX_BLOB_BYTES
 from tests.docs import second_rules, second_training
 from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown
@@ -567,7 +566,7 @@ def test_the_step_that_an_altered_field_fails_is_the_audits() -> None:
 
 
 def test_bounds_are_those_of_the_code() -> None:
-    assert f"{sampling.MAX_DRAWS:,} draws" in TEXT
+    assert f"{inputs.MAX_DRAWS:,} draws" in TEXT
     assert (
         f"deeper than {canonical.MAX_NESTING}, more than {canonical.MAX_DOCUMENT_BYTES:,} bytes "
         f"(a vector: {vector.MAX_VECTOR_BYTES:,}), more than {canonical.MAX_CONTAINERS:,} maps "

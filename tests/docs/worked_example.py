@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.federated_data import Samples
 from clients.local_sgd import LocalTraining, batches
-from ledger.protocol import bound_inputs, encoding, merkle
+from ledger.protocol import encoding, merkle
+from ledger.protocol import inputs as bound_inputs
 from ledger.protocol.documents.envelope import (
     Attestation,
     Body,
@@ -32,17 +33,18 @@ from ledger.protocol.documents.envelope import (
     Reply,
     encode_envelope,
 )
-from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.documents.vector import Incident, Incidents, encode_incidents, encode_vector
 from ledger.protocol.encoding import sha256, u8, u32
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
     MinedCommitment,
+    drawn_committee,
     participants_of,
     round_closing,
+    training_seed,
     window_end,
 )
 from ledger.protocol.judgement import (
@@ -52,10 +54,8 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_q8 import decode_q8, encode_q8
+from ledger.protocol.payloads import Payload, decode_q8, encode_q8
 from ledger.protocol.ranking import elect
-from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
     ReplayVerdict,

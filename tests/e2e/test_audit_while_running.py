@@ -15,7 +15,7 @@ from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded import integrity
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.e2e.sessions import Home, finish
 from tests.faults import times

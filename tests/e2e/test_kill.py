@@ -19,7 +19,7 @@ from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import Manifest, read_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs, MemoryBlobs
 from tests.e2e.sessions import Home, finish, kill_when
 from tests.faults import times

@@ -17,7 +17,7 @@ from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
 from clients.training.port import Engine, TrainingJob
-from ledger.audit.earlier_report import EarlierAudit
+from ledger.audit.anchors import EarlierAudit
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditReport
 from ledger.chain.contract.deploy import deployed_document
@@ -27,7 +27,7 @@ from ledger.history.round import read_documents
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import ChainError
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
 

@@ -57,8 +57,8 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import ClientId, Domain, DropoutReason, RefusalReason
 from ledger.storage.blobs import FolderBlobs
+from ledger.storage.http import UploadSigner
 from ledger.storage.mailbox import run_folder
-from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
 from tests.cmfl.commands.conftest import succeeds

@@ -10,8 +10,7 @@ import pytest
 
 from clients.adversaries.faults import TrainerFault
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
 from tests.federation.worker_faults import (
     NO_FAULTS,
     WorkerFaults,

@@ -23,7 +23,7 @@ from ledger.actors.trainer import Trainer
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer
 from ledger.protocol.types import ClientId
 

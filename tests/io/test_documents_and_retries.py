@@ -14,16 +14,15 @@ import time
 import pytest
 
 from ledger.io.closing_servers import stop_accepting
-from ledger.io.json import parse_json
+from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.io.retry import Backoff, RetryPolicy
-from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '["\\"]]]",', '[[],{"]":1},'])
 def test_a_document_too_deep_is_refused_and_ends_no_process(opening: str) -> None:
     code = "import sys; sys.setrecursionlimit(100_000); "
-    code += f"from ledger.io.json import parse_json; parse_json({opening!r} * 100_000)"
+    code += f"from ledger.io.parsing import parse_json; parse_json({opening!r} * 100_000)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (ended.returncode, b"nested more than" in ended.stderr) == (1, True)
 

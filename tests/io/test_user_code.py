@@ -15,11 +15,19 @@ from typing import Any
 import pytest
 
 from ledger.io.extras import NAME, install_command, require_extra
-from ledger.io.own_rules import own_rule, own_rules_of, try_rules, use_rule, use_rules
-from ledger.io.user_code import code_reference, package_of, user_code
+from ledger.io.user_code import (
+    code_reference,
+    own_rule,
+    own_rules_of,
+    package_of,
+    try_rules,
+    use_rule,
+    use_rules,
+    user_code,
+)
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.rules.own import OwnRuleName
+from ledger.protocol.rules.distance import OwnRuleName
 from tests.packaging.metadata import extra, names, project
 
 SCRIPT = """

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ledger.protocol import encoding
 from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Digest, RegisteredClient

@@ -12,12 +12,13 @@ from eth_account.messages import _hash_eip191_message, encode_typed_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.protocol import bound_inputs, canonical, merkle
-from ledger.protocol.bound_inputs import NamedArray
+from ledger.protocol import canonical, inputs, merkle
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import EncodingError, SignatureError
-from ledger.protocol.registration import (
-    TYPES,
+from ledger.protocol.inputs import NamedArray
+from ledger.protocol.signing import (
+    REGISTRATION_TYPES,
+    KeySigner,
     Registration,
     challenge_digest,
     data_salt,
@@ -25,7 +26,6 @@ from ledger.protocol.registration import (
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.signing import KeySigner
 from ledger.protocol.training_replay import (
     MAX_ENVIRONMENT_TEXT,
     TrainingEnvironment,
@@ -43,7 +43,7 @@ def typed(name: str, message: dict[str, object]) -> bytes:
     """Return the digest that eth-account signs for a message of a domain without a contract."""
     fields = [
         {"type": kind, "name": field}
-        for kind, field in (entry.split() for entry in TYPES[name].split(","))
+        for kind, field in (entry.split() for entry in REGISTRATION_TYPES[name].split(","))
     ]
     domain = [{"name": "name", "type": "string"}, {"name": "version", "type": "string"}]
     whole = {
@@ -137,12 +137,12 @@ arrays = st.builds(
 
 def test_frozen_state_is_hashed_by_name_type_shape_and_numbers() -> None:
     digest = sha256(COUNT_BYTES + BIAS_BYTES).digest()
-    assert bound_inputs.frozen_state([COUNT, BIAS]) == digest
-    assert bound_inputs.frozen_state([BIAS, COUNT]) == digest, "the names give the order"
+    assert inputs.frozen_state([COUNT, BIAS]) == digest
+    assert inputs.frozen_state([BIAS, COUNT]) == digest, "the names give the order"
 
 
 def test_no_frozen_state_is_zeros() -> None:
-    assert bound_inputs.frozen_state([]) == NO_DIGEST
+    assert inputs.frozen_state([]) == NO_DIGEST
 
 
 @given(one=st.lists(arrays, max_size=3), other=st.lists(arrays, max_size=3))
@@ -153,7 +153,7 @@ def test_different_frozen_states_have_different_digests(
         return sorted(array.head() + bytes(array.data) for array in found)
 
     one, other = ([*{array.name: array for array in found}.values()] for found in (one, other))
-    digests = [bound_inputs.frozen_state(found) for found in (one, other)]
+    digests = [inputs.frozen_state(found) for found in (one, other)]
     assert (digests[0] == digests[1]) == (state(one) == state(other))
 
 
@@ -161,7 +161,7 @@ def test_samples_are_hashed_behind_their_salt() -> None:
     x = NamedArray("x", "uint8", (2, 1), b"\x05\x06")
     y = NamedArray("y", "int64", (2,), np.array([0, 1], dtype="<i8").tobytes())
     assert (
-        bound_inputs.samples_digest(SALT, x, y)
+        inputs.samples_digest(SALT, x, y)
         == sha256(
             SALT
             + (b"\x00\x00\x00\x01xuint8\x00\x00\x00\x02")
@@ -174,11 +174,11 @@ def test_samples_are_hashed_behind_their_salt() -> None:
             + (1).to_bytes(8, "little")
         ).digest()
     )
-    assert bound_inputs.samples_digest(bytes(32), x, y) != bound_inputs.samples_digest(SALT, x, y)
+    assert inputs.samples_digest(bytes(32), x, y) != inputs.samples_digest(SALT, x, y)
 
 
 def test_a_simulated_clients_salt_follows_from_seed_and_client() -> None:
-    salt = bound_inputs.simulated_salt(7, ClientId(3))
+    salt = inputs.simulated_salt(7, ClientId(3))
     assert salt == sha256(b"data" + (7).to_bytes(8) + (3).to_bytes(4)).digest()
 
 
@@ -186,8 +186,8 @@ def test_the_data_root_has_a_leaf_of_each_client() -> None:
     digests = [Digest(b"\x01" * 32), NO_DIGEST]
     leaves = [(0, 10, b"\x01" * 32), (1, 20, bytes(32))]
     root = merkle.root(["uint32", "uint64", "bytes32"], leaves)
-    assert bound_inputs.data_root([10, 20], digests) == root
-    assert bound_inputs.data_root([20, 10], digests) != root
+    assert inputs.data_root([10, 20], digests) == root
+    assert inputs.data_root([20, 10], digests) != root
 
 
 HERE = TrainingEnvironment("2.13.0+cpu", "plain", "x86_64", "avx2", "cpu", 1)
@@ -230,5 +230,5 @@ def test_two_auditors_have_different_witnesses_of_the_same_losses() -> None:
 
 
 def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
-    digest = bound_inputs.source_of_package("vision", "0.20.1", "vision.models.Net")
+    digest = inputs.source_of_package("vision", "0.20.1", "vision.models.Net")
     assert digest == sha256(b"vision==0.20.1:vision.models.Net").digest()

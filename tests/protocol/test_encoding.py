@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
+from ledger.protocol.encoding import keccak, prefer_pysha3
 from ledger.protocol.errors import ConfigurationError, EncodingError
-from ledger.protocol.keccak import keccak, prefer_pysha3
 from ledger.protocol.types import Address, ClientId, RegisteredClient
 from tests.protocol.support import client_ids, distances, f32
 from tests.support.keys import ids
@@ -135,7 +135,7 @@ SCRIPT = """
 import sys
 if sys.argv[1] == "missing":
     sys.modules["sha3"] = None
-from ledger.protocol.keccak import keccak
+from ledger.protocol.encoding import keccak
 print(keccak.hasher.__module__, keccak(b"").hex(), keccak.new(b"").digest().hex())
 """
 

@@ -19,8 +19,7 @@ from ledger.protocol.inputs import (
     participants_of,
     round_closing,
 )
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import Q8
+from ledger.protocol.payloads import Q8, Payload
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, registry_of
 from tests.support.keys import ids

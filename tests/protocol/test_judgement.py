@@ -29,8 +29,7 @@ from ledger.protocol.judgement import (
     usable_clients,
 )
 from ledger.protocol.parameters import STRATEGIES
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode

@@ -16,13 +16,14 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.payload_forms import FLOAT32, Q8
-from ledger.protocol.payload_q8 import (
+from ledger.protocol.payloads import (
     BLOCK,
+    FLOAT32,
     LEAST_EXPONENT,
     MOST_EXPONENT,
     MOST_OFFSET,
     NOT_ENCODABLE,
+    Q8,
     decode_q8,
     encode_q8,
     q8_size,

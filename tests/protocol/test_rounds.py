@@ -10,6 +10,7 @@ import pytest
 
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.ledger_state import (
     BlockContext,
     EquivocationReport,
@@ -23,7 +24,6 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.ranking import rank
-from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol import sampling
+from ledger.protocol import inputs
 from ledger.protocol.consensus import QuorumCertificate, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import (
@@ -35,14 +35,14 @@ def test_after_4096_draws_nobody_is_drawn_any_more() -> None:
     assert draws.index(last) == 4_095
     assert beyond not in draws[:4_096]
     everyone = set(map(ClientId, range(50_000)))
-    assert sampling.drawn_committee(SEED, 50_000, 1, everyone - {last}) == (last,)
-    assert sampling.drawn_committee(SEED, 50_000, 1, everyone - {beyond}) == ()
+    assert inputs.drawn_committee(SEED, 50_000, 1, everyone - {last}) == (last,)
+    assert inputs.drawn_committee(SEED, 50_000, 1, everyone - {beyond}) == ()
 
 
 def test_a_clients_batch_order_has_a_seed_of_its_own() -> None:
     joined = hashlib.sha256(bytes(32) + b"\0\0\0\1").digest()
-    assert sampling.training_seed(SEED, ClientId(1)) == joined
-    assert sampling.training_seed(SEED, ClientId(1)) != sampling.training_seed(SEED, ClientId(2))
+    assert inputs.training_seed(SEED, ClientId(1)) == joined
+    assert inputs.training_seed(SEED, ClientId(1)) != inputs.training_seed(SEED, ClientId(2))
 
 
 @given(seed=digests, clients=st.integers(1, 60), data=st.data())
@@ -51,7 +51,7 @@ def test_a_sample_is_ascending_distinct_and_never_of_the_excluded(
 ) -> None:
     excluded = data.draw(st.sets(st.integers(0, clients - 1).map(ClientId)))
     trainers = data.draw(st.integers(0, clients))
-    sample = sampling.sample_trainers(seed, clients, excluded, trainers)
+    sample = inputs.sample_trainers(seed, clients, excluded, trainers)
     assert len(sample) == min(trainers, clients - len(excluded))
     assert list(sample) == sorted(set(sample))
     assert set(sample) <= set(range(clients)) - excluded
@@ -63,8 +63,8 @@ def test_a_smaller_sample_is_part_of_a_larger_one(
 ) -> None:
     larger = data.draw(st.integers(1, clients))
     smaller = data.draw(st.integers(0, larger))
-    part = sampling.sample_trainers(seed, clients, (), smaller)
-    assert set(part) <= set(sampling.sample_trainers(seed, clients, (), larger))
+    part = inputs.sample_trainers(seed, clients, (), smaller)
+    assert set(part) <= set(inputs.sample_trainers(seed, clients, (), larger))
 
 
 @given(seed=digests, clients=st.integers(3, 60), data=st.data())
@@ -72,7 +72,7 @@ def test_a_drawn_committee_is_distinct_and_of_those_not_banned(
     seed: Digest, clients: int, data: st.DataObject
 ) -> None:
     banned = data.draw(st.sets(st.integers(0, clients - 1).map(ClientId), max_size=clients - 3))
-    committee = sampling.drawn_committee(seed, clients, 3, banned)
+    committee = inputs.drawn_committee(seed, clients, 3, banned)
     assert len(set(committee)) == len(committee) == 3
     assert not banned & set(committee)
 

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Evidence
-from ledger.protocol.scores import (
+from ledger.protocol.types import ClientId, RefusalReason
+from ledger.protocol.validation import (
     COUNTING_MARGINS,
     PRIMARY_MARGINS,
     REFUSAL_MARGINS,
     DistanceTable,
+    ScoreFault,
+    find_score_fault,
     parse_vector,
 )
-from ledger.protocol.types import ClientId, RefusalReason
-from ledger.protocol.validation import ScoreFault, find_score_fault
 from tests.protocol.support import small_round
 from tests.support.keys import ids
 from tests.support.rounds import ClosedRound

@@ -14,9 +14,9 @@ from ledger.protocol import encoding
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.judgement import judge
-from ledger.protocol.scores import DistanceTable
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
 from ledger.protocol.validation import (
+    DistanceTable,
     Violation,
     ViolationCode,
     validate_claims,

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ledger.distances.fast import fast_distances
-from ledger.protocol import encoding, merkle, sampling, signing
+from ledger.protocol import encoding, inputs, merkle, signing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import MinedCommitment, round_closing
@@ -22,16 +22,16 @@ from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import elect, mean_distances, rank
-from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import clip_factors, exact_norm, quantile_place
-from ledger.protocol.rules.crowding import crowding_of
 from ledger.protocol.rules.direction import (
+    crowding_of,
     direction_distances,
     displacement,
     length_factors,
     travel_weight,
 )
 from ledger.protocol.rules.distance import DIRECTION, Distances, plain_distances
+from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,
@@ -85,7 +85,7 @@ def test_no_kind_of_vector_is_left_untested() -> None:
 @cases("sampling")
 def test_sampling_from_the_seed(case: dict[str, Any]) -> None:
     excluded = clients(case["committee"] + case["banned"])
-    sampled = sampling.sample_trainers(
+    sampled = inputs.sample_trainers(
         digest(case["seed"]), case["clients"], excluded, case["trainers"]
     )
     assert list(sampled) == case["expected"]
@@ -357,7 +357,7 @@ def test_the_aggregation_result(case: dict[str, Any]) -> None:
 
 @cases("drawn_committee")
 def test_a_drawn_committee(case: dict[str, Any]) -> None:
-    committee = sampling.drawn_committee(
+    committee = inputs.drawn_committee(
         digest(case["seed"]), case["clients"], case["members"], clients(case["banned"])
     )
     assert list(committee) == case["expected"]

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Domain
-from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, store_server
-from ledger.storage.objects import MemoryObjects, ObjectStore
+from ledger.storage.objects import FolderObjects, MemoryObjects, ObjectStore
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
 from tests.api.store.conftest import Contract, contract_in, stored, uploads_of

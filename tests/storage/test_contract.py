@@ -15,7 +15,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import ObjectBlobs, blob_path
 from ledger.storage.mailbox import Mailbox, board_folder

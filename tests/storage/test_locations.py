@@ -11,9 +11,9 @@ from ledger.protocol.errors import BlobError, SignatureError
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Upload
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.locations import MAX_LOCATIONS, Location, LocationKind, parse_locations
+from ledger.storage.http import UploadSigner, parse_authorization
+from ledger.storage.objects import MAX_LOCATIONS, Location, LocationKind, parse_locations
 from ledger.storage.opening import store_at
-from ledger.storage.uploads import UploadSigner, parse_authorization
 from tests.actors.support import signers
 from tests.support.keys import DOMAIN
 

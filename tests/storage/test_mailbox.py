@@ -30,10 +30,10 @@ from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
-from ledger.storage import folder as folder_module
 from ledger.storage import objects
-from ledger.storage.folder import FolderObjects
+from ledger.storage import objects as folder_module
 from ledger.storage.mailbox import Mailbox, MemoryMailbox, board_folder, remove_mail
+from ledger.storage.objects import FolderObjects
 from tests.faults import times
 from tests.support.keys import DOMAIN
 

@@ -10,7 +10,7 @@ import pytest
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.storage.blobs import ObjectBlobs
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.objects import FolderCursor, MemoryObjects

@@ -10,7 +10,6 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency import tiles
 from ledger.transparency.checkpoints import Checkpoint
-from ledger.transparency.errors import ProofError, TileError
 from ledger.transparency.merkle import (
     EMPTY_ROOT,
     consistency_proof,
@@ -21,6 +20,7 @@ from ledger.transparency.merkle import (
     verify_consistency,
     verify_inclusion,
 )
+from ledger.transparency.notes import ProofError, TileError
 from ledger.transparency.tiles import MAX_ENTRIES, bundles_of, read_entries, tiles_of
 from tests.transparency.support import ORIGIN, checkpoint, entries
 

@@ -21,18 +21,30 @@ from ledger.transparency.checkpoints import (
     parse_checkpoint,
     sign_checkpoint,
 )
-from ledger.transparency.entries import HeadEntry, parse_entry
-from ledger.transparency.errors import NoteError, ProofError
-from ledger.transparency.keys import KeyUse, SigningKey, VerifierKey, parse_vkey
 from ledger.transparency.merkle import EMPTY_ROOT
-from ledger.transparency.notes import MAX_NOTE_BYTES, NoteSignature, SignedNote, parse_note
+from ledger.transparency.notes import (
+    MAX_NOTE_BYTES,
+    KeyUse,
+    NoteError,
+    NoteSignature,
+    ProofError,
+    SignedNote,
+    SigningKey,
+    VerifierKey,
+    parse_note,
+    parse_vkey,
+)
 from ledger.transparency.policy import (
     MAX_LINES_OF_A_KIND,
     MAX_POLICY_BYTES,
+    MAX_PROOF_BYTES,
     WitnessPolicy,
     parse_policy,
+    parse_proof,
+    prove,
+    verified_head,
 )
-from ledger.transparency.proofs import MAX_PROOF_BYTES, parse_proof, prove, verified_head
+from ledger.transparency.tiles import HeadEntry, parse_entry
 from tests.transparency.support import (
     DOMAIN,
     LOG,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from ledger.io.home import Disk
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
-from ledger.transparency.errors import NoteError, WitnessError
-from ledger.transparency.keys import KeyUse, SigningKey
 from ledger.transparency.merkle import EMPTY_ROOT, consistency_proof
+from ledger.transparency.notes import KeyUse, NoteError, SigningKey, WitnessError
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,
     SIZE_TYPE,

@@ -7,15 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
+from ledger.transparency.checkpoints import (
+    SKEW_SECONDS,
+    Checkpoint,
+    CheckpointEvidence,
+    SignedCheckpoint,
+    cosign,
+    sign_checkpoint,
+    weigh,
+)
 from ledger.transparency.collecting import collect
-from ledger.transparency.entries import origin_of
-from ledger.transparency.keys import KeyUse, SigningKey
 from ledger.transparency.merkle import EMPTY_ROOT
+from ledger.transparency.notes import KeyUse, SigningKey
 from ledger.transparency.policy import parse_policy
 from ledger.transparency.publishing import publish
+from ledger.transparency.tiles import origin_of
 from ledger.transparency.witness import origin_hash
-from ledger.transparency.witnessed import SKEW_SECONDS, CheckpointEvidence, weigh
 from tests.transparency.serving import Answers, Clock, log_at, lying, witness_at
 from tests.transparency.support import (
     DOMAIN,

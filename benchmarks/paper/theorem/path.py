@@ -12,13 +12,17 @@ from benchmarks.paper.theorem.problem import Weights, vector_of_weights
 from clients.attacks.played_rounds import score_vectors
 from clients.random_streams import named_stream
 from ledger.protocol.encoding import sha256
-from ledger.protocol.inputs import needs_displacement
+from ledger.protocol.inputs import (
+    drawn_committee,
+    needs_displacement,
+    sample_trainers,
+    training_seed,
+)
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.ranking import elect
 from ledger.protocol.rules.direction import displacement, window_start
 from ledger.protocol.rules.distance import Layout, Travel, plain_distances
-from ledger.protocol.sampling import drawn_committee, sample_trainers, training_seed
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:

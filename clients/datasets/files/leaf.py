@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clients.datasets.federated_data import Labels
 from clients.datasets.files.layout import Layout
 from clients.datasets.records import Records
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 MAX_FILE_BYTES = 2 * 2**30

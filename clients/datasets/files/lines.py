@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 MAX_FILE_BYTES = 8 * 2**30

@@ -15,7 +15,7 @@ from clients.datasets.files.data_archive import require_file
 from clients.datasets.files.extra import imported
 from clients.datasets.files.lines import quoted
 from ledger.io.home import read_file
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 TRAIN, TEST = "train", "test"

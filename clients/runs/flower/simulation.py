@@ -24,7 +24,7 @@ from clients.runs.flower.grid_nodes import GridNodes
 from clients.runs.flower.training_app import training_app
 from clients.runs.flower.training_node import TrainingNode
 from clients.training.port import TrainingError
-from ledger.io.toml import parse_toml
+from ledger.io.parsing import parse_toml
 
 _START_SECONDS = 120.0
 

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.training.port import TrainedUpdate
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32, PayloadForm
+from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.types import Digest
 
 # Suits vector instructions and cache lines.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from cmfl.commands.console import progress
 from ledger.io.home import WRITING
-from ledger.protocol import digest_patterns
+from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from ledger.storage.blobs import FolderBlobs
 
-_NAME = re.compile(digest_patterns.BARE)
+_NAME = re.compile(types.BARE)
 
 
 @dataclass(slots=True)

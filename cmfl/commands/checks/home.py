@@ -59,7 +59,7 @@ def _chain(where: Target, *, deep: bool) -> str:
 
 
 def _require_none_noted(where: Target) -> None:
-    from ledger.chain.embedded.file.head_note import read_note
+    from ledger.chain.embedded.file.chain_store import read_note
 
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(

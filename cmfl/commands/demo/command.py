@@ -84,7 +84,7 @@ def demo(
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
     """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
-    from ledger.io.folder_lock import sole_process
+    from ledger.io.folders import sole_process
 
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
@@ -115,7 +115,7 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 def _round_to_show(report: AuditReport) -> int:
     """Return the last round with a false score that was caught, 1 if there is none."""
-    from ledger.audit.checks.distances import FALSE_SCORES
+    from ledger.audit.checks.scores import FALSE_SCORES
 
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)

@@ -15,7 +15,8 @@ from eth_utils.address import to_checksum_address
 from pydantic import Field
 
 from ledger.audit.bundles.container import MAX_MANIFEST_BYTES
-from ledger.audit.proofs.json_documents import (
+from ledger.audit.proofs.proof import RoundBasis
+from ledger.audit.proofs.proof_document import (
     U32,
     U53,
     BasisDocument,
@@ -29,7 +30,6 @@ from ledger.audit.proofs.json_documents import (
     require_possible_basis,
     validate_document,
 )
-from ledger.audit.proofs.proof import RoundBasis
 from ledger.chain.ports import (
     Block,
     Log,
@@ -40,7 +40,7 @@ from ledger.chain.ports import (
     Transaction,
     matches_topics,
 )
-from ledger.io.json import picked
+from ledger.io.parsing import picked
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_version
 from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import BlobError, EncodingError

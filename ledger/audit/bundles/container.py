@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ledger.io.named_files import writing_named
-from ledger.protocol import digest_patterns
+from ledger.io.folders import writing_named
+from ledger.protocol import types
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.protocol.types import Digest
@@ -31,7 +31,7 @@ MAX_MANIFEST_BYTES = 64 << 20
 MAX_BLOBS = 10_000
 BLOCK = 512
 _AT_ONCE = 1 << 20
-_BLOB = re.compile(f"blobs/({digest_patterns.BARE})")
+_BLOB = re.compile(f"blobs/({types.BARE})")
 _SIZE = re.compile(rb"[0-7]{11}\0")
 _END = bytes(2 * BLOCK)
 

@@ -7,21 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ledger.audit.checks import (
-    blob_commitments,
-    certificates,
-    completeness,
-    deployment_parameters,
-    distances,
-    global_model,
-    head_chain,
-    means,
-    ranking,
-    sampling,
-)
-from ledger.audit.formatting import text_of
+from ledger.audit.checks import blobs, chain, completeness, decision, scores
 from ledger.audit.observations import Disagreement, Observation, Remark, Unavailable
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, StepResult
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, StepResult, text_of
 from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import Event, RoundAbandoned
 
@@ -34,16 +22,16 @@ EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gi
 EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
 
 CHECKS = (
-    deployment_parameters.CHECK,
-    head_chain.CHECK,
-    certificates.CHECK,
-    sampling.CHECK,
-    blob_commitments.CHECK,
-    distances.CHECK,
-    means.CHECK,
-    ranking.CHECK,
-    global_model.CHECK,
-    completeness.CHECK,
+    chain.PARAMETERS_CHECK,
+    chain.HEADS_CHECK,
+    decision.CERTIFICATES_CHECK,
+    chain.SAMPLING_CHECK,
+    blobs.BLOBS_CHECK,
+    scores.DISTANCES_CHECK,
+    scores.MEANS_CHECK,
+    decision.RANKING_CHECK,
+    blobs.MODELS_CHECK,
+    completeness.COMPLETENESS_CHECK,
 )
 _BY_REFUSAL = {refusal: check.step for check in CHECKS for refusal in check.refusals}
 _BY_EVENT = {event: check.step for check in CHECKS for event in check.events}

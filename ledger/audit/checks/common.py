@@ -10,10 +10,10 @@ from ledger.audit.observations import Observation
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need, StepResult
 from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import Event
-from ledger.protocol.rules.own import OwnRuleName
+from ledger.protocol.rules.distance import OwnRuleName
 
 if TYPE_CHECKING:
-    from ledger.audit.evidence.round_evidence import RoundEvidence
+    from ledger.audit.evidence import RoundEvidence
     from ledger.protocol.validation import ViolationCode
 
 _FROM_ROUND_BEFORE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
-from ledger.audit.evidence.round_evidence import RoundEvidence
+from ledger.audit.evidence import RoundEvidence
 from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
@@ -97,7 +97,7 @@ VIOLATIONS = {
 }
 
 
-def check(observation: Observation) -> Iterator[StepResult]:
+def check_completeness(observation: Observation) -> Iterator[StepResult]:
     """Yield rounds out of order, the fate of every commitment, and the clients left out."""
     match observation:
         case ReplayedEvent(event=UpdatesCommitted() as event):
@@ -184,10 +184,10 @@ def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult
             yield Finding(SILENT_MEMBER, at, (member,), (), proven=False)
 
 
-CHECK = AuditCheck(
+COMPLETENESS_CHECK = AuditCheck(
     AuditStep.COMPLETENESS,
     "nothing missing in between",
-    check,
+    check_completeness,
     refusals=(
         errors.NoRoundOpenError,
         errors.NotOpenedError,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, fields, replace
 
 from ledger.audit.proofs.proof import (
     ClientProof,
+    ClientStatement,
+    ClientVerdict,
     CommittedDecision,
     HeadPath,
+    ProvenRole,
     RoundBasis,
     derive_statement,
 )
-from ledger.audit.proofs.statement import ClientStatement, ClientVerdict, ProvenRole
 from ledger.audit.proofs.trust import bans_before, commitments_of, end_of, location_of, until_end
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import CommitCall, RecordedEvent

@@ -10,35 +10,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.audit.proofs.comparisons import (
-    Caveat,
-    StepName,
-    Value,
-    VerificationStep,
-    compare,
-    location_value,
-    not_comparable,
-    outcome_of,
-)
 from ledger.audit.proofs.proof import (
     ClientProof,
-    CommittedDecision,
-    RecordedCommitment,
-    derive_statement,
-)
-from ledger.audit.proofs.statement import (
     ClientStatement,
     ClientVerdict,
+    CommittedDecision,
     ProvenRole,
+    RecordedCommitment,
     ScoresTaken,
+    derive_statement,
     stated,
 )
 from ledger.audit.proofs.trust import (
+    Caveat,
+    StepName,
     Trusted,
     TrustedContract,
     TrustedHead,
+    Value,
+    VerificationStep,
+    compare,
     compare_with_chain,
     final_trust,
+    location_value,
+    not_comparable,
+    outcome_of,
     verify_basis,
 )
 from ledger.audit.report import AuditOutcome, shown

@@ -27,8 +27,8 @@ from eth_utils.abi import (
 )
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
+from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import REFUSALS, ChainError, CmflError
-from ledger.protocol.keccak import keccak
 
 _WORD = 32
 _SELECTOR = 4

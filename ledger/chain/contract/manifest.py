@@ -15,8 +15,7 @@ from typing import Any
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file
-from ledger.io.json import parse_json
-from ledger.io.toml import MAX_TOML_BYTES, parse_toml
+from ledger.io.parsing import MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError

@@ -17,37 +17,38 @@ from typing import TYPE_CHECKING
 
 from eth_keys.datatypes import PrivateKey
 
-from ledger.chain.embedded import evm, evm_values
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.file.chain_store import SCHEMA_VERSION, ChainStore
-from ledger.chain.embedded.file.head_note import (
-    AcknowledgedBlock,
-    HeadNote,
-    verify_nothing_acknowledged,
-)
-from ledger.chain.embedded.file.sqlite_file import Synchronous
-from ledger.chain.embedded.file.writer import WriteAheadLog, WriterLock
-from ledger.chain.embedded.genesis import (
+from ledger.chain.embedded import evm
+from ledger.chain.embedded import evm as evm_values
+from ledger.chain.embedded.evm import (
     DEFAULT_CHAIN_ID,
     GENESIS_BALANCE_WEI,
     TEST_KEYS,
-    address_of,
-)
-from ledger.chain.embedded.transactions import (
     UnsignedCall,
+    address_of,
     decode_transaction,
     require_own_chain,
     sign_transaction,
 )
+from ledger.chain.embedded.file import chain_store
+from ledger.chain.embedded.file.chain_store import (
+    SCHEMA_VERSION,
+    AcknowledgedBlock,
+    ChainStore,
+    HeadNote,
+    WriteAheadLog,
+    WriterLock,
+    verify_nothing_acknowledged,
+)
+from ledger.chain.embedded.file.sqlite_file import Synchronous
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import (
     ChainLockedError,
     Receipt,
     TransactionRefusedError,
     TransactionRevertedError,
 )
+from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
-from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from eth.abc import (
@@ -331,7 +332,7 @@ class EmbeddedChain(EmbeddedReader):
             )
             block, filled = fill()
             hashes = [bytes(transaction.hash) for transaction in filled.included]
-            rows = log_table.rows_of_block(block.number, hashes, filled.receipts)
+            rows = chain_store.rows_of_block(block.number, hashes, filled.receipts)
             self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.committed()
         if self._notes_each_block:

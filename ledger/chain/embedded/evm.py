@@ -8,6 +8,10 @@ reference chain is without them and makes the same blocks.
 
 Every value under a 32-byte key is content-addressed: headers, trie nodes and code are stored under
 their own hash. Each read verifies it, so results of calls and receipts follow from the block hash.
+
+Transactions need a sender with funds, but the sender proves nothing: the ledger trusts only the
+clients' signatures inside the call data. The accounts' keys are public on purpose: they are derived
+from a sentence in this file, are worthless, and must never hold value on another chain.
 """
 
 from __future__ import annotations
@@ -34,11 +38,13 @@ from eth.constants import (
 from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
-from eth.exceptions import PyEVMError, VMError
+from eth.exceptions import PyEVMError, Revert, VMError
+from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
 from eth.vm.forks.prague import PragueVM
 from eth.vm.forks.prague.state import PragueState
 from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
+from eth_typing import Address
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 from trie.exceptions import (
@@ -51,11 +57,21 @@ from trie.exceptions import (
 )
 from trie.exceptions import ValidationError as TrieValidationError
 
-from ledger.chain.embedded.engine.opcode_loop import FastComputation
-from ledger.chain.embedded.engine.trie_nodes import FastAccountDB, TrieNodes
-from ledger.chain.ports import ChainDamagedError
+from ledger.chain.addresses import checksum, contract_created_by, to_canonical
+from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
+from ledger.chain.embedded.file import chain_store
+from ledger.chain.embedded.file.chain_store import LogRow
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    Log,
+    Receipt,
+    Transaction,
+    TransactionRefusedError,
+    WrongChainIdError,
+)
+from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
-from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from eth.abc import (
@@ -64,11 +80,128 @@ if TYPE_CHECKING:
         BlockHeaderAPI,
         ReceiptAPI,
         SignedTransactionAPI,
+        VirtualMachineAPI,
     )
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
 
     from ledger.chain.embedded.file.chain_store import ChainStore
+
+
+def revert_data(error: VMError) -> bytes:
+    """Return a contract's revert data; empty for any other error."""
+    argument = error.args[0] if isinstance(error, Revert) and error.args else b""
+    return argument if isinstance(argument, bytes) else b""
+
+
+def base_fee(header: BlockHeaderAPI) -> int:
+    """Return the base fee of a block, in wei per gas."""
+    return header.base_fee_per_gas or 0
+
+
+def next_base_fee(header: BlockHeaderAPI) -> int:
+    """Return the base fee of the next block, in wei per gas."""
+    return int(calculate_expected_base_fee_per_gas(header))
+
+
+def block(header: BlockHeaderAPI) -> Block:
+    """Return a header as a port value."""
+    return Block(
+        number=header.block_number,
+        hash=bytes(header.hash),
+        parent_hash=bytes(header.parent_hash),
+        timestamp=header.timestamp,
+    )
+
+
+def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
+    """Return a row of the log table as a port value."""
+    identifier, transaction_hash, address, *topics, data = row
+    block_number, log_index = chain_store.position(identifier)
+    return Log(
+        address=checksum(address),
+        topics=tuple(topic for topic in topics if topic is not None),
+        data=data,
+        block_number=block_number,
+        block_hash=block_hashes[block_number],
+        transaction_hash=transaction_hash,
+        log_index=log_index,
+    )
+
+
+def receipt(
+    header: BlockHeaderAPI,
+    index: int,
+    signed: SignedTransactionAPI,
+    receipts: Sequence[ReceiptAPI],
+) -> Receipt:
+    """Return a receipt as a port value.
+
+    Args:
+        receipts: of the whole block, as each counts gas and logs from the block's start.
+    """
+    first = sum(len(earlier.logs) for earlier in receipts[:index])
+    rows = chain_store.rows_of_receipt(
+        header.block_number, first, bytes(signed.hash), receipts[index]
+    )
+    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
+    contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
+    return Receipt(
+        transaction_hash=bytes(signed.hash),
+        block_number=header.block_number,
+        status=1 if receipts[index].state_root == b"\x01" else 0,
+        gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
+        contract_address=checksum(contract) if contract else None,
+        logs=tuple(log_of_row(row, hashes) for row in rows),
+    )
+
+
+def transaction(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> Transaction:
+    """Return a transaction as a port value."""
+    return Transaction(
+        hash=bytes(signed.hash),
+        sender=checksum(bytes(signed.sender)),
+        to=checksum(bytes(signed.to)) if signed.to else None,
+        input=bytes(signed.data),
+        block_number=header.block_number,
+        nonce=signed.nonce,
+    )
+
+
+DEFAULT_CHAIN_ID = 0x434D464C
+"""The letters CMFL: not the id of a public chain, which prevents replays."""
+
+SALT_BITS = 22
+
+
+def fresh_chain_id(salt: int) -> int:
+    """Return the chain id of a new embedded chain.
+
+    Runs of one configuration have the same contract address. On chains with one id, a signature of
+    one run is valid in the other, and two different honest votes would prove an equivocation. So a
+    chain for keys of owners has a random salt. A simulation's keys are public, and its salt
+    follows from its configuration.
+
+    Returns:
+        The letters CMFL and the salt, below 2**53 for JavaScript wallets.
+    """
+    return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
+
+
+TEST_KEYS: tuple[bytes, ...] = tuple(
+    keccak(b"PUBLIC TEST KEY of the embedded chain, no secret: relayer %d" % number)
+    for number in range(10)
+)
+"""Private keys of the accounts that genesis funds; for tests and local chains only."""
+
+GENESIS_BALANCE_WEI = 10**27
+"""Balance of each account at genesis: more than any run can spend."""
+
+
+def address_of(key: bytes) -> str:
+    """Return the EIP-55 address of a 32-byte private key."""
+    return PrivateKey(key).public_key.to_checksum_address()
+
 
 # py-evm raises the recursion limit to 100,000 for the whole process; then a few bytes of nested
 # JSON crash it instead of raising. 1,024 nested EVM calls need some 13,000 frames.
@@ -366,3 +499,73 @@ def damage_translated(
         raise ChainDamagedError(
             f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
         ) from error
+
+
+_MALFORMED = (TypeError, ValueError, RecursionError)
+_TRANSACTION_TYPES = (1, 2)  # EIP-2930 and EIP-1559: both contain the chain id
+
+
+@dataclass(frozen=True, slots=True)
+class UnsignedCall:
+    """A transaction before it has a nonce and a signature.
+
+    Attributes:
+        to: EIP-55; None to create a contract.
+        fee: the most that is paid, in wei per gas.
+        value: wei to transfer.
+    """
+
+    to: str | None
+    data: bytes
+    gas: int
+    fee: int
+    value: int
+
+
+def sign_transaction(
+    machine: VirtualMachineAPI, chain_id: int, call: UnsignedCall, key: bytes
+) -> SignedTransactionAPI:
+    """Return the key's next transaction at the machine's state, signed."""
+    signer = PrivateKey(key)
+    nonce = machine.state.get_nonce(Address(signer.public_key.to_canonical_address()))
+    unsigned = machine.get_transaction_builder().new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
+        chain_id=chain_id,
+        nonce=nonce,
+        max_priority_fee_per_gas=0,
+        max_fee_per_gas=call.fee,
+        gas=call.gas,
+        to=to_canonical(call.to) if call.to is not None else b"",
+        value=call.value,
+        data=call.data,
+        access_list=(),
+    )
+    signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
+    return signed
+
+
+def decode_transaction(
+    machine: VirtualMachineAPI, chain_id: int, raw: bytes
+) -> SignedTransactionAPI:
+    """Return a signed transaction of this chain, decoded and not executed."""
+    if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
+        raise TransactionRefusedError(
+            "only EIP-1559 and access-list transactions are taken: others may name no chain"
+        )
+    try:
+        signed: SignedTransactionAPI = machine.get_transaction_builder().decode(raw)
+        _ = signed.sender
+    except BadSignature as error:
+        raise TransactionRefusedError("the transaction's signature is invalid") from error
+    except (RLPException, PyEVMError, *REFUSALS, *_MALFORMED) as error:
+        raise TransactionRefusedError("the transaction is malformed") from error
+    require_own_chain(signed, chain_id)
+    return signed
+
+
+def require_own_chain(transaction: SignedTransactionAPI, chain_id: int) -> None:
+    """Raise a WrongChainIdError unless a transaction is signed for this chain."""
+    # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
+    if transaction.chain_id != chain_id:
+        raise WrongChainIdError(
+            f"the transaction is signed for chain {transaction.chain_id}, this is {chain_id}"
+        )

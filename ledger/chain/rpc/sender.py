@@ -47,7 +47,7 @@ from ledger.chain.rpc.fees import Fees
 from ledger.chain.rpc.node import RpcSettings, SendingNode, require_same_hash
 from ledger.chain.rpc.wire import RpcFault
 from ledger.io.retry import Backoff
-from ledger.protocol.keccak import keccak
+from ledger.protocol.encoding import keccak
 from ledger.protocol.signing import KeySigner
 
 

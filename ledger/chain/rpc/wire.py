@@ -24,7 +24,7 @@ from ledger.chain.ports import (
     Transaction,
 )
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

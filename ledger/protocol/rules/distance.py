@@ -2,16 +2,24 @@
 
 A member publishes its distances to all other usable updates of a round. Orders of summation
 differ, so a published distance is true within a margin.
+
+Its name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds the code. The
+functions come from files that each participant and auditor names (`ledger.io.user_code`); without
+its function a rule can be named and explained, and not computed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.protocol.documents.vector import DISTANCE_LIMIT
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.types import ClientId
 
@@ -75,3 +83,115 @@ def squared_distance(update: NDArray[np.float32], reference: NDArray[np.float32]
 
 SQUARED = DistanceRule("squared", "squared distances", squared_distance)
 DIRECTION = DistanceRule("direction", "distances of direction", None)
+
+
+ABSOLUTE_TOLERANCE = 1e-12
+"""Absolute part of the margin: a distance near 0 may be a difference."""
+
+OWN_DISTANCES: dict[str, DistanceRule] = {}
+"""Users' own distances whose functions are loaded in this process; a name determines the code."""
+
+_NAME = re.compile(
+    r"(?P<label>[\w.+-]{1,100}:(?P<function>[A-Za-z_]\w{0,99}))@sha256:(?P<digest>[0-9a-f]{64})",
+    re.ASCII,
+)
+
+
+class OwnRuleMissingError(ConfigurationError):
+    """A rule of the run's owner, whose code nobody has named here."""
+
+    def __init__(self, name: OwnRuleName) -> None:
+        super().__init__(
+            f"the rule {name.label} (sha256 {name.digest}) is code of the run's owner: if you "
+            f"trust it, name your own copy of the file"
+        )
+
+
+class OwnRuleViolationError(ConfigurationError):
+    """An own rule that returns something else than it must."""
+
+    def __init__(self, label: str, returned: str, must: str) -> None:
+        super().__init__(f"{label}: returns {returned}; must return {must}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRuleName:
+    """The name of an own rule in parameters.
+
+    Attributes:
+        digest: of the code, 64 hex digits.
+    """
+
+    label: str
+    function: str
+    digest: str
+
+    @classmethod
+    def of(cls, name: str) -> OwnRuleName | None:
+        """Return the parts of a rule's name; None if it is not of an own rule."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(**match.groupdict())
+
+    def __str__(self) -> str:
+        return f"{self.label}@sha256:{self.digest}"
+
+
+class OwnDistance:
+    """Distances by a user's function `(update (d,), references (C, d)) -> (C,)`.
+
+    It is always called with one reference, so that everybody computes the same sums.
+    """
+
+    def __init__(self, label: str, function: Callable[..., Any]) -> None:
+        self._label = label
+        self._function = function
+
+    def __call__(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
+        """Return the distance of an update from a reference, which are handed over read-only."""
+        return float(self.all(_handed(update), _handed(reference)[None])[0])
+
+    def all(
+        self, update: NDArray[np.float64], references: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the function's distances from all references."""
+        result = self._function(update, references)
+        if not isinstance(result, np.ndarray):
+            raise self._violation(type(result).__name__, references)
+        if result.dtype != np.float64 or result.shape != (len(references),):
+            raise self._violation(f"{result.dtype} of shape {result.shape}", references)
+        if not ((result >= 0) & (result <= DISTANCE_LIMIT)).all():
+            raise self._violation(f"{result.tolist()!s:.80}", references)
+        return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
+
+    def _violation(self, returned: str, references: NDArray[Any]) -> OwnRuleViolationError:
+        must = f"float64 of shape ({len(references)},), at least 0 and finite (at most 1e300)"
+        return OwnRuleViolationError(self._label, returned, must)
+
+
+def own_distance(name: OwnRuleName, function: Callable[..., Any]) -> DistanceRule:
+    """Return the distance rule of a user's function."""
+    between = OwnDistance(f"protocol.distance = {name.label!r}", function)
+    return DistanceRule(str(name), distance_sentence(str(name)), between, ABSOLUTE_TOLERANCE)
+
+
+def distance_named(name: str) -> DistanceRule:
+    """Return a distance of strategies I and II: the paper's, or an own one whose code is loaded."""
+    own = OwnRuleName.of(name)
+    if own is None:
+        return SQUARED
+    if name not in OWN_DISTANCES:
+        raise OwnRuleMissingError(own)
+    return OWN_DISTANCES[name]
+
+
+def distance_sentence(name: str) -> str:
+    """Return how a distance is called in a sentence, with or without its function."""
+    own = OwnRuleName.of(name)
+    return SQUARED.sentence if own is None else f"distances by {own.label}"
+
+
+def _handed(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a read-only copy."""
+    copy = np.array(values, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.actions import Action, PostEnvelope
-from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
-from ledger.actors.status.status_types import (
+from ledger.actors.status import (
     ActionKind,
     ClientRoundStatus,
     ExpectedAction,
+    FirstSeen,
     OpenRoundStatus,
     PassedView,
     RoundStage,
+    status_after_closing,
+    status_before_closing,
 )
-from ledger.actors.status.voting_progress import FirstSeen
+from ledger.actors.steps import Action, PostEnvelope
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import sending_order
 from ledger.protocol.documents.envelope import Envelope, Proposal, Reply

@@ -16,11 +16,11 @@ from api.store.app import lock_store_folder, server_for
 from api.store.permissions import StoreSettings
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
 from ledger.protocol.types import ClientId, Domain, Upload
-from ledger.storage.uploads import UploadSigner, authorization_header
+from ledger.storage.http import UploadSigner, authorization_header
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS, signers
 from tests.api.served import in_a_thread

@@ -24,9 +24,9 @@ from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Upload
 from ledger.storage.blobs import FolderBlobs
+from ledger.storage.http import AUDITOR, authorization_header
 from ledger.storage.mailbox import remove_mail
 from ledger.storage.opening import mailbox_at
-from ledger.storage.uploads import AUDITOR, authorization_header
 from tests.actors.support import PARAMETERS, signers
 from tests.api.conftest import refused
 from tests.api.store.conftest import Contract, Store, contract_in, path_of, stored

@@ -11,7 +11,7 @@ import pytest
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Address, ClientId
-from ledger.storage.uploads import authorization_header
+from ledger.storage.http import authorization_header
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import Contract, Store, contract_in, path_of, stored

@@ -13,9 +13,9 @@ import pytest
 
 from api.transparency.server import create_witness
 from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.collecting import checkpoint_at, file_at
 from ledger.transparency.merkle import consistency_proof
 from ledger.transparency.publishing import publish
-from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
 from ledger.transparency.witness_folder import WitnessFolder

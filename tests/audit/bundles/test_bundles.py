@@ -22,16 +22,25 @@ from ledger.audit.bundles.bundle import (
     manifest_bytes,
     read_manifest,
 )
-from ledger.audit.bundles.bundle_export import export_bundle, make_bundle
-from ledger.audit.bundles.bundle_verification import RoundVerification, verify_bundle
+from ledger.audit.bundles.bundle_verification import (
+    RoundVerification,
+    export_bundle,
+    make_bundle,
+    verify_bundle,
+)
 from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
-from ledger.audit.checks.blob_commitments import BLOB_MISSING
-from ledger.audit.checks.certificates import BASE_DIFFERS
-from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
+from ledger.audit.checks.blobs import BLOB_MISSING, MODEL_BEFORE_UNKNOWN
+from ledger.audit.checks.decision import BASE_DIFFERS
 from ledger.audit.engine import audit
-from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof import RecordedBan
-from ledger.audit.proofs.trust import Trusted, TrustedContract, TrustedHead, read_trusted_contract
+from ledger.audit.proofs.trust import (
+    Caveat,
+    StepName,
+    Trusted,
+    TrustedContract,
+    TrustedHead,
+    read_trusted_contract,
+)
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.chain.contract import abi
 from ledger.chain.ports import NotServedError, TopicFilter

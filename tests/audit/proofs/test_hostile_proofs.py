@@ -11,19 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.proofs.comparisons import StepName
-from ledger.audit.proofs.json_documents import (
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    ClientVerdict,
+    HeadPath,
+    ProvenRole,
+    RecordedBan,
+    UpdateWeight,
+    derive_statement,
+)
+from ledger.audit.proofs.proof_document import (
     PathDocument,
+    as_dict,
     parse_document,
     path_dict,
+    proof_bytes,
+    proof_of,
+    read_proof,
     validate_document,
 )
-from ledger.audit.proofs.proof import ClientProof, HeadPath, RecordedBan, derive_statement
-from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
-from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, UpdateWeight
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead
+from ledger.audit.proofs.trust import StepName, TrustedContract, TrustedHead
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from ledger.audit.proofs.comparisons import Caveat, StepName
+from ledger.audit.proofs.proof import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight
 from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.statement import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
+from ledger.audit.proofs.trust import (
+    Caveat,
+    StepName,
+    TrustedContract,
+    TrustedHead,
+    read_trusted_contract,
+)
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client

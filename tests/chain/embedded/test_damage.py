@@ -17,8 +17,8 @@ from trie.hexary import HexaryTrie
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file import chain_store
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
@@ -183,21 +183,21 @@ class TestForgeries:
 
     @pytest.mark.parametrize("column", ["address", "topic0", "topic1", "topic2", "data"])
     def test_a_changed_log_row_is_named(self, path: Path, column: str) -> None:
-        row = log_table.row_id(PROBE_BLOCK, 0)
+        row = chain_store.row_id(PROBE_BLOCK, 0)
         change(path, (f"UPDATE logs SET {column} = ? WHERE id = ?", (b"\x07" * 32, row)))
         self.named(path, "log 0 in the log table is not the receipt's")
 
     def test_a_log_row_of_another_transaction_is_named(self, path: Path) -> None:
-        row = log_table.row_id(PROBE_BLOCK, 0)
+        row = chain_store.row_id(PROBE_BLOCK, 0)
         change(path, ("UPDATE logs SET transaction_hash = ? WHERE id = ?", (b"\x07" * 32, row)))
         self.named(path, "log 0 in the log table is not the receipt's")
 
     def test_a_missing_log_row_is_named(self, path: Path) -> None:
-        change(path, ("DELETE FROM logs WHERE id = ?", (log_table.row_id(PROBE_BLOCK, 0),)))
+        change(path, ("DELETE FROM logs WHERE id = ?", (chain_store.row_id(PROBE_BLOCK, 0),)))
         self.named(path, "has 1 logs, the log table 0")
 
     def test_an_added_log_row_is_named(self, path: Path) -> None:
-        self.copy_log(path, log_table.row_id(PROBE_BLOCK, 1))
+        self.copy_log(path, chain_store.row_id(PROBE_BLOCK, 1))
         self.named(path, "has 1 logs, the log table 2")
 
     def test_an_index_that_hides_a_log_is_found_out(self, path: Path) -> None:
@@ -207,7 +207,7 @@ class TestForgeries:
             "SELECT sql FROM sqlite_master WHERE name = 'logs_by_topic1'"
         ).fetchall()
         connection.execute("DROP INDEX logs_by_topic1")
-        connection.execute(f"{sql} AND id != {log_table.row_id(PROBE_BLOCK, 0)}")
+        connection.execute(f"{sql} AND id != {chain_store.row_id(PROBE_BLOCK, 0)}")
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'logs_by_topic1'", (sql,))
         connection.close()
@@ -217,16 +217,16 @@ class TestForgeries:
             verify(path)
 
     def test_a_log_row_beyond_the_head_is_named(self, path: Path) -> None:
-        self.copy_log(path, log_table.row_id(BLOCKS + 5, 0))
+        self.copy_log(path, chain_store.row_id(BLOCKS + 5, 0))
         self.named(path, "has logs but is not in the chain", BLOCKS + 5)
 
     def copy_log(self, path: Path, row: int) -> None:
-        columns = log_table.COLUMNS.removeprefix("id, ")
+        columns = chain_store.COLUMNS.removeprefix("id, ")
         change(
             path,
             (
                 f"INSERT INTO logs SELECT ?, {columns} FROM logs WHERE id = ?",
-                (row, log_table.row_id(PROBE_BLOCK, 0)),
+                (row, chain_store.row_id(PROBE_BLOCK, 0)),
             ),
         )
 
@@ -317,7 +317,10 @@ class TestForgeries:
         change(
             path,
             *[("INSERT INTO kv VALUES (?, ?)", (key, value)) for key, value in nodes.items()],
-            ("UPDATE logs SET data = ? WHERE id = ?", (b"\x09" * 32, log_table.row_id(BLOCKS, 0))),
+            (
+                "UPDATE logs SET data = ? WHERE id = ?",
+                (b"\x09" * 32, chain_store.row_id(BLOCKS, 0)),
+            ),
         )
         rebuild(path, BLOCKS, lambda header: header.copy(receipt_root=root))
         verify(path)
@@ -469,7 +472,7 @@ class TestTheLookUps:
 
     def test_logs_in_the_place_of_the_next_blocks_are_named(self, path: Path) -> None:
         rows = "UPDATE logs SET id = ? WHERE id = ?"
-        change(path, (rows, (log_table.row_id(BLOCKS + 1, 0), log_table.row_id(BLOCKS, 0))))
+        change(path, (rows, (chain_store.row_id(BLOCKS + 1, 0), chain_store.row_id(BLOCKS, 0))))
         with pytest.raises(ChainDamagedError, match="block 7: has logs but is not in the chain"):
             EmbeddedChain.open(path)
 

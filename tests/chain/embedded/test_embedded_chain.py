@@ -11,8 +11,8 @@ from eth_account import Account
 
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import (
     ChainLockedError,
     TransactionRefusedError,

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file import chain_store
 from ledger.chain.ports import Log, TopicFilter
 from tests.chain.probe import TOPIC, deploy, word, words
 
@@ -97,7 +97,7 @@ def deployed(chain: EmbeddedChain, block: int) -> str:
 def test_a_filter_is_answered_by_its_most_selective_index(
     chain: EmbeddedChain, address: bytes | None, topics: list[TopicFilter], index: str
 ) -> None:
-    query = log_table.select(address, topics, 0, 10**9, limit=None, descending=True)
+    query = chain_store.select(address, topics, 0, 10**9, limit=None, descending=True)
     assert query is not None
     plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
     assert any(f"SEARCH logs USING INDEX {index}" in row[3] for row in plan)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words

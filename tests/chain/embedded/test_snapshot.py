@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.chain.probe import deploy, word, words
 
 GAS = 200_000

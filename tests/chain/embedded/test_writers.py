@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file.writer import WriteAheadLog, readers_of
+from ledger.chain.embedded.file.chain_store import WriteAheadLog, readers_of
 from ledger.chain.ports import ChainLockedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
@@ -95,7 +95,7 @@ class TestTwoWriters:
 
 VIEWER = """
 import pathlib, sys
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 with EmbeddedReader.open(pathlib.Path(sys.argv[1])) as chain, chain.snapshot() as still:
     print(still.head().number, flush=True)
     sys.stdin.readline()

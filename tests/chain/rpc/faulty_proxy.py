@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import httpx
 
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from tests.patience import PATIENCE_SECONDS
 
 

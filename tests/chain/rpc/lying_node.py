@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ledger.chain.contract import abi
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 

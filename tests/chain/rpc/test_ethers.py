@@ -14,7 +14,7 @@ import pytest
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.parameters import Parameters

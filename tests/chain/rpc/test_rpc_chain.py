@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.ports import (
     ChainUnreachableError,
     NotServedError,

@@ -19,8 +19,8 @@ from eth_account import Account
 from eth_hash.auto import keccak
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.genesis import TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, address_of
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import MOST_REQUEST_BYTES, RpcServer
 from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.errors import ChainError

@@ -10,8 +10,7 @@ from eth.abc import SignedTransactionAPI
 from eth_account import Account
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.evm import EvmChain
-from ledger.chain.embedded.genesis import TEST_KEYS, address_of
+from ledger.chain.embedded.evm import TEST_KEYS, EvmChain, address_of
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.server import transaction_pool as pool_module
 from ledger.chain.rpc.server.methods import RpcMethods

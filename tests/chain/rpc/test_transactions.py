@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
@@ -26,7 +26,7 @@ from ledger.chain.rpc.wire import (
     RpcFault,
     revert_data,
 )
-from ledger.protocol.keccak import keccak
+from ledger.protocol.encoding import keccak
 
 WIDE = FeeCaps(fee=10**18, tip=10**18)
 amounts = st.integers(0, 10**12)

@@ -22,7 +22,7 @@ from ledger.protocol.documents.vector import ScoreVector, decode_vector
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId, RefusalReason
 from tests.actors.support import PARAMETERS, Network, committee_of, play, signers
 

@@ -17,7 +17,7 @@ from clients.aggregators import mixture as module
 from clients.aggregators import mixture as sorting_network
 from clients.aggregators.mixture import BLOCK, MOST_ROWS, STRIP, Mixture, network, rank_summer
 from ledger.distances import machine_code
-from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId
 
 

@@ -14,7 +14,7 @@ from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, Configuration
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
-from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
+from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.types import Beacon, Quorum

@@ -42,9 +42,9 @@ from clients.training.port import Engine, Evaluation, PendingEvaluation, Trained
 from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.inputs import training_seed
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId, Digest
 
 TESTED = 8

@@ -18,8 +18,8 @@ from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.models.user import UserModule, user_module
 from ledger.io.user_code import MAX_FILE_BYTES
-from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import source_of_package
 from tests.clients.models.forms import CHARACTERS, SCALED_DOWN, made
 
 FORM = DataForm((1, 4, 4), 3)

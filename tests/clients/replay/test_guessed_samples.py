@@ -24,10 +24,9 @@ from clients.onboarding.registration import RegistryEntry, proposal_digest, sign
 from clients.random_streams import named_stream
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
-from ledger.protocol.bound_inputs import simulated_salt
 from ledger.protocol.encoding import commitment_of, keccak256, sha256
-from ledger.protocol.registration import data_salt
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import simulated_salt, training_seed
+from ledger.protocol.signing import data_salt
 from ledger.protocol.types import ClientId, Digest
 from tests.clients.onboarding.owners import OWNERS, RUN, agreed, owner
 

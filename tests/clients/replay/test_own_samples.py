@@ -26,8 +26,8 @@ from clients.training.port import TrainingJob
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.registration import data_salt
-from ledger.protocol.sampling import training_seed
+from ledger.protocol.inputs import training_seed
+from ledger.protocol.signing import data_salt
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, Domain
 from ledger.storage.blobs import MemoryBlobs
 from tests.clients.onboarding.owners import RUN, agreed, document_of, owner, owner_of, samples_file

@@ -20,8 +20,8 @@ from clients.replay.replayed_update import VERDICT_NAMES, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.simulation import SimulatedActors
 from ledger.actors.view import ChainView
-from ledger.protocol.bound_inputs import data_root
-from ledger.protocol.payload import Payload
+from ledger.protocol.inputs import data_root
+from ledger.protocol.payloads import Payload
 from ledger.protocol.types import ClientId
 from tests.clients.replay.support import (
     CLEAN,

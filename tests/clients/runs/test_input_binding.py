@@ -17,10 +17,10 @@ from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
 from clients.runs.population import populate, run_document
 from clients.worker.process import bound_model
-from ledger.protocol.bound_inputs import data_root, simulated_salt
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import data_root, simulated_salt
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from tests.cmfl.commands.conftest import refusal, succeeds
 

@@ -26,9 +26,7 @@ from clients.training.port import Engine, TrainingError, TrainingJob, TrainingPa
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload import Payload
-from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
-from ledger.protocol.payload_q8 import NOT_ENCODABLE
+from ledger.protocol.payloads import FLOAT32, NOT_ENCODABLE, Q8, Payload, PayloadForm
 from ledger.protocol.rules.distance import SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import (

@@ -22,7 +22,7 @@ from clients.training.update_writer import DownloadWriter, InPlaceWriter
 from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.distances.fast import fast_distances
 from ledger.protocol.encoding import sha256
-from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
+from ledger.protocol.payloads import FLOAT32, Q8, PayloadForm
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload

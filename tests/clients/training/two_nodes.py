@@ -19,7 +19,7 @@ from clients.training.engine_factory import LocalEngine
 from clients.training.port import TrainingError
 from clients.training.ray_engine import RayEngine
 from clients.training.workload import Workload
-from ledger.protocol.payload_forms import Q8
+from ledger.protocol.payloads import Q8
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
 

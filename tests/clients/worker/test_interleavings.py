@@ -23,18 +23,18 @@ from clients.worker.background import FailureTracker, Moment
 from clients.worker.participants import HostedClients
 from clients.worker.training import LocalUpdates
 from clients.worker.worker import Worker
-from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
+from ledger.actors.steps import ActorContext
 from ledger.chain.memory import MemoryLedger, memory_ledger
 from ledger.chain.round_ledger import RoundHistory
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import Mailbox
+from ledger.storage.objects import FolderObjects
 from tests.clients.worker.together import ROOMY, QuickDisk, Together, hosted_by
 from tests.faults import times
 from tests.seeds import first_that_shows

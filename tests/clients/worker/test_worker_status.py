@@ -57,7 +57,7 @@ from ledger.chain.ports import NotServedError
 from ledger.io.home import Disk
 from ledger.io.retry import Backoff
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest
 from tests.clients.worker.together import ROOMY, QuickDisk, Together, hosted_by

@@ -21,7 +21,7 @@ from clients.worker.background import FailureTracker, Moment
 from clients.worker.participants import HostedClients
 from clients.worker.training import LocalUpdates
 from clients.worker.worker import Worker
-from ledger.actors.actions import ActorContext
+from ledger.actors.steps import ActorContext
 from ledger.io.home import Disk
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.documents.run import RunDocument
@@ -29,7 +29,7 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
+from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Domain, Vote, VoteKind

@@ -22,7 +22,7 @@ from cmfl.auditing import AuditRequest, audit_target
 from cmfl.commands import application, progress_lines
 from cmfl.where import Target
 from ledger.audit.report import AuditReport
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason

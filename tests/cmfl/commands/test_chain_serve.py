@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.node import RpcReader
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.patience import wait_until

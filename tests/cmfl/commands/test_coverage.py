@@ -27,10 +27,10 @@ from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKi
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict
 from ledger.protocol.types import Domain
+from ledger.storage.http import AUDITOR as AUDITOR_INDEX
+from ledger.storage.http import UploadSigner
 from ledger.storage.mailbox import Mailbox
 from ledger.storage.opening import mailbox_at
-from ledger.storage.uploads import AUDITOR as AUDITOR_INDEX
-from ledger.storage.uploads import UploadSigner
 from tests.api.conftest import serving
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds

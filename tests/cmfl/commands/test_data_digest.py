@@ -10,7 +10,7 @@ import pytest
 from eth_account import Account
 
 from ledger.chain.addresses import checksum
-from ledger.protocol.registration import data_salt
+from ledger.protocol.signing import data_salt
 from tests.clients.onboarding.owners import FORM, owner, owner_key, samples_file
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
 

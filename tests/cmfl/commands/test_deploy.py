@@ -9,7 +9,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import lot_warning
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.types import Beacon
 from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds

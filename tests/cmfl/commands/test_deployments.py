@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledger.actors.journal import FileJournal
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import (

@@ -24,12 +24,12 @@ from clients.random_streams import simulated_keys, simulated_signers
 from clients.worker.status import WorkerFolder
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
+from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.protocol.keccak import keccak
+from ledger.protocol.encoding import keccak
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 from tests.support.creations import created_by_factory

@@ -14,7 +14,8 @@ from clients.onboarding import keystores
 from clients.onboarding.keystores import ScryptCost
 from clients.random_streams import simulated_keys
 from ledger.chain.addresses import checksum
-from ledger.protocol import registration, signing
+from ledger.protocol import signing
+from ledger.protocol import signing as registration
 from ledger.protocol.signing import KeySigner
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
@@ -142,5 +143,5 @@ def test_no_key_and_no_password_is_ever_printed(
 
 def test_everything_that_a_key_signs_is_listed_in_the_docs() -> None:
     page = (DOCS / "joining.md").read_text("utf-8")
-    for name, fields in (*registration.TYPES.items(), *signing.TYPES.items()):
+    for name, fields in (*registration.REGISTRATION_TYPES.items(), *signing.TYPES.items()):
         assert name == "EIP712Domain" or f"| `{name}` | `{fields}` | " in page

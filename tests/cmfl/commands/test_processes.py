@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.cmfl.commands.conftest import succeeds
 from tests.e2e.sessions import Home, finish
 from tests.patience import PATIENCE_SECONDS, wait_until

@@ -26,7 +26,7 @@ from cmfl.provenance.verify import verify_document
 from cmfl.where import Target
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope

@@ -18,7 +18,7 @@ import pytest
 import cmfl as package
 from cmfl import running
 from cmfl.commands import transparency_log
-from ledger.transparency.keys import parse_vkey
+from ledger.transparency.notes import parse_vkey
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.docs.test_code_blocks import PASSWORD
 from tests.processes import Forks

@@ -26,8 +26,8 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.embedded.evm import TEST_KEYS
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import IncompleteLogsError, Log, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -24,12 +24,6 @@ from ledger.protocol.documents.envelope import (
     decode_envelope,
     encode_envelope,
 )
-from ledger.protocol.documents.incidents import (
-    Incident,
-    Incidents,
-    decode_incidents,
-    encode_incidents,
-)
 from ledger.protocol.documents.record import (
     Dropout,
     RefusedScores,
@@ -39,7 +33,15 @@ from ledger.protocol.documents.record import (
     encode_record,
 )
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
-from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
+from ledger.protocol.documents.vector import (
+    Incident,
+    Incidents,
+    ScoreVector,
+    decode_incidents,
+    decode_vector,
+    encode_incidents,
+    encode_vector,
+)
 from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import Parameters

@@ -10,13 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.documents.incidents import (
-    VOTES_OF,
-    decode_incidents,
-    decode_preimage,
-    encode_incidents,
-    preimage_fields,
-)
 from ledger.protocol.documents.record import (
     Dropout,
     RefusedScores,
@@ -27,9 +20,14 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import (
     MAX_VECTOR_BYTES,
+    VOTES_OF,
     ScoreVector,
+    decode_incidents,
+    decode_preimage,
     decode_vector,
+    encode_incidents,
     encode_vector,
+    preimage_fields,
 )
 from ledger.protocol.encoding import client_list, set_digest
 from ledger.protocol.errors import EncodingError

@@ -21,7 +21,7 @@ from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
-from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.types import (
     Address,
     Beacon,

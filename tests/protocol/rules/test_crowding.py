@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ledger.distances.fast import fast_distances
-from ledger.protocol.rules.crowding import base_of, crowding_of
 from ledger.protocol.rules.direction import (
+    base_of,
+    crowding_of,
     direction_distances,
     displacement,
     norm_of,

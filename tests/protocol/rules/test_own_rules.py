@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 
 from ledger.protocol.rules.distance import (
     DIRECTION,
+    OWN_DISTANCES,
     SQUARED,
     DistanceRule,
-    plain_distances,
-    squared_distance,
-)
-from ledger.protocol.rules.own import (
-    OWN_DISTANCES,
     OwnRuleMissingError,
     OwnRuleName,
     OwnRuleViolationError,
     distance_named,
     distance_sentence,
     own_distance,
+    plain_distances,
+    squared_distance,
 )
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32

@@ -4,22 +4,173 @@ Table `meta` identifies the chain, `kv` has what the EVM stores (headers, trie n
 lookups), `logs` has the blocks' logs for searching. A block is written in one SQLite transaction
 across all three, so readers and crashes see the whole block or nothing. Readers open the file
 read-only and never take the writer's lock.
+
+The row id is `block << 20 | log index`: chain order, contained in every index, so a range of blocks
+is a range of row ids. The index of a query is chosen here: SQLite, without statistics, would
+consider contract and event more selective than, for example, a round number in the second topic.
+
+The note is in `<file>.head` next to the chain.
+
+A damaged write-ahead log and a restored backup both look like a shorter, valid chain: SQLite drops
+what does not fit, and a truncated hash chain is consistent. The note reveals the difference.
+
+Two slots of one disk sector each are written in turn, after the block is durable and without
+waiting for the disk. A power cut leaves an older note or the newest one, never one ahead of the
+chain; a torn slot leaves the other one. The file gets its name only when both slots are durable, so
+a power cut cannot leave an empty file: such a note is damaged.
+
+The lock is on a side file, as locking the SQLite file itself would interfere with SQLite's locks.
+The operating system releases it when the process ends, so a stale lock file has no effect.
+
+SQLite moves the write-ahead log into the file by itself, except for what a reader's view needs: an
+audit that runs for an hour lets the log grow by an hour of blocks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from eth.db.schema import SchemaV1
 
-from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.file.log_table import LogRow
 from ledger.chain.embedded.file.sqlite_file import SqliteFile, Synchronous, size_of
-from ledger.chain.ports import ChainDamagedError, ChainLockedError
+from ledger.chain.ports import (
+    ChainDamagedError,
+    ChainLockedError,
+    ChainReader,
+    ChainRolledBackError,
+    TopicFilter,
+)
+from ledger.io.folders import HeldError, take_lock
+from ledger.io.home import DISK, read_file
 from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from eth.abc import ReceiptAPI
+
+
+LOGS_PER_BLOCK_BITS = 20
+_LAST_BLOCK = 2**40  # keeps row ids within 64 bits
+_FILTERED = {"address", "topic0", "topic1", "topic2", "topic3"}
+_NARROW_RANGE = 64  # a scan of so few blocks is faster than an index
+
+LogRow: TypeAlias = tuple[
+    int, bytes, bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes
+]
+"""Row id, transaction hash, address, topics 0 to 3, data."""
+
+CREATE = """
+CREATE TABLE logs (
+  id INTEGER PRIMARY KEY, transaction_hash BLOB NOT NULL, address BLOB NOT NULL,
+  topic0 BLOB, topic1 BLOB, topic2 BLOB, topic3 BLOB, data BLOB NOT NULL
+);
+CREATE INDEX logs_by_address ON logs (address);
+CREATE INDEX logs_by_topic0 ON logs (topic0, address) WHERE topic0 IS NOT NULL;
+CREATE INDEX logs_by_topic1 ON logs (topic1, topic0) WHERE topic1 IS NOT NULL;
+CREATE INDEX logs_by_topic2 ON logs (topic2, topic0) WHERE topic2 IS NOT NULL;
+CREATE INDEX logs_by_topic3 ON logs (topic3, topic0) WHERE topic3 IS NOT NULL;
+"""
+
+INSERT = "INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+COLUMNS = "id, transaction_hash, address, topic0, topic1, topic2, topic3, data"
+
+
+def row_id(block_number: int, log_index: int) -> int:
+    """Return the row id of a log, which orders logs as the chain does."""
+    return block_number << LOGS_PER_BLOCK_BITS | log_index
+
+
+def position(identifier: int) -> tuple[int, int]:
+    """Return block number and log index of a row id."""
+    return identifier >> LOGS_PER_BLOCK_BITS, identifier & ((1 << LOGS_PER_BLOCK_BITS) - 1)
+
+
+def rows_of_receipt(
+    block_number: int, first_log: int, transaction_hash: bytes, receipt: ReceiptAPI
+) -> list[LogRow]:
+    """Return the rows of one transaction's logs.
+
+    Args:
+        first_log: number of logs of the block's earlier transactions.
+    """
+    rows: list[LogRow] = []
+    for log_index, log in enumerate(receipt.logs, start=first_log):
+        topics = [topic.to_bytes(32, "big") for topic in log.topics]
+        topic0, topic1, topic2, topic3 = [*topics, None, None, None, None][:4]
+        identifier = row_id(block_number, log_index)
+        address, data = bytes(log.address), bytes(log.data)
+        rows.append((identifier, transaction_hash, address, topic0, topic1, topic2, topic3, data))
+    return rows
+
+
+def rows_of_block(
+    block_number: int, transaction_hashes: Sequence[bytes], receipts: Sequence[ReceiptAPI]
+) -> list[LogRow]:
+    """Return the rows of all logs of a block, in order."""
+    rows: list[LogRow] = []
+    for transaction_hash, receipt in zip(transaction_hashes, receipts, strict=True):
+        rows += rows_of_receipt(block_number, len(rows), transaction_hash, receipt)
+    return rows
+
+
+def select(
+    address: bytes | None,
+    topics: Sequence[TopicFilter],
+    from_block: int,
+    to_block: int,
+    *,
+    limit: int | None,
+    descending: bool,
+) -> tuple[str, list[object]] | None:
+    """Return the query of a log filter and its parameters; None if no log can match.
+
+    Args:
+        address: the contract, 20 bytes; None for every one.
+        topics: per position a topic, alternatives, or None for any.
+        limit: most rows to return; None for all.
+        descending: newest first.
+    """
+    terms = {"address": [address]} if address is not None else {}
+    for number, topic in enumerate(topics):
+        if topic is not None:
+            terms[f"topic{number}"] = [topic] if isinstance(topic, bytes) else list(topic)
+    if not all(terms.values()) or not terms.keys() <= _FILTERED or to_block < from_block:
+        return None
+    conditions = ["id >= ?", "id < ?"]
+    parameters: list[object] = [row_id(number, 0) for number in _bounded(from_block, to_block)]
+    for column, values in terms.items():
+        conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
+        parameters += values
+    query = (
+        f"SELECT {COLUMNS} FROM logs {_index(set(terms), to_block - from_block)} "  # noqa: S608
+        f"WHERE {' AND '.join(conditions)} ORDER BY id {'DESC' if descending else 'ASC'}"
+    )
+    if limit is not None:
+        query += " LIMIT ?"
+        parameters.append(limit)
+    return query, parameters
+
+
+def _index(columns: set[str], blocks: int) -> str:
+    if blocks < _NARROW_RANGE:
+        return "NOT INDEXED"  # scans the row ids
+    for column in ("topic3", "topic2", "topic1", "topic0", "address"):
+        if column in columns:
+            return f"INDEXED BY logs_by_{column}"
+    return "NOT INDEXED"
+
+
+def _bounded(from_block: int, to_block: int) -> tuple[int, int]:
+    return min(max(from_block, 0), _LAST_BLOCK), min(max(to_block + 1, 0), _LAST_BLOCK)
+
 
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
@@ -30,7 +181,7 @@ HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
 _CREATE = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-{log_table.CREATE}
+{CREATE}
 """
 _STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statement.strip()]
 
@@ -210,7 +361,7 @@ def _write(
         "DELETE FROM kv WHERE key = ?",
         [(key,) for key, value in values.items() if value is None],
     )
-    connection.executemany(log_table.INSERT, logs)
+    connection.executemany(INSERT, logs)
 
 
 def require_one_name(path: Path) -> None:
@@ -233,3 +384,248 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+SLOT_BYTES = 512
+_DIGEST_BYTES = 32
+_BODY = struct.Struct(f">8sQ32sQ32s{SLOT_BYTES - _DIGEST_BYTES - 88}x")
+_MAGIC = b"cmflhead"
+_READINGS = 5  # A slot that is being written looks damaged for a moment.
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedBlock:
+    """A block that a writer of this home has reported as durable."""
+
+    genesis_hash: bytes
+    number: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    sequence: int
+    acknowledged: AcknowledgedBlock
+
+
+class HeadNote:
+    """The note, open for writing."""
+
+    def __init__(self, path: Path, descriptor: int, sequence: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+        self._sequence = sequence
+
+    @classmethod
+    def begin(cls, chain: Path, acknowledged: AcknowledgedBlock) -> Self:
+        """Return the note with this block in both slots, durable, replacing any older note."""
+        path = note_path(chain)
+        try:
+            # Sequence 2 goes into the first slot, as `write` expects.
+            DISK.write_whole(path, _encode(2, acknowledged) + _encode(1, acknowledged))
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise ChainError(f"{path}: {error.strerror}") from error
+        return cls(path, descriptor, 2)
+
+    def write(self, acknowledged: AcknowledgedBlock) -> None:
+        """Note a newer durable block."""
+        if self._descriptor is None:
+            return
+        self._sequence += 1
+        slot = _encode(self._sequence, acknowledged)
+        try:
+            os.pwrite(self._descriptor, slot, self._sequence % 2 * SLOT_BYTES)
+        except OSError as error:
+            raise ChainError(
+                f"block {acknowledged.number} is on disk, but not noted: "
+                f"{self._path}: {error.strerror}"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def note_path(chain: Path) -> Path:
+    """Return the path of a chain file's note, next to the file that a link leads to."""
+    whole = chain.resolve()
+    return whole.with_name(f"{whole.name}.head")
+
+
+def read_note(chain: Path) -> AcknowledgedBlock | None:
+    """Return the newest acknowledged block; None if there is no note."""
+    path = note_path(chain)
+    for _ in range(_READINGS):
+        content = _content(path)
+        if content is None:
+            return None
+        slots = [
+            slot
+            for start in (0, SLOT_BYTES)
+            if (slot := _decode(content[start : start + SLOT_BYTES])) is not None
+        ]
+        if slots:
+            return max(slots, key=lambda slot: slot.sequence).acknowledged
+    raise ChainDamagedError(
+        f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
+        "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
+    )
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ChainError(f"{path}: {error.strerror}") from error
+
+
+def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
+    body = _BODY.pack(
+        _MAGIC, sequence, acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
+    )
+    return body + hashlib.sha256(body).digest()
+
+
+def _decode(slot: bytes) -> _Slot | None:
+    body, digest = slot[:-_DIGEST_BYTES], slot[-_DIGEST_BYTES:]
+    if len(slot) != SLOT_BYTES or hashlib.sha256(body).digest() != digest:
+        return None
+    magic, sequence, genesis_hash, number, block_hash = _BODY.unpack(body)
+    if magic != _MAGIC:
+        return None
+    return _Slot(sequence, AcknowledgedBlock(genesis_hash, number, block_hash))
+
+
+_MEANING = (
+    "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
+    "Put back the newer files, or continue from the present state with --accept-rollback"
+)
+
+
+def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
+    """Verify that a chain has the newest block acknowledged here."""
+    head = chain.head()
+    if noted.genesis_hash != chain.genesis_hash:
+        finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
+    elif noted.number > head.number:
+        finding = f"the chain ends with block {head.number} 0x{head.hash.hex()}"
+    elif (other := chain.block(noted.number).hash) != noted.hash:
+        finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
+    else:
+        return
+    raise ChainRolledBackError(
+        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
+        f"{_MEANING}"
+    )
+
+
+def verify_nothing_acknowledged(path: Path) -> None:
+    """Verify that no chain was acknowledged where a new one is to be created."""
+    noted = read_note(path)
+    if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
+        raise ChainRolledBackError(
+            f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
+            f"is no chain: {_MEANING}"
+        )
+
+
+class WriterLock:
+    """The acquired lock; released by `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def acquire(cls, chain: Path) -> Self:
+        """Return the lock of a chain file without waiting.
+
+        The lock file is `<chain>.lock`, next to the file that a link leads to.
+        """
+        whole = chain.resolve()
+        path = whole.with_name(f"{whole.name}.lock")
+        try:
+            return cls(take_lock(path))
+        except OSError as error:
+            raise ChainError(f"{path}: {error.strerror}") from error
+        except HeldError as error:
+            raise ChainLockedError(f"{chain}: {error} writes to this chain") from error
+
+    def release(self) -> None:
+        """Release the lock; idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+MOST_WAL_BYTES = 64 * 2**20
+"""Size of the log at which its readers are named."""
+
+_READ_LOCKS = range(123, 128)  # the bytes of `-shm` that SQLite's readers lock
+_log = logging.getLogger(__name__)
+
+
+class WriteAheadLog:
+    """The write-ahead log of a chain that is open for writing."""
+
+    def __init__(self, store: ChainStore, max_bytes: int = MOST_WAL_BYTES) -> None:
+        self._store = store
+        self._most_bytes = max_bytes
+        self._has_warned = False
+
+    def empty(self) -> None:
+        """Make the log's content durable, and empty it unless a reader needs it."""
+        if self._store.wal_bytes:
+            self._store.checkpoint()
+
+    def bound(self) -> None:
+        """Checkpoint a log that is too long; warn once about what prevents it.
+
+        No error is raised: the blocks in the log are durable.
+        """
+        if self._store.wal_bytes <= self._most_bytes:
+            return
+        try:
+            hindrance = (
+                None if self._store.checkpoint() else _blocked_by(readers_of(self._store.path))
+            )
+        except ChainError as error:
+            hindrance = str(error)
+        if hindrance is not None and not self._has_warned:
+            size = self._store.wal_bytes >> 20
+            _log.warning("%s-wal has grown to %d MiB: %s", self._store.path, size, hindrance)
+        self._has_warned = hindrance is not None
+
+
+def readers_of(chain: Path) -> list[int]:
+    """Return the ids of other processes that read a chain now, as far as the system shows them."""
+    try:
+        inode = Path(f"{os.path.realpath(chain)}-shm").stat().st_ino
+        locks = Path("/proc/locks").read_text("ascii")
+    except (OSError, UnicodeError):
+        return []
+    readers = {_reader(line.split(), inode) for line in locks.splitlines()}
+    return sorted(readers - {0, os.getpid()})
+
+
+def _reader(fields: list[str], inode: int) -> int:
+    """Return the process id of a line such as `3: POSIX ADVISORY READ 1234 fd:01:5678 123 127`.
+
+    It is 0 for another lock, and for a process that is not visible here.
+    """
+    if len(fields) != 8 or fields[1] != "POSIX" or not fields[5].endswith(f":{inode}"):
+        return 0
+    process, first, last = fields[4], fields[6], fields[7]
+    if not (process.isdigit() and first.isdigit() and last.isdigit()):
+        return 0
+    locked = range(int(first), int(last) + 1)
+    return int(process) if any(byte in locked for byte in _READ_LOCKS) else 0
+
+
+def _blocked_by(processes: list[int]) -> str:
+    names = ", ".join(f"process {process}" for process in processes) or "in this process"
+    return f"a reader holds an old view of the chain ({names}); it shrinks when the reader ends"

@@ -9,7 +9,7 @@ import rlp  # type: ignore[import-untyped]
 from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
 
 from ledger.chain.addresses import checksum
-from ledger.chain.embedded.evm_values import base_fee
+from ledger.chain.embedded.evm import base_fee
 from ledger.chain.ports import Receipt
 from ledger.chain.rpc import wire
 

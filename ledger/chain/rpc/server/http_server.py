@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.server.methods import RpcMethods, fault_json
 from ledger.chain.rpc.server.transaction_pool import TransactionPool
-from ledger.io.json import parse_json
+from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError
 
 LOOPBACK = "127.0.0.1"

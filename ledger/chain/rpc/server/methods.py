@@ -19,10 +19,9 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
-from ledger.chain.embedded.call_answers import CallAnswer, CallAnswers
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.evm_values import base_fee, next_base_fee
+from ledger.chain.embedded.evm import base_fee, next_base_fee
+from ledger.chain.embedded.reader import CallAnswer, CallAnswers, EmbeddedReader
 from ledger.chain.ports import Log, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.server.block_json import block_json, receipt_json, transaction_json

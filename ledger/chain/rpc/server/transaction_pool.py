@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
-from ledger.chain.embedded.evm_values import next_base_fee
+from ledger.chain.embedded.evm import next_base_fee
 from ledger.chain.ports import ChainLockedError
 from ledger.chain.rpc import wire
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, SignedTransactionAPI
 
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.embedded.reader import EmbeddedReader
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ledger.chain.embedded.engine.opcode_loop import BlockStream, FastComputation
+from ledger.chain.embedded.engine import BlockStream, FastComputation
 from tests.chain.embedded.engine.programs import (
     EDGES,
     SENDER,

@@ -18,11 +18,10 @@ from trie.exceptions import MissingTrieNode
 
 from benchmarks.ledger import RecordedRounds
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded import evm
+from ledger.chain.embedded import engine, evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.engine import code_blocks, opcode_loop, trie_nodes
-from ledger.chain.embedded.engine.trie_nodes import FastAccountDB, TrieNodes
+from ledger.chain.embedded.engine import FastAccountDB, TrieNodes
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from tests.chain.embedded.engine.programs import Arena, call, push
 from tests.chain.probe import deploy, words
@@ -36,10 +35,10 @@ def test_a_wrong_opcode_of_the_faster_loop_is_found_by_verify(
         probe = deploy(chain)
         chain.send(probe, words(7, 1), 200_000)
         chain.verify(execute=True)
-        monkeypatch.setitem(code_blocks._UNARY, op.ISZERO, lambda _: 0)
-        code_blocks.decoded.cache_clear()
+        monkeypatch.setitem(engine._UNARY, op.ISZERO, lambda _: 0)
+        engine.decoded.cache_clear()
         chain.send(probe, words(0, 1), 200_000)  # the probe refuses a 0
-        code_blocks.decoded.cache_clear()
+        engine.decoded.cache_clear()
         chain.verify()
         with pytest.raises(BlockDamagedError) as caught:
             chain.verify(execute=True)
@@ -74,9 +73,9 @@ def test_the_reference_has_none_of_the_faster_parts(
             raise AssertionError("a faster part is in use")
 
         for part in (
-            opcode_loop.FastComputation,
-            opcode_loop.BlockStream,
-            trie_nodes.FastAccountDB,
+            engine.FastComputation,
+            engine.BlockStream,
+            engine.FastAccountDB,
         ):
             monkeypatch.setattr(part, "__init__", refuse)
         chain.verify(execute=True)
@@ -168,7 +167,7 @@ def test_every_key_has_the_value_that_the_trie_says(
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trie_nodes, "MOST_NODES", 5)
+    monkeypatch.setattr(engine, "MOST_NODES", 5)
     database: dict[bytes, bytes] = {}
     trie, nodes = HexaryTrie(database), TrieNodes(database)
     contents = {bytes([number] * 32): bytes([number]) * 33 for number in range(1, 60)}

@@ -32,7 +32,7 @@ from clients.runs.flower.training_node import TrainingNode, run_digest
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure
 from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
-from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
+from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import Digest
 from tests.clients.played import require_refused
 

@@ -1,0 +1,310 @@
+"""Actions that an actor's step returns, and the context that a driver carries them out in.
+
+`member.py` decides when; in tests, a schedule in the paper's line order does. A step that the
+journal does not allow, or that lacks an input, returns no action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ledger.actors.journal import ProtectedSigner
+from ledger.actors.judgement_cache import JudgementCache
+from ledger.actors.settlement import judgement_behind
+from ledger.actors.view import RoundView
+from ledger.protocol.consensus import QuorumCertificate
+from ledger.protocol.documents.envelope import (
+    Body,
+    Envelope,
+    PhaseCertificate,
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+)
+from ledger.protocol.documents.record import RoundRecord, encode_record
+from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.judgement import Judgement
+from ledger.protocol.payloads import Payload
+from ledger.protocol.rules.distance import Layout
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    Domain,
+    Phase,
+    Scores,
+    SignedCommitment,
+    SignedScores,
+    Vote,
+    VoteKind,
+)
+from ledger.protocol.validation import Violation, ViolationCode, validate_omissions
+
+if TYPE_CHECKING:
+    from ledger.actors.journal import VoteJournal
+    from ledger.chain.round_ledger import RoundLedger
+    from ledger.protocol.ledger_state import (
+        EquivocationReport,
+        SubmittedCertificate,
+        SubmittedDecision,
+    )
+    from ledger.protocol.parameters import Parameters
+    from ledger.storage.blobs import BlobStore
+    from ledger.storage.mailbox import Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBlobs:
+    """Store these under their sha256: durable before others can see anything that follows.
+
+    Attributes:
+        documents: what was made of the round: its record, vectors, incidents and model.
+        payloads: what these clients have published of it, which a machine need not keep.
+    """
+
+    documents: tuple[Payload, ...] = ()
+    payloads: Mapping[ClientId, Payload] = field(default_factory=dict)
+
+    @property
+    def blobs(self) -> dict[Digest, Payload]:
+        return {blob.digest: blob for blob in (*self.payloads.values(), *self.documents)}
+
+
+@dataclass(frozen=True, slots=True)
+class PostEnvelope:
+    """Send an envelope to everybody."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommitment:
+    """Bring a commitment to the contract; a driver may put many into one transaction."""
+
+    signed: SignedCommitment
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Bring a proof of equivocation to the contract."""
+
+    report: EquivocationReport
+
+
+@dataclass(frozen=True, slots=True)
+class SendDecision:
+    """Bring a round's decision to the contract."""
+
+    round: int
+    decision: SubmittedDecision
+    certificates: tuple[SubmittedCertificate, SubmittedCertificate]
+
+
+Transaction = SendCommitment | SendReport | SendDecision
+
+Action = StoreBlobs | PostEnvelope | Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ActorContext:
+    """Chain, stores and journal of a run.
+
+    Attributes:
+        finality_blocks: how far below the head a block cannot be taken back any more; None for
+            what the chain itself calls finalized.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    domain: Domain
+    ledger: RoundLedger
+    blobs: BlobStore
+    mailbox: Mailbox
+    journal: VoteJournal
+    finality_blocks: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A member's holdings at one time: clients with a payload, and signed vectors."""
+
+    payloads: frozenset[ClientId] = frozenset()
+    claims: tuple[SignedScores, ...] = ()
+
+
+class ProtocolSteps:
+    """The protocol steps of one member."""
+
+    def __init__(self, signer: ProtectedSigner, judge: JudgementCache) -> None:
+        """Sign as one member."""
+        self._signer = signer
+        self._judge = judge
+
+    def publish_scores(self, view: RoundView, clients: tuple[ClientId, ...]) -> list[Action]:
+        """Return the signed vector for a set of usable updates (Algorithm 1, lines 1-5).
+
+        Args:
+            clients: the set, ascending; all of their payloads are held.
+        """
+        own_claims = [
+            signed for signed in view.claims_for(set_digest(clients)) if self._is_mine(signed)
+        ]
+        vector = None if own_claims else self._judge.score(view, clients, self._signer.client)
+        if vector is None:
+            return []
+        inputs, data = view.inputs, encode_vector(vector)
+        scores = Scores(
+            inputs.round,
+            self._signer.client,
+            inputs.closing.base,
+            set_digest(clients),
+            sha256(data),
+        )
+        signed = self._signer.scores(inputs.domain, scores)
+        return [] if signed is None else [self._post(view, PublishedScores(signed, data))]
+
+    def publish_payloads(self, view: RoundView, clients: Iterable[ClientId]) -> list[Action]:
+        """Return what each of these clients has published: not everybody may have it."""
+        actions: list[Action] = []
+        for client in clients:
+            payload = view.evidence.payloads[client]
+            actions.append(StoreBlobs(payloads={client: payload}))
+            actions.append(self._post(view, PublishedPayload(payload.digest), client))
+        return actions
+
+    def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
+        """Return the request of phase 1 as primary (Algorithm 2, lines 3-7)."""
+        record = self._judge.compose(_without_others(view, clients), _claims_for(view, clients))
+        data = encode_record(record)
+        judgement, _ = self._judge.judge(view, data)
+        if judgement is None:  # nothing follows from what is held: the view passes
+            return []
+        vote = self._vote(view, VoteKind.REQUEST, Phase.AGGREGATION, number, judgement)
+        signed = self._signer.vote(view.inputs.domain, vote)
+        if signed is None:
+            return []
+        body = Proposal(signed, opening=judgement.opening, record=data)
+        return [_stored(view, record, data), self._post(view, body)]
+
+    def answer(self, view: RoundView, proposal: Proposal, in_time: Holdings) -> list[Action]:
+        """Return the reply to a request of phase 1, or what its record lacks (lines 9-13).
+
+        Args:
+            in_time: what was held when the request's view began: a record may not lack it.
+        """
+        record_bytes = proposal.record
+        if record_bytes is None:
+            return []
+        judgement, _ = self._judge.judge(view, record_bytes)
+        if judgement is None:
+            return []
+        request = proposal.request.vote
+        omissions = validate_omissions(judgement.record, in_time.payloads, in_time.claims)
+        if omissions:
+            return self._repeat(view, in_time, omissions)
+        reply = self._reply(view, request, judgement)
+        return [_stored(view, judgement.record, record_bytes), *reply] if reply else []
+
+    def propose_election(
+        self, view: RoundView, number: int, certificate: QuorumCertificate
+    ) -> list[Action]:
+        """Return the request of phase 2 as primary, which rests on a certificate of phase 1.
+
+        Args:
+            certificate: of phase 1.
+        """
+        judgement = judgement_behind(view, self._judge, certificate.vote.result)
+        if judgement is None:
+            return []
+        vote = self._vote(view, VoteKind.REQUEST, Phase.ELECTION, number, judgement)
+        signed = self._signer.vote(view.inputs.domain, vote)
+        if signed is None:
+            return []
+        rests_on = PhaseCertificate(
+            certificate.vote.view,
+            certificate.vote.set_digest,
+            certificate.request.signature,
+            tuple((reply.member, reply.signature) for reply in certificate.replies),
+        )
+        return [self._post(view, Proposal(signed, certificate=rests_on))]
+
+    def answer_election(self, view: RoundView, proposal: Proposal) -> list[Action]:
+        """Return the reply to a request of phase 2.
+
+        Args:
+            view: what one can see of the round, the request's certificate of phase 1 included.
+        """
+        request = proposal.request.vote
+        results = {certificate.vote.result for certificate in view.certificates(Phase.AGGREGATION)}
+        judgement = judgement_behind(view, self._judge, request.result)
+        if request.result not in results or judgement is None:
+            return []
+        reply = self._reply(view, request, judgement)
+        # Not everybody who replies here has replied, and stored, in phase 1.
+        stored = _stored(view, judgement.record, encode_record(judgement.record))
+        return [stored, *reply] if reply else []
+
+    def _reply(self, view: RoundView, asked: Vote, judgement: Judgement) -> list[Action]:
+        vote = self._vote(view, VoteKind.REPLY, asked.phase, asked.view, judgement)
+        if vote != replace(asked, kind=VoteKind.REPLY):
+            return []
+        signed = self._signer.vote(view.inputs.domain, vote)
+        return [] if signed is None else [self._post(view, Reply(signed))]
+
+    def _repeat(self, view: RoundView, held: Holdings, omissions: list[Violation]) -> list[Action]:
+        """Return what the primary seems not to have: vectors and payloads, as they were sent."""
+        actions: list[Action] = []
+        for doubt in omissions:
+            (client,) = doubt.clients
+            if doubt.code is ViolationCode.PAYLOAD_HELD:
+                actions += self.publish_payloads(view, [client])
+                continue
+            actions += [
+                self._post(view, PublishedScores(claim, view.evidence.vectors[digest]), client)
+                for claim in held.claims
+                if claim.scores.member == client
+                and (digest := claim.scores.digest) in view.evidence.vectors
+            ]
+        return actions
+
+    def _vote(
+        self, view: RoundView, kind: VoteKind, phase: Phase, number: int, judgement: Judgement
+    ) -> Vote:
+        inputs = view.inputs
+        decided = (judgement.set_digest(phase), judgement.result)
+        return Vote(kind, inputs.round, phase, number, inputs.closing.base, *decided)
+
+    def _is_mine(self, signed: SignedScores) -> bool:
+        return signed.scores.member == self._signer.client
+
+    def _post(self, view: RoundView, body: Body, client: ClientId | None = None) -> PostEnvelope:
+        who = self._signer.client if client is None else client
+        return PostEnvelope(Envelope(view.inputs.domain, view.inputs.round, who, body))
+
+
+def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
+    """Return what a vote rests on: its record, payloads and vectors."""
+    evidence = view.evidence
+    digests = dict.fromkeys(signed.scores.digest for signed in record.claims_with_vectors)
+    vectors = (Payload(evidence.vectors[d], d) for d in digests if d in evidence.vectors)
+    payloads = {client: evidence.payloads[client] for client in record.clients}
+    for dropout in record.dropouts:
+        if dropout.payload is not None and dropout.client in evidence.payloads:
+            payloads[dropout.client] = evidence.payloads[dropout.client]
+    return StoreBlobs((Payload.of(data), *vectors), payloads)
+
+
+def _claims_for(view: RoundView, clients: tuple[ClientId, ...]) -> list[SignedScores]:
+    return view.claims_for(set_digest(clients))
+
+
+def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView:
+    """Return the view without usable updates of others than these clients."""
+    evidence = view.evidence
+    others = {c for c, update in evidence.updates.items() if update is not None} - set(clients)
+    if not others:
+        return view
+    return replace(view, evidence=evidence.without(others))

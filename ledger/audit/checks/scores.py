@@ -1,0 +1,213 @@
+"""Step 6: each member's published distances against the updates that it had before it.
+
+A false vector that was counted is a contradiction that names its member. A vector that was left
+out must deserve it: if it does, its signed digest is kept as evidence; if not, the contradiction
+names the member who was wrongly left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from ledger.audit.checks.common import UPDATES_MISSING, VECTORS_UNUSABLE, AuditCheck, missing_rule
+from ledger.audit.evidence import RoundEvidence
+from ledger.audit.observations import DecidedRound, Observation
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    CountIncrement,
+    Fact,
+    Finding,
+    FindingKind,
+    MissingInput,
+    Need,
+    StepResult,
+    reason_text,
+)
+from ledger.protocol.consensus import majority
+from ledger.protocol.documents.record import RefusedScores, RoundRecord
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.encoding import float_from_bits, to_hex, word_client
+from ledger.protocol.signing import typed_digest
+from ledger.protocol.types import RefusalReason
+from ledger.protocol.validation import (
+    COUNTING_MARGINS,
+    DistanceTable,
+    Violation,
+    ViolationCode,
+    parse_vector,
+    validate_score_claim,
+)
+
+NO_MEMBER = Fact(
+    "no member",
+    "its score vector is one of the committee's",
+    "it is no member, or its seat is empty",
+)
+CLAIM_NOT_SIGNED = Fact(
+    "claim not signed", "it claims a score vector", "the claim is not signed by it"
+)
+VECTOR_TOO_LONG = Fact(
+    "vector too long",
+    "its score vector counts or is refused",
+    "that is over {true} bytes long, and no such vector is recorded at all",
+)
+SCORES_COUNTED = Fact("scores counted", "its scores count", "{true}")
+SCORES_REFUSED = Fact("scores refused", "its scores do not count: {recorded}", "that does not hold")
+TOO_FEW_SCORES = Fact(
+    "too few scores", "{recorded} score vectors suffice", "the protocol needs {true}"
+)
+VECTORS_MISSING = Need("vectors", "there is no score vector")
+REFUSAL_UNCHECKED = Need("refusal", "whether the scores were rightly refused")
+DISPLACEMENT_UNKNOWN = Need(
+    "travel", "the two models that its distances stand on are not both known"
+)
+FALSE_SCORES = FindingKind(
+    "false scores", "it published a false distance to client {named}, and was left out"
+)
+REFUSED_SCORES = FindingKind("refused scores", "its scores were left out: {reason}")
+TWO_VECTORS = FindingKind(
+    "two vectors", "it signed two different score vectors for the same updates"
+)
+DISTANCES = "distances"
+
+VIOLATIONS = {
+    ViolationCode.NO_MEMBER: NO_MEMBER,
+    ViolationCode.CLAIM_NOT_SIGNED: CLAIM_NOT_SIGNED,
+    ViolationCode.VECTOR_TOO_LONG: VECTOR_TOO_LONG,
+    ViolationCode.SCORES_DO_NOT_COUNT: SCORES_COUNTED,
+    ViolationCode.REFUSAL_UNFOUNDED: SCORES_REFUSED,
+    ViolationCode.TOO_FEW_SCORES: TOO_FEW_SCORES,
+}
+UNCHECKED = {
+    ViolationCode.UPDATE_MISSING: UPDATES_MISSING,
+    ViolationCode.VECTOR_MISSING: VECTORS_MISSING,
+}
+_UNFOUNDED = {ViolationCode.REFUSAL_UNFOUNDED, ViolationCode.VECTOR_TOO_LONG}
+_NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
+_FINDINGS = {RefusalReason.FALSE_DISTANCE: FALSE_SCORES, RefusalReason.TWO_VECTORS: TWO_VECTORS}
+
+
+def check_distances(observation: Observation) -> Iterator[StepResult]:
+    """Yield false scores that count, true ones that do not, and their members."""
+    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+        return
+    evidence, record = observation.evidence, observation.evidence.record
+    for violation in evidence.violations:
+        yield from _violation(violation, evidence, record)
+    if evidence.lacks_displacement:
+        yield MissingInput(DISPLACEMENT_UNKNOWN, evidence.event.round)
+    if evidence.unknown_distance is not None:
+        yield missing_rule(evidence, evidence.unknown_distance)
+    if evidence.table is not None:
+        members = sum(member in evidence.updates for member in evidence.inputs.participants.members)
+        yield CountIncrement(DISTANCES, members * len(evidence.updates))
+    yield from _refused(evidence, record)
+
+
+def _violation(
+    violation: Violation, evidence: RoundEvidence, record: RoundRecord
+) -> Iterator[StepResult]:
+    """Yield what a violation contradicts or leaves open here, if it does."""
+    code, at, clients = violation.code, evidence.event.round, violation.clients
+    if code in UNCHECKED:
+        # No distance is taken of a malformed payload: whether it is one is left open elsewhere.
+        if code is ViolationCode.VECTOR_MISSING or clients[0] in record.clients:
+            yield MissingInput(UNCHECKED[code], at, clients)
+    elif code in VIOLATIONS:
+        recorded, true = "", ""
+        match code:
+            case ViolationCode.SCORES_DO_NOT_COUNT:
+                true, clients = reason_text(violation.reason, clients[1:]), clients[:1]
+            case ViolationCode.REFUSAL_UNFOUNDED:
+                recorded = reason_text(violation.reason)
+            case ViolationCode.VECTOR_TOO_LONG:
+                true = str(MAX_VECTOR_BYTES)
+            case ViolationCode.TOO_FEW_SCORES:
+                recorded = str(len(record.scores))
+                true = str(majority(evidence.inputs.parameters.members))
+            case _:
+                pass
+        yield Contradiction(VIOLATIONS[code], at, clients, "", recorded, true)
+
+
+def _refused(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
+    """Yield the evidence of scores that were left out, unless they were so wrongly."""
+    unfounded = {
+        violation.clients[0] for violation in evidence.violations if violation.code in _UNFOUNDED
+    }
+    for member, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
+        if member not in unfounded:
+            yield from _left_out(evidence, tuple(group))
+
+
+def _left_out(evidence: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[StepResult]:
+    """Yield the evidence of one member's scores that were left out."""
+    inputs, at, first = evidence.inputs, evidence.event.round, entries[0]
+    member, reason = first.signed.scores.member, first.reason
+    table = evidence.table if evidence.is_whole else None
+    if table is None and reason in _NEED_UPDATES:
+        yield MissingInput(REFUSAL_UNCHECKED, at, (member,))
+    is_signed = not any(validate_score_claim(inputs, entry.signed) for entry in entries)
+    digests = (
+        to_hex(digest)
+        for scores in (entry.signed.scores for entry in entries)
+        for digest in (scores.digest, typed_digest(inputs.domain, scores))
+    )
+    yield Finding(
+        _FINDINGS.get(reason, REFUSED_SCORES),
+        at,
+        (member,),
+        tuple(digests),
+        proven=is_signed and _is_compared(evidence, first, table),
+        reason=reason,
+        named=first.client if reason is RefusalReason.FALSE_DISTANCE else None,
+    )
+
+
+def _is_compared(
+    evidence: RoundEvidence, entry: RefusedScores, table: DistanceTable | None
+) -> bool:
+    """Say whether the reason was seen to hold, beyond the margin of doubt."""
+    if entry.reason is RefusalReason.TWO_VECTORS:
+        return True
+    data = evidence.blobs.vectors.get(entry.signed.scores.digest)
+    if data is None or (table is None and entry.reason in _NEED_UPDATES):
+        return False
+    if entry.reason is not RefusalReason.FALSE_DISTANCE:
+        return True
+    vector, member = parse_vector(data), entry.signed.scores.member
+    claim = vector.claims().get(entry.client) if vector is not None else None
+    return (
+        table is not None
+        and claim is not None
+        and table.is_off(entry.client, member, claim, COUNTING_MARGINS)
+    )
+
+
+DISTANCES_CHECK = AuditCheck(AuditStep.DISTANCES, "each member's distances", check_distances)
+
+
+DISTANCE_DIFFERS = Fact(
+    "distance", "its distance is {recorded}", "the counted scores make it {true}"
+)
+
+
+def check_means(observation: Observation) -> Iterator[StepResult]:
+    """Yield ranked distances that do not follow from the counted scores."""
+    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+        return
+    event, ranking = observation.evidence.event, observation.evidence.ranking
+    if ranking is None:
+        yield MissingInput(VECTORS_UNUSABLE, event.round)
+        return
+    true = {word_client(word): word for word in ranking.words}
+    for word in event.ranking:
+        client = word_client(word)
+        if true.get(client, word) != word:
+            values = (repr(float_from_bits(bits >> 32)) for bits in (word, true[client]))
+            yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
+
+
+MEANS_CHECK = AuditCheck(AuditStep.MEANS, "mean distances, bit for bit", check_means)

@@ -1,1 +1,0 @@
-"""The published blobs of a run, as an auditor reads them, round after round."""

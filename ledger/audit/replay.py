@@ -1,0 +1,709 @@
+"""Going on after a transaction whose call data cannot be read, or do not do what its event says.
+
+The event is believed as far as it follows: head, seed and drawn committees are recomputed from
+it, only signatures are not. Believing it lets the rounds after it be checked against their own
+record, instead of reporting the same fault for all of them.
+
+What a chain says twice must agree: a log's place, its block's hash, its transaction. Signatures
+are in call data only. Where a transaction was not sent to the ledger (an account with code of its
+own, EIP-7702, may call it from within), or the chain does not serve it, they cannot be checked.
+
+Every transaction that left an event is decoded from its call data and applied to the state of
+`rounds.py`, which recovers every signature and recomputes head and seeds; the events it gives must
+be the recorded logs, byte by byte. Where a transaction does not do what the log says, the replay
+says so and goes on: with what the call data give, or, if they are refused or cannot be read, with
+what the log says, so that later rounds can still be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from itertools import groupby, pairwise
+from typing import TypeAlias
+
+from ledger.audit.checks.all_checks import (
+    EVENT_KIND,
+    REFUSED_CALL,
+    malformed_event,
+    step_of_event,
+    step_of_refusal,
+    wrong_field,
+)
+from ledger.audit.checks.chain import (
+    BLOCK_UNREADABLE,
+    DEPLOYMENT_UNLOGGED,
+    LOG_ADDRESS,
+    LOG_BLOCK,
+    LOG_ORDER,
+    LOGS_UNREADABLE,
+    PARENT_BLOCK,
+)
+from ledger.audit.checks.common import BLOCK_UNAVAILABLE, CHAIN_UNAVAILABLE, LOGS_INCOMPLETE
+from ledger.audit.checks.completeness import EVENT_COUNT
+from ledger.audit.checks.decision import CALL_DATA_UNAVAILABLE, TRANSACTION_DIFFERS
+from ledger.audit.observations import (
+    Disagreement,
+    Observation,
+    ReplayedEvent,
+    ReplayedRound,
+    Unavailable,
+)
+from ledger.chain.contract import abi
+from ledger.chain.contract.codec import (
+    AbandonCall,
+    Call,
+    CommitCall,
+    DecideCall,
+    RegisterCall,
+    decode_call,
+    decode_log,
+    encode_log,
+    require_possible_event,
+)
+from ledger.chain.contract.event_log import storage_difference
+from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    ChainReader,
+    ChainUnreachableError,
+    IncompleteLogsError,
+    Log,
+    Transaction,
+)
+from ledger.protocol import encoding, ledger_state, rounds
+from ledger.protocol.consensus import primary_seat
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import ChainError, ProtocolRefusal
+from ledger.protocol.fold import LedgerView, head_after, mined_commitments
+from ledger.protocol.inputs import MinedCommitment, drawn_committee
+from ledger.protocol.ledger_state import (
+    BlockContext,
+    ClientBanned,
+    ClientsRegistered,
+    Event,
+    LedgerDeployed,
+    LedgerStage,
+    LedgerState,
+    RoundAbandoned,
+    RoundDecided,
+    Step,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Digest,
+    Phase,
+    RegisteredClient,
+)
+
+_FOLDED = (
+    *("deployment", "stage", "round", "opened_block", "seed"),
+    *("committee", "model", "head", "registry", "commitments"),
+)
+"""Fields of a state that its events give."""
+
+
+def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
+    """Return the state that an event claims, and whether it is of the round that is open."""
+    match event:
+        case ledger_state.LedgerDeployed():
+            return state, True
+        case ledger_state.ClientsRegistered(_, words):
+            left = state.deployment.clients - len(state.registry)
+            return _folded(state, replace(event, words=words[:left]), block_number), True
+        case ledger_state.LedgerOpened():
+            state = _folded(_padded(state), event, block_number)
+            state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
+            return replace(state, committee=_known(state, event.committee)), True
+        case ledger_state.UpdatesCommitted(number, clients, commitments):
+            pairs = zip(clients, commitments, strict=True)
+            known = [pair for pair in pairs if pair[0] < state.deployment.clients]
+            clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
+            event = replace(event, clients=clients, commitments=commitments)
+            return _folded(state, event, block_number), number == state.round
+        case ledger_state.ClientBanned(number, _, head):
+            after = _folded(state, event, block_number)
+            return replace(after, head=head), number == state.round
+        case _:
+            after = _folded(replace(_padded(state), round=event.round), event, block_number)
+            after = replace(after, committee=_known(after, event.next_committee), head=event.head)
+            return after, event.round == state.round
+
+
+def mismatches(
+    state: LedgerState, event: Event, block: BlockContext
+) -> Iterator[tuple[str, object, object]]:
+    """Yield fields of an event that do not follow: name, what is recorded, and what is true."""
+    for name, true in _expected(state, event, block):
+        recorded = getattr(event, name)
+        if recorded != true:
+            yield name, recorded, true
+    if isinstance(event, ledger_state.LedgerOpened):
+        words = [encoding.registry_word(client) for client in state.registry]
+        registered, _ = ledger_state.registry_batches(words)
+        if registered != state.deployment.registry:
+            yield "registry", registered, state.deployment.registry
+
+
+def _expected(
+    state: LedgerState, event: Event, block: BlockContext
+) -> Iterator[tuple[str, object]]:
+    """Yield name and value of the fields of an event that follow from the rest."""
+    match event:
+        case ledger_state.ClientsRegistered():
+            yield "first", len(state.registry)
+            left = state.deployment.clients - len(state.registry)
+            yield "words", event.words[:left]
+        case ledger_state.LedgerOpened():
+            yield from _expected_opening(state, block)
+        case ledger_state.UpdatesCommitted():
+            yield "round", state.round
+        case ledger_state.ClientBanned():
+            client = ClientId(min(event.client, state.deployment.clients - 1))
+            yield "round", state.round
+            yield "client", client
+            yield "head", head_after(_before(state), replace(event, client=client))
+        case ledger_state.RoundDecided():
+            yield from _expected_decision(state, event, block)
+        case ledger_state.RoundAbandoned():
+            yield from _expected_abandonment(state, event, block)
+        case _:
+            pass
+
+
+def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
+    deployment = state.deployment
+    seed = encoding.first_seed(deployment.config, _beacon(state, block))
+    drawn = drawn_committee(seed, deployment.clients, deployment.members, ())
+    yield "config", deployment.config
+    yield "seed", seed
+    yield "committee", drawn
+    yield "model", deployment.model
+
+
+def _expected_decision(
+    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
+) -> Iterator[tuple[str, object]]:
+    yield "round", state.round
+    beacon = _beacon(state, block)
+    yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
+    yield "head", head_after(_before(state), event)
+    committee = state.committee
+    if committee:
+        places = (
+            primary_seat(state.seed, phase, event.views[phase - 1], len(committee))
+            for phase in Phase
+        )
+        yield "primaries", tuple(committee[place] for place in places)
+
+
+def _expected_abandonment(
+    state: LedgerState, event: ledger_state.RoundAbandoned, block: BlockContext
+) -> Iterator[tuple[str, object]]:
+    deployment = state.deployment
+    seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
+    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
+    drawn = drawn_committee(seed, deployment.clients, deployment.members, banned)
+    yield "round", state.round
+    yield "next_seed", seed
+    yield "next_committee", drawn
+    yield "head", head_after(_before(state), replace(event, next_committee=drawn))
+
+
+def _beacon(state: LedgerState, block: BlockContext) -> Digest:
+    return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
+
+
+def _before(state: LedgerState) -> encoding.HeadContext:
+    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
+
+
+def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
+    """Return the clients if all of them exist, else none."""
+    return clients if all(client < state.deployment.clients for client in clients) else ()
+
+
+def _padded(state: LedgerState) -> LedgerState:
+    """Return the state with a placeholder for each client that was never registered."""
+    missing = state.deployment.clients - len(state.registry)
+    nobody = RegisteredClient(Address(bytes(20)), 1)
+    return replace(state, registry=state.registry + (nobody,) * missing)
+
+
+def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
+    """Return the state after an event, by the fold; what no event gives stays as it is."""
+    view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
+    view = view.after(event, block_number)
+    committed = frozenset(mined.client for mined in view.mined)
+    starts = ledger_state.LedgerOpened, ledger_state.RoundDecided, ledger_state.RoundAbandoned
+    if not isinstance(event, starts):
+        committed |= state.committed
+    folded = {name: getattr(view, name) for name in _FOLDED}
+    return replace(state, committed=committed, **folded)
+
+
+LOG_BATCH_BLOCKS = 512
+
+Inconsistency: TypeAlias = Disagreement | Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTransaction:
+    """A transaction that left events of the contract.
+
+    Attributes:
+        call: what it asked of the contract; None if that cannot be read.
+        unserved: why the chain does not serve the transaction; empty if it does.
+        block: what it saw of its block; None if that cannot be read.
+        inconsistencies: what disagrees about it, or could not be had.
+    """
+
+    hash: bytes
+    block_number: int
+    logs: tuple[Log, ...]
+    call: Call | None
+    unserved: str
+    block: BlockContext | None
+    inconsistencies: tuple[Inconsistency, ...]
+
+
+class ReadingEndedError(Exception):
+    """The chain does not serve what everything after it rests on."""
+
+    def __init__(self, observed: Inconsistency) -> None:
+        self.observed = observed
+        super().__init__(str(observed))
+
+
+class TransactionReader:
+    """Reads a contract's transactions, oldest first, and says what disagrees about them."""
+
+    def __init__(self, ledger: CommitteeLedger) -> None:
+        self._ledger = ledger
+        self._chain: ChainReader = ledger.chain
+        self._block: Block | None = None
+
+    def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
+        """Yield every transaction that left an event, and what is wrong among their logs."""
+        ledger = self._ledger
+        for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
+            last = min(first + LOG_BATCH_BLOCKS - 1, to_block)
+            logs = self._logs(first, last)
+            yield from self._disorder(logs)
+            for _, group in groupby(logs, key=lambda log: log.transaction_hash):
+                yield self._transaction(tuple(group))
+
+    def _logs(self, first: int, last: int) -> list[Log]:
+        try:
+            return self._chain.logs(self._ledger.address, [], first, last)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            blocks, fact = f"{first} to {last}", LOGS_UNREADABLE
+            raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
+        except ChainError as error:
+            raise ReadingEndedError(
+                Unavailable(first, CHAIN_UNAVAILABLE, detail=str(error))
+            ) from error
+
+    def _disorder(self, logs: list[Log]) -> Iterator[Inconsistency]:
+        for one, other in pairwise(logs):
+            if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
+                before, after = (
+                    f"log {x.log_index} of block {x.block_number}" for x in (one, other)
+                )
+                yield Disagreement(other.block_number, LOG_ORDER, before, after)
+        for log in logs:
+            if log.address != self._ledger.address:
+                yield Disagreement(log.block_number, LOG_ADDRESS, true=log.address)
+
+    def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
+        inconsistencies: list[Inconsistency] = []
+        call, unserved = self._call(logs[0], inconsistencies)
+        block = self._context(logs, inconsistencies)
+        identity = logs[0].transaction_hash, logs[0].block_number
+        return RecordedTransaction(*identity, logs, call, unserved, block, tuple(inconsistencies))
+
+    def _call(self, log: Log, found: list[Inconsistency]) -> tuple[Call | None, str]:
+        """Return what the log's transaction asks of the contract, and why it cannot be had."""
+        number, subject = log.block_number, to_hex(log.transaction_hash)
+        try:
+            transaction = self._chain.transaction(log.transaction_hash)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=str(error)))
+            return None, ""
+        except ChainError as error:  # nodes may drop the index of old transactions
+            return None, str(error)
+        other = _difference(log, transaction)
+        if other is not None:
+            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=other))
+        if other is not None or transaction.to != self._ledger.address:
+            return None, ""
+        try:
+            return decode_call(transaction.input), ""
+        except ChainError:
+            return None, ""
+
+    def _context(self, logs: tuple[Log, ...], found: list[Inconsistency]) -> BlockContext | None:
+        """Return the block of a transaction, checked against its neighbour and the logs."""
+        number, last = logs[0].block_number, self._block
+        subject = str(number)
+        try:
+            block = self._chain.block(number)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            found.append(Disagreement(number, BLOCK_UNREADABLE, subject, true=str(error)))
+            return None
+        except ChainError as error:
+            found.append(Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}"))
+            return None
+        self._block = block
+        wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
+        if block.number != number or wrong:
+            recorded = to_hex((wrong or logs)[0].block_hash)
+            true = f"block {block.number}, {to_hex(block.hash)}"
+            found.append(Disagreement(number, LOG_BLOCK, subject, recorded, true))
+        if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
+            recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
+            found.append(Disagreement(number, PARENT_BLOCK, subject, recorded, true))
+        return BlockContext(number, Digest(block.parent_hash))
+
+
+def _difference(log: Log, transaction: Transaction) -> str | None:
+    """Return what tells a transaction from the one that a log names; None if it is that one."""
+    if transaction.hash != log.transaction_hash:
+        return f"the chain answers with {to_hex(transaction.hash)}"
+    if transaction.block_number != log.block_number:
+        return f"it is in block {transaction.block_number}"
+    return None
+
+
+_ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
+"""Events that rest on what only their call data say; of the others the rest is public."""
+
+ReplayItem: TypeAlias = "Observation | ReplayedRound"
+
+
+@dataclass
+class _OpenRound:
+    """The commitments of the open round so far."""
+
+    known: bool = True
+    commitments: list[MinedCommitment] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPosition:
+    """The state after the transactions up to some block.
+
+    Attributes:
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+        view: the state that the recorded events of a node alone lead to.
+        is_from_calls: whether call data gave all of `state`, and no event had to be believed.
+        is_confirmed: whether the newest recorded head follows from all that is recorded before.
+    """
+
+    state: LedgerState
+    believes_registry: bool
+    view: LedgerView
+    is_from_calls: bool
+    is_confirmed: bool
+
+    def difference(self, snapshot: LedgerSnapshot) -> str | None:
+        """Return the sign that a log is missing; None where it is certain that none is."""
+        if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
+            return None
+        return storage_difference(self.view, snapshot)
+
+
+class Replay:
+    """The contract's transactions in order.
+
+    Attributes:
+        state: the contract's state after all that has been replayed.
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+        is_confirmed: whether the newest recorded head follows from all that is recorded before it,
+            in events or in call data. If it ends a round, no log before it is missing; the head of
+            a ban names no commitment of the open round.
+    """
+
+    def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
+        self.state = state
+        self._view = LedgerView.at_deployment(state.deployment)
+        self.is_confirmed = True
+        self._is_from_calls = True
+        self.believes_registry = False
+        self.applied = 0
+        self._ledger = ledger
+        self._is_of_node = ledger.chain.node is not None
+        self._awaits_deployment = state.stage is LedgerStage.REGISTERING
+        self._transactions = TransactionReader(ledger)
+        self._open = _OpenRound()
+
+    def observe(self, to_block: int) -> Iterator[ReplayItem]:
+        """Yield the effects of the transactions, every round when it ends, and inconsistencies.
+
+        Yields:
+            An observation, or a round that ended; `state` is then the next one's.
+        """
+        for transaction in self._transactions.read(to_block):
+            if isinstance(transaction, Disagreement | Unavailable):
+                yield transaction
+                continue
+            yield from transaction.inconsistencies
+            yield from self._replay(transaction)
+
+    def reached(self) -> ReplayPosition:
+        """Return the state after all that has been replayed."""
+        return ReplayPosition(
+            self.state, self.believes_registry, self._view, self._is_from_calls, self.is_confirmed
+        )
+
+    def open_commitments(self) -> int:
+        """Return the number of commitments of the round that has not ended."""
+        return len(self._open.commitments)
+
+    def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
+        heads = self._fold(transaction)
+        if self._awaits_deployment:
+            self._awaits_deployment = False
+            if _is_deployment(transaction):
+                yield from self._deployed(transaction)
+                return
+            yield self._without_deployment(transaction.block_number)
+        before, block = self.state, transaction.block
+        call = transaction.call or _evident_call(transaction)
+        if call is None or block is None or not self._can_apply(call):
+            yield from self._adopt(transaction, call)
+            return
+        at = before.round or None
+        try:
+            self.state, events = _apply(before, call, block)
+        except ProtocolRefusal as refusal:
+            yield Disagreement(
+                transaction.block_number,
+                REFUSED_CALL,
+                to_hex(transaction.hash),
+                true=refusal.fact,
+                round=at,
+                step=step_of_refusal(type(refusal)),
+                rests_on_all_logs=True,
+            )
+            yield from self._adopt(transaction, call)
+            return
+        self.applied += 1
+        if self._is_from_calls and self.state.head in heads:
+            self.is_confirmed = True
+        if len(transaction.logs) < len(events) and (
+            difference := self._receipt_difference(transaction)
+        ):
+            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, difference)
+        else:
+            differences = list(_compare_events(events, transaction, at))
+            if differences and isinstance(call, CommitCall):
+                # An omitted log may hold commitments that this transaction repeats. The call data
+                # then lead to the contract's state, though a log is missing.
+                self._is_from_calls = False
+            yield from differences
+        for event in events:
+            yield from self._follow(before, event, transaction, call)
+
+    def _deployed(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
+        """Compare what the constructor has logged; its other traces are code and `deployment()`."""
+        event = LedgerDeployed(self.state.domain.salt)
+        self.applied += 1
+        yield from _compare_events((event,), transaction, None)
+        yield from self._follow(self.state, event, transaction, None)
+
+    def _without_deployment(self, block_number: int) -> Observation:
+        if not self._is_of_node:
+            return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
+        fact = f"no log up to block {block_number} is of the deployment"
+        error = IncompleteLogsError(self._ledger.chain.node, fact)
+        return Unavailable(block_number, LOGS_INCOMPLETE, None, str(error))
+
+    def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
+        """Fold the recorded events of a node; return the heads that they name."""
+        heads: set[Digest] = set()
+        for log in transaction.logs if self._is_of_node else ():
+            try:
+                recorded = decode_log(log)
+                require_possible_event(recorded, self.state.deployment)
+            except ChainError:
+                continue  # it is said to be malformed where it is compared
+            self._view = self._view.after(recorded.event, recorded.block_number)
+            event = recorded.event
+            if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
+                heads.add(event.head)
+                self.is_confirmed = event.head == self._view.head
+        return heads
+
+    def _receipt_difference(self, transaction: RecordedTransaction) -> str:
+        """Return how a transaction's logs differ from its receipt; empty if they agree."""
+        ledger = self._ledger
+        if not self._is_of_node:
+            return ""
+        fact = f"transaction {to_hex(transaction.hash)} has {len(transaction.logs)} logs"
+        try:
+            receipt = ledger.chain.receipt(transaction.hash)
+        except ChainUnreachableError:
+            raise
+        except ChainError as error:
+            return str(IncompleteLogsError(ledger.chain.node, f"{fact}, its receipt: {error}"))
+        logs = () if receipt is None else receipt.logs
+        count = sum(log.address == ledger.address for log in logs)
+        if receipt is not None and count == len(transaction.logs):
+            return ""
+        return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
+
+    def _can_apply(self, call: Call) -> bool:
+        if isinstance(call, RegisterCall) and self.believes_registry:
+            return False
+        return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)
+
+    def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[ReplayItem]:
+        """Go on with the events in the logs, since their transaction cannot be applied."""
+        self._is_from_calls = False
+        number = transaction.block_number
+        for log in transaction.logs:
+            at = self.state.round or None
+            try:
+                event = decode_log(log).event
+            except ChainError as error:
+                yield malformed_event(number, at, None, str(error))
+                continue
+            before = self.state
+            if isinstance(event, LedgerDeployed):
+                yield malformed_event(
+                    number, at, LedgerDeployed, "the contract was there before it"
+                )
+                continue
+            if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
+                why = f" ({transaction.unserved})" if transaction.unserved else ""
+                detail = f"{to_hex(transaction.hash)}{why}"
+                yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
+            block = transaction.block
+            for name, *values in mismatches(before, event, block) if block else ():
+                yield wrong_field(number, at, type(event), name, values, is_made=False)
+            self.state, fits = adopted(before, event, log.block_number)
+            self.believes_registry |= isinstance(event, ClientsRegistered)
+            self._open.known = self._open.known and fits
+            yield from self._follow(before, event, transaction, None)
+
+    def _follow(
+        self, before: LedgerState, event: Event, transaction: RecordedTransaction, call: Call | None
+    ) -> Iterator[ReplayItem]:
+        """Yield an event, and the round that it ends; collect the commitments of the open one."""
+        yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
+        match event:
+            case UpdatesCommitted():
+                mined = mined_commitments(event, transaction.block_number)
+                clients = before.deployment.clients
+                self._open.commitments += [
+                    commitment for commitment in mined if commitment.client < clients
+                ]
+            case RoundDecided() | RoundAbandoned():
+                yield self._ended(before, event, transaction)
+            case _:
+                pass
+
+    def _ended(
+        self,
+        before: LedgerState,
+        event: RoundDecided | RoundAbandoned,
+        transaction: RecordedTransaction,
+    ) -> ReplayedRound:
+        ended = self._open
+        # What a round opens with is known if this event is the one before it and was believed.
+        self._open = _OpenRound(known=_is_plausible(self.state))
+        return ReplayedRound(
+            round=event.round,
+            known=ended.known and event.round == before.round,
+            before=replace(before, round=event.round),
+            commitments=tuple(ended.commitments),
+            block=transaction.block_number,
+            decided=event if isinstance(event, RoundDecided) else None,
+            transaction=transaction.hash,
+        )
+
+
+def _is_deployment(transaction: RecordedTransaction) -> bool:
+    """Say whether a transaction logs the deployment first, in whatever words."""
+    topics = transaction.logs[0].topics
+    return transaction.call is None and bool(topics) and topics[0] == abi.topic("LedgerDeployed")
+
+
+def _evident_call(transaction: RecordedTransaction) -> Call | None:
+    """Return the call behind an abandonment: it is not signed, so its event determines it."""
+    if len(transaction.logs) != 1:
+        return None
+    try:
+        event = decode_log(transaction.logs[0]).event
+    except ChainError:
+        return None
+    return AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
+
+
+def _is_plausible(state: LedgerState) -> bool:
+    """Say whether the committee of the state can serve; an adopted one may be anything."""
+    committee = state.committee
+    return (
+        len(set(committee)) == len(committee) == state.deployment.members
+        and max(committee) < state.deployment.clients
+    )
+
+
+def _apply(state: LedgerState, call: Call, block: BlockContext) -> Step:
+    """Return the state after a call, and its events; a refusal raises."""
+    match call:
+        case RegisterCall(words, rest):
+            return rounds.register_clients(state, words, rest, block)
+        case CommitCall(number, signed):
+            return rounds.commit_updates(state, number, signed, block)
+        case DecideCall(number, decision, certificates):
+            return rounds.decide(state, number, decision, certificates, block)
+        case AbandonCall(number):
+            return rounds.abandon_round(state, number, block)
+        case _:
+            return rounds.report_equivocation(state, call.report, block)
+
+
+def _compare_events(
+    events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
+) -> Iterator[Observation]:
+    """Yield the differences between the events that a transaction makes and its logs."""
+    number, recorded = transaction.block_number, len(transaction.logs)
+    if len(events) != recorded:
+        made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
+        values = to_hex(transaction.hash), str(recorded), made
+        yield Disagreement(number, EVENT_COUNT, *values, at, rests_on_all_logs=True)
+    for event, log in zip(events, transaction.logs, strict=False):
+        if encode_log(event) != (log.topics, log.data):
+            yield from _differences(event, log, at)
+
+
+def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation]:
+    number, kind = log.block_number, type(event)
+    try:
+        logged = decode_log(log).event
+    except ChainError as error:
+        yield malformed_event(number, at, kind, str(error))
+        return
+    if type(logged) is not kind:
+        names = type(logged).__name__, kind.__name__
+        yield Disagreement(number, EVENT_KIND, "", *names, at, step_of_event(kind), True)
+        return
+    wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
+    if not wrong:
+        yield malformed_event(number, at, kind, "its bytes are others")
+    for name in wrong:
+        values = getattr(logged, name), getattr(event, name)
+        yield wrong_field(number, at, kind, name, values, is_made=True)

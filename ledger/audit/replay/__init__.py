@@ -1,1 +1,0 @@
-"""The contract's transactions once more, through the executable specification."""

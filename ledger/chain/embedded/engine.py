@@ -1,0 +1,553 @@
+"""The precompiled contract `ecrecover` by one call of coincurve.
+
+py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
+
+An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
+constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
+simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
+executes. No jump leads into its middle. So its constant gas, and the stack heights at which none of
+its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
+for each opcode.
+
+A block's steps are not its opcodes one by one: a constant that the next opcode takes is the
+argument of that opcode's step.
+
+py-evm executes one opcode for each item of `computation.code`. The items of a `BlockStream` are
+only the opcodes that are not simple (see `code_blocks`); it executes the blocks between them
+itself, on plain integers. If gas or stack do not suffice for a block, the message fails inside it,
+and all its remaining opcodes are left to py-evm: it fails at the same one, for the same reason.
+
+A node's hash is that of its content, so a cached node is right for every block and both tries. Only
+reads of the state as the last block left it go through the cache: py-evm's journals are in front of
+it, and py-evm's tries write.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import rlp  # type: ignore[import-untyped]
+from coincurve import PublicKey
+from eth.constants import BLANK_ROOT_HASH, GAS_COPY, GAS_ECRECOVER, GAS_SHA3WORD
+from eth.db.accesslog import KeyAccessLoggerDB
+from eth.db.account import AccountDB
+from eth.db.cache import CacheDB
+from eth.db.journal import JournalDB
+from eth.db.storage import AccountStorageDB, StorageLookup
+from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
+from eth.vm import opcode_values as op
+from eth.vm.code_stream import CodeStream
+from eth.vm.computation import memory_gas_cost
+from eth.vm.forks.prague.computation import PragueComputation
+from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
+from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
+from eth.vm.opcode_values import JUMPDEST
+from trie.exceptions import MissingTrieNode
+
+from ledger.protocol.encoding import keccak
+
+if TYPE_CHECKING:
+    from eth.abc import (
+        AccountStorageDatabaseAPI,
+        AtomicDatabaseAPI,
+        ComputationAPI,
+        MessageAPI,
+        StateAPI,
+        TransactionContextAPI,
+    )
+    from eth.db.hash_trie import HashTrie
+    from eth.vm.gas_meter import GasMeter
+    from eth.vm.memory import Memory
+    from eth_typing import Address, Hash32
+
+
+_ADDRESS = bytes(19) + b"\x01"
+_RECOVERY_IDS = {27: b"\x00", 28: b"\x01"}
+
+
+def ecrecover(computation: ComputationAPI) -> ComputationAPI:
+    """Set the output to the address that signed, or leave it empty if there is none."""
+    computation.consume_gas(GAS_ECRECOVER, reason="ECRecover Precompile")
+    data = computation.msg.data_as_bytes[:128].ljust(128, b"\0")
+    recovery_id = _RECOVERY_IDS.get(int.from_bytes(data[32:64]))
+    if recovery_id is None:
+        return computation
+    try:
+        key = PublicKey.from_signature_and_message(data[64:] + recovery_id, data[:32], hasher=None)
+    except ValueError:
+        return computation
+    computation.output = bytes(12) + keccak(key.format(compressed=False)[1:])[12:]
+    return computation
+
+
+PRECOMPILES = PragueComputation.get_precompiles() | {_ADDRESS: ecrecover}
+"""Prague's precompiled contracts by address."""
+
+
+STACK_LIMIT = 1024
+WORD_MASK = 2**256 - 1
+_CACHED_CODES = 8
+
+(
+    PUSH,  # push the argument
+    LOAD_AT,  # push the word at the argument, a slice of the memory
+    DUP,  # push the item at the argument, a negative index
+    STORE_AT,  # pop into the argument, a slice of the memory
+    JUMP_IF_TO,  # jump to the argument if the popped item is not 0
+    ADD,
+    ADD_TO,  # add the argument to the top item
+    STORE,
+    DROP_SECOND,  # remove the item below the top
+    UNARY,  # replace the top item by the argument, a function, of it
+    BINARY,  # replace the two topmost items by the argument, a function, of them
+    LOAD,
+    POP,
+    JUMP_TO,  # jump to the argument
+    JUMP,
+    JUMP_IF,
+    SWAP,  # exchange the top item and the one at the argument, a negative index
+    COPY,
+    HASH,
+) = range(19)
+"""Kinds of steps, the most frequent first."""
+
+_UNARY: dict[int, Callable[[int], int]] = {
+    op.ISZERO: lambda value: int(not value),
+    op.NOT: lambda value: value ^ WORD_MASK,
+}
+_BINARY: dict[int, Callable[[int, int], int]] = {
+    op.ADD: lambda left, right: left + right & WORD_MASK,
+    op.MUL: lambda left, right: left * right & WORD_MASK,
+    op.SUB: lambda left, right: left - right & WORD_MASK,
+    op.DIV: lambda left, right: left // right if right else 0,
+    op.MOD: lambda left, right: left % right if right else 0,
+    op.LT: lambda left, right: int(left < right),
+    op.GT: lambda left, right: int(left > right),
+    op.EQ: lambda left, right: int(left == right),
+    op.AND: lambda left, right: left & right,
+    op.OR: lambda left, right: left | right,
+    op.XOR: lambda left, right: left ^ right,
+    op.SHL: lambda left, right: right << left & WORD_MASK if left < 256 else 0,
+    op.SHR: lambda left, right: right >> left if left < 256 else 0,
+}
+_PUSHES = range(op.PUSH0, op.PUSH32 + 1)
+_DUPS = range(op.DUP1, op.DUP16 + 1)
+_SWAPS = range(op.SWAP1, op.SWAP16 + 1)
+_JUMPS = (op.JUMP, op.JUMPI)
+
+_STACK_EFFECTS: dict[int, tuple[int, int]] = {
+    **dict.fromkeys(_PUSHES, (0, 1)),
+    **{opcode: (opcode - op.DUP1 + 1, opcode - op.DUP1 + 2) for opcode in _DUPS},
+    **{opcode: (opcode - op.SWAP1 + 2, opcode - op.SWAP1 + 2) for opcode in _SWAPS},
+    **dict.fromkeys(_UNARY, (1, 1)),
+    **dict.fromkeys(_BINARY, (2, 1)),
+    op.POP: (1, 0),
+    op.MLOAD: (1, 1),
+    op.MSTORE: (2, 0),
+    op.JUMP: (1, 0),
+    op.JUMPI: (2, 0),
+    op.JUMPDEST: (0, 0),
+    op.MCOPY: (3, 0),
+    op.SHA3: (2, 1),
+}
+"""Items that each simple opcode takes from the stack and gives to it."""
+
+Step = tuple[int, Any]
+_NO_STEP: Step = (-1, None)
+
+
+class Block(NamedTuple):
+    """A run of simple opcodes.
+
+    Attributes:
+        gas: of all its opcodes, but for growth of the memory and words copied or hashed.
+        least: stack height below which one of them underflows.
+        most: stack height above which one of them overflows.
+        memory: length of memory that its constant addresses touch, in bytes.
+        following: the opcode at its end, if py-evm executes that; None if another block begins.
+    """
+
+    gas: int
+    least: int
+    most: int
+    memory: int
+    steps: tuple[Step, ...]
+    end: int
+    following: int | None
+
+
+class DecodedCode:
+    """Contract code, each block of which is decoded when it is first executed.
+
+    Attributes:
+        destinations: positions to which a jump may lead.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        self.blocks: dict[int, Block] = {}
+        self.destinations = _jump_destinations(code)
+
+    def block_at(self, start: int) -> Block:
+        """Decode the block that begins at a position."""
+        code, position, following = self._code, start, None
+        gas = least = height = highest = memory = 0
+        steps: list[Step] = []
+        while True:
+            # The code is followed by any number of STOP.
+            opcode = code[position] if position < len(code) else op.STOP
+            if opcode not in _STACK_EFFECTS:
+                following = opcode
+                break
+            if opcode == op.JUMPDEST and position > start:
+                break
+            gas += PRAGUE_OPCODES[opcode].gas_cost  # type: ignore[attr-defined]
+            taken, given = _STACK_EFFECTS[opcode]
+            least = max(least, taken - height)
+            height += given - taken
+            highest = max(highest, height)
+            position += 1
+            if opcode in _PUSHES:
+                size = opcode - op.PUSH0
+                constant = code[position : position + size].ljust(size, b"\0")
+                steps.append((PUSH, int.from_bytes(constant)))
+                position += size
+            elif opcode != op.JUMPDEST:
+                memory = max(memory, self._append(steps, opcode))
+            if opcode in _JUMPS:
+                break
+        block = Block(gas, least, STACK_LIMIT - highest, memory, tuple(steps), position, following)
+        self.blocks[start] = block
+        return block
+
+    def _append(self, steps: list[Step], opcode: int) -> int:
+        """Append an opcode's step; return the length of memory that it touches by a constant."""
+        kind, last = steps[-1] if steps else _NO_STEP
+        if kind == PUSH and opcode in {op.MLOAD, op.MSTORE}:
+            steps[-1] = (LOAD_AT if opcode == op.MLOAD else STORE_AT, slice(last, last + 32))
+            end: int = last + 32
+            return end
+        if kind == PUSH and opcode in _JUMPS and last in self.destinations:
+            steps[-1] = (JUMP_TO if opcode == op.JUMP else JUMP_IF_TO, last)
+        elif kind == PUSH and opcode == op.ADD:
+            steps[-1] = (ADD_TO, last)
+        elif kind == PUSH and opcode in _BINARY:
+            steps[-1] = (UNARY, partial(_BINARY[opcode], last))
+        elif (kind, last) == (SWAP, -2) and opcode == op.POP:
+            steps[-1] = (DROP_SECOND, None)
+        else:
+            steps.append(_step(opcode))
+        return 0
+
+
+def _step(opcode: int) -> Step:
+    if opcode in _DUPS:
+        return DUP, op.DUP1 - opcode - 1
+    if opcode in _SWAPS:
+        return SWAP, op.SWAP1 - opcode - 2
+    if opcode in _UNARY:
+        return UNARY, _UNARY[opcode]
+    kinds = {
+        op.ADD: ADD,
+        op.POP: POP,
+        op.MLOAD: LOAD,
+        op.MSTORE: STORE,
+        op.JUMP: JUMP,
+        op.JUMPI: JUMP_IF,
+        op.MCOPY: COPY,
+        op.SHA3: HASH,
+    }
+    return (kinds[opcode], None) if opcode in kinds else (BINARY, _BINARY[opcode])
+
+
+def _jump_destinations(code: bytes) -> frozenset[int]:
+    """Return the positions of all JUMPDEST that are no part of a constant."""
+    destinations, position = [], 0
+    while position < len(code):
+        opcode = code[position]
+        if opcode == op.JUMPDEST:
+            destinations.append(position)
+        # PUSH0 has no constant.
+        position += 1 + (opcode - op.PUSH0 if opcode in _PUSHES else 0)
+    return frozenset(destinations)
+
+
+decoded = functools.lru_cache(_CACHED_CODES)(DecodedCode)
+"""Return the decoded form of a contract's code, cached."""
+
+
+class FastComputation(PragueComputation):
+    """Prague's execution of a message, with the faster loop unless each opcode is to be logged.
+
+    Nor is code decoded that is longer than a transaction's may be: a call can bring any.
+    """
+
+    _precompiles = PRECOMPILES
+
+    def __init__(
+        self, state: StateAPI, message: MessageAPI, transaction_context: TransactionContextAPI
+    ) -> None:
+        super().__init__(state, message, transaction_context)
+        if not self.logger.show_debug2 and len(message.code) <= MAX_INITCODE_SIZE:
+            self.code = BlockStream(self)
+
+
+class BlockStream(CodeStream):
+    """The opcodes of a message that py-evm executes; iterating executes those between them."""
+
+    __slots__ = ("_memory", "_meter", "_stack")
+
+    def __init__(self, computation: FastComputation) -> None:
+        super().__init__(computation.msg.code)
+        # Not the computation itself: the two would form a reference cycle.
+        self._stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]
+        self._memory: Memory = computation._memory  # type: ignore[assignment]
+        self._meter: GasMeter = computation._gas_meter  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[int]:  # noqa: PLR0912, PLR0915 - a kind of step each
+        """Yield each opcode that is not simple when its turn comes, before a STOP at the latest."""
+        code = decoded(self._raw_code_bytes)
+        blocks, destinations = code.blocks, code.destinations
+        stack = self._stack  # of integers here, while py-evm also pushes bytes
+        append, pop, word_of = stack.append, stack.pop, int.from_bytes
+        position, gas, memory = self.program_counter, self._meter.gas_remaining, self._bytes
+        while True:
+            block = blocks.get(position) or code.block_at(position)
+            block_gas, least, most, touched, steps, end, following = block
+            if touched > len(memory):
+                block_gas += _growth_gas(len(memory), touched)
+            if block_gas > gas or not least <= len(stack) <= most:
+                self.program_counter, self._meter.gas_remaining = position, gas
+                yield from super().__iter__()
+                return
+            if touched > len(memory):
+                self._memory.extend(0, touched)
+                memory = self._bytes
+            gas -= block_gas
+            position = end
+            for step, argument in steps:
+                if step == PUSH:
+                    append(argument)
+                elif step == LOAD_AT:
+                    append(word_of(memory[argument]))  # type: ignore[arg-type]
+                elif step == DUP:
+                    append(stack[argument])
+                elif step == STORE_AT:
+                    memory[argument] = pop().to_bytes(32)
+                elif step == JUMP_IF_TO:
+                    if pop():
+                        position = argument
+                elif step == ADD:
+                    value = pop()
+                    stack[-1] = stack[-1] + value & WORD_MASK
+                elif step == ADD_TO:
+                    stack[-1] = stack[-1] + argument & WORD_MASK
+                elif step == STORE:
+                    start = pop()
+                    if start + 32 > len(memory):
+                        gas = self._charged(start, 32, gas)
+                        memory = self._bytes
+                    memory[start : start + 32] = pop().to_bytes(32)
+                elif step == DROP_SECOND:
+                    del stack[-2]
+                elif step == UNARY:
+                    stack[-1] = argument(stack[-1])
+                elif step == BINARY:
+                    value = pop()
+                    stack[-1] = argument(value, stack[-1])
+                elif step == LOAD:
+                    start = stack[-1]
+                    if start + 32 > len(memory):
+                        gas = self._charged(start, 32, gas)
+                        memory = self._bytes
+                    stack[-1] = word_of(memory[start : start + 32])
+                elif step == POP:
+                    pop()
+                elif step == JUMP_TO:
+                    position = argument
+                elif step == JUMP:
+                    position = pop()
+                    if position not in destinations:
+                        raise self._refusal(position)
+                elif step == JUMP_IF:
+                    target = pop()
+                    if pop():
+                        if target not in destinations:
+                            raise self._refusal(target)
+                        position = target
+                elif step == SWAP:
+                    stack[-1], stack[argument] = stack[argument], stack[-1]
+                elif step == COPY:
+                    target, start, length = pop(), pop(), pop()
+                    gas = self._charged(max(target, start), length, gas, GAS_COPY)
+                    memory = self._bytes
+                    memory[target : target + length] = memory[start : start + length]
+                else:  # HASH
+                    start, length = pop(), pop()
+                    gas = self._charged(start, length, gas, GAS_SHA3WORD)
+                    memory = self._bytes
+                    append(word_of(keccak(memory[start : start + length])))
+            if following is None:
+                continue
+            self.program_counter, self._meter.gas_remaining = position + 1, gas
+            yield following
+            position, gas, memory = self.program_counter, self._meter.gas_remaining, self._bytes
+            if stack and isinstance(stack[-1], bytes):  # no opcode pushes more than one item
+                stack[-1] = word_of(stack[-1])
+
+    @property
+    def _bytes(self) -> bytearray:
+        return self._memory._bytes
+
+    def _charged(self, start: int, length: int, gas: int, word_gas: int = 0) -> int:
+        """Return the gas that is left after the memory has grown to contain a range.
+
+        The block's constant costs are paid already: if the rest does not suffice, all of it would
+        not have sufficed for them and this.
+        """
+        cost = word_gas * ((length + 31) // 32)
+        end = start + length if length else 0
+        if end > len(self._memory):
+            cost += _growth_gas(len(self._memory), end)
+        if cost > gas:
+            raise OutOfGas(f"{length} bytes of memory at {start} cost {cost} gas, {gas} are left")
+        self._memory.extend(0, end)
+        return gas - cost
+
+    def _refusal(self, target: int) -> Exception:
+        code = self._raw_code_bytes
+        if target < len(code) and code[target] == JUMPDEST:
+            return InvalidInstruction(f"jump into a constant, at {target}")
+        return InvalidJumpDestination(f"no jump destination at {target}")
+
+
+def _growth_gas(length: int, new_length: int) -> int:
+    return memory_gas_cost(new_length) - memory_gas_cost(length)
+
+
+MOST_NODES = 8192
+"""Nodes in a cache; one more empties it. At most some 20 MB."""
+
+_BRANCH_ITEMS = 17
+
+Node = tuple[Any, ...]
+
+
+class TrieNodes:
+    """The nodes of all tries of a database."""
+
+    def __init__(self, database: Mapping[bytes, bytes]) -> None:
+        """Begin with an empty cache.
+
+        Args:
+            database: encoded nodes by hash; it verifies them.
+        """
+        self._database = database
+        self._nodes: dict[bytes, Node] = {}
+
+    def value(self, root: bytes, key: bytes) -> bytes:
+        """Return the value of a key; empty if there is none.
+
+        Args:
+            key: 32 bytes, as all keys of the trie.
+        """
+        path, depth = key.hex(), 0
+        child: Any = b"" if root == BLANK_ROOT_HASH else root
+        while child:
+            node = child
+            if isinstance(child, bytes):
+                node = self._nodes.get(child) or self._read(child, root, key)
+            if len(node) == _BRANCH_ITEMS:
+                child = node[int(path[depth], 16)]
+                depth += 1
+                continue
+            nibbles, is_leaf, child = node
+            if is_leaf:
+                return bytes(child) if path[depth:] == nibbles else b""
+            if not path.startswith(nibbles, depth):
+                return b""
+            depth += len(nibbles)
+        return b""
+
+    def _read(self, hash_: bytes, root: bytes, key: bytes) -> Node:
+        try:
+            encoded = self._database[hash_]
+        except KeyError as error:
+            raise MissingTrieNode(hash_, root, key) from error  # type: ignore[arg-type]
+        if len(self._nodes) >= MOST_NODES:
+            self._nodes.clear()
+        node = self._nodes[hash_] = _decoded(rlp.decode(encoded))
+        return node
+
+
+def _decoded(node: list[Any]) -> Node:
+    """Return a branch as its 17 items, another node as (nibbles, whether it is a leaf, item).
+
+    A child is a hash, or a short node itself.
+    """
+    if len(node) == _BRANCH_ITEMS:
+        return tuple(_decoded(item) if isinstance(item, list) else item for item in node)
+    path, item = node
+    flags, digits = int(path.hex()[0], 16), path.hex()
+    nibbles = digits[1:] if flags & 1 else digits[2:]
+    return nibbles, bool(flags & 2), _decoded(item) if isinstance(item, list) else item
+
+
+class FastAccountDB(AccountDB):
+    """py-evm's accounts, of which those that no transaction has changed are read by the cache."""
+
+    def __init__(self, db: AtomicDatabaseAPI, state_root: Hash32 = BLANK_ROOT_HASH) -> None:
+        super().__init__(db, state_root)
+        self._nodes: TrieNodes = getattr(db, "nodes", None) or TrieNodes(db)
+        self._trie_logger = _Accounts(self._trie, self._nodes)
+        self._trie_cache = CacheDB(self._trie_logger)
+        self._journaltrie = JournalDB(self._trie_cache)
+
+    def _get_address_store(self, address: Address) -> AccountStorageDatabaseAPI:
+        if address not in self._account_stores:
+            root = self._get_storage_root(address)
+            store = _AccountStorage(self._raw_store_db, root, address, self._nodes)
+            self._account_stores[address] = store
+        return self._account_stores[address]
+
+
+class _Accounts(KeyAccessLoggerDB):
+    """The accounts' trie."""
+
+    def __init__(self, trie: HashTrie, nodes: TrieNodes) -> None:
+        super().__init__(trie, log_missing_keys=False)
+        self._root = trie.root_hash
+        self._nodes = nodes
+
+    def __getitem__(self, key: bytes) -> bytes:
+        # Another root is that of a block in progress, whose nodes are not in the database yet.
+        if self.wrapped_db.root_hash == self._root:  # type: ignore[attr-defined]
+            return self._nodes.value(self._root, keccak(key))
+        return super().__getitem__(key)
+
+
+class _AccountStorage(AccountStorageDB):
+    def __init__(
+        self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
+    ) -> None:
+        super().__init__(db, storage_root, address)
+        self._storage_lookup = _Slots(db, storage_root, address, nodes)
+        self._storage_cache = CacheDB(self._storage_lookup)
+        self._locked_changes = JournalDB(self._storage_cache)
+        self._journal_storage = JournalDB(self._locked_changes)
+
+
+class _Slots(StorageLookup):
+    def __init__(
+        self, db: AtomicDatabaseAPI, storage_root: Hash32, address: Address, nodes: TrieNodes
+    ) -> None:
+        super().__init__(db, storage_root, address)
+        self._nodes = nodes
+
+    def __getitem__(self, key: bytes) -> bytes:
+        if self.has_changed_root:
+            return super().__getitem__(key)
+        return self._nodes.value(self._starting_root_hash, self._decode_key(key))

@@ -1,0 +1,482 @@
+"""Blocks of a chain file: headers, transactions, receipts, logs.
+
+Every lookup is indexed, so its cost does not grow with the chain.
+
+Nothing here writes or takes the writer's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from eth.constants import CREATE_CONTRACT_ADDRESS
+from eth.exceptions import VMError
+from eth.vm.spoof import SpoofTransaction
+
+from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded import evm, integrity
+from ledger.chain.embedded import evm as evm_values
+from ledger.chain.embedded import integrity as continuation
+from ledger.chain.embedded.file import chain_store
+from ledger.chain.embedded.file.chain_store import (
+    HEAD_KEY,
+    AcknowledgedBlock,
+    ChainStore,
+    read_note,
+    verify_not_behind,
+    verify_nothing_acknowledged,
+)
+from ledger.chain.ports import (
+    Block,
+    ChainDamagedError,
+    Log,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    TransactionRevertedError,
+    WrongChainIdError,
+    WrongGenesisError,
+)
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
+
+
+class BlockReader:
+    """The blocks of an open chain file. Safe to share between threads.
+
+    Attributes:
+        chain_id: the chain's EIP-155 id.
+    """
+
+    def __init__(self, store: ChainStore) -> None:
+        evm.verify_fast_signatures()
+        self._store = store
+        self._lock = threading.RLock()
+        meta = store.meta()
+        with evm.damage_translated(store):
+            self.chain_id = int(meta["chain_id"])
+            self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
+            for name, written in (
+                ("chain_id", str(self.chain_id)),
+                ("genesis_hash", self.genesis_hash.hex()),
+            ):
+                if meta[name] != written:
+                    what = name.replace("_", " ")
+                    raise ChainDamagedError(
+                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
+                    )
+            if meta["fork"] != evm.FORK:
+                raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
+            self._database = evm.OverlayDatabase(store)
+            integrity.verify_head(self._database, self.genesis_hash)
+            self._chain = evm.chain_class(self.chain_id)(self._database)
+            self._newest_header = self._chain.get_canonical_head()
+
+    @property
+    def node(self) -> str | None:
+        """None: no node answers."""
+        return None
+
+    def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
+        """Accept the expected chain; None accepts any id or block 0."""
+        if chain_id is not None and chain_id != self.chain_id:
+            raise WrongChainIdError(
+                f"{self._store.path}: has chain id {self.chain_id}, expected {chain_id}"
+            )
+        if genesis_hash is not None and genesis_hash != self.genesis_hash:
+            raise WrongGenesisError(
+                f"{self._store.path}: begins with block 0x{self.genesis_hash.hex()}, "
+                f"expected 0x{genesis_hash.hex()}"
+            )
+
+    def head(self) -> Block:
+        with self._lock, evm.damage_translated(self._store):
+            return evm_values.block(self._canonical_head())
+
+    def finalized(self) -> int:
+        """Return the head's number: blocks of this file are never reverted."""
+        return self.head().number
+
+    def block(self, number: int) -> Block:
+        return evm_values.block(self.header(number))
+
+    def header(self, number: int | None = None) -> BlockHeaderAPI:
+        """Return the full header of a block, None for the head."""
+        with self._lock, evm.damage_translated(self._store):
+            head = self._canonical_head()
+            if number is None or number == head.block_number:
+                return head
+            if not 0 <= number < head.block_number:
+                raise ChainError(f"no block {number}; the head is {head.block_number}")
+            header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
+            if header.block_number != number:
+                raise ChainDamagedError(
+                    f"{self._store.path}: block {number} is filed as {header.block_number}"
+                )
+            return header
+
+    def _canonical_head(self) -> BlockHeaderAPI:
+        # Another process may have added blocks.
+        if self._database.get(HEAD_KEY) != self._newest_header.hash:
+            self._newest_header = self._chain.get_canonical_head()
+        return self._newest_header
+
+    def block_number_of(self, block_hash: bytes) -> int | None:
+        """Return the number of the block with a hash; None if the chain has none."""
+        with self._lock, evm.damage_translated(self._store):
+            if not self._database.exists(block_hash):
+                return None
+            number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
+            return number if self.header(number).hash == block_hash else None
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match, by an index; see `ChainReader.logs`."""
+        contract = to_canonical(address) if address is not None else None
+        query = chain_store.select(
+            contract, topics, from_block, to_block, limit=limit, descending=descending
+        )
+        if query is None:
+            return []
+        with self._lock, evm.damage_translated(self._store):
+            rows = self._store.rows(*query)
+            numbers = {chain_store.position(row[0])[0] for row in rows}
+            hashes = {number: self._hash(number) for number in numbers}
+            return [evm_values.log_of_row(row, hashes) for row in rows]
+
+    def _hash(self, number: int) -> bytes:
+        return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        entry = self.find(transaction_hash)
+        if entry is None:
+            raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
+        header, _, signed = entry
+        with evm.damage_translated(self._store):
+            return evm_values.transaction(header, signed)
+
+    def find(
+        self, transaction_hash: bytes
+    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
+        """Return a transaction's header, index and EVM form; None until it is mined."""
+        with self._lock, evm.damage_translated(self._store):
+            key = integrity.transaction_key(transaction_hash)
+            if not self._database.exists(key):
+                return None
+            number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
+            header = self.header(number)
+            signed = self.transactions(header)[index]
+            if signed.hash != transaction_hash:
+                raise ChainDamagedError(
+                    f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
+                )
+            return header, index, signed
+
+    def transaction_index(self, transaction_hash: bytes) -> int:
+        """Return the index of a mined transaction in its block."""
+        with self._lock, evm.damage_translated(self._store):
+            return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
+
+    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
+        """Return a block's transactions."""
+        with self._lock, evm.damage_translated(self._store):
+            builder = self._chain.get_vm_class(header).get_transaction_builder()
+            return self._chain.chaindb.get_block_transactions(header, builder)
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        entry = self.find(transaction_hash)
+        if entry is None:
+            return None
+        header, index, signed = entry
+        with self._lock, evm.damage_translated(self._store):
+            return evm_values.receipt(header, index, signed, self.receipts(header))
+
+    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
+        """Return a block's receipts."""
+        with self._lock, evm.damage_translated(self._store):
+            builder = self._chain.get_vm_class(header).get_receipt_builder()
+            return self._chain.chaindb.get_receipts(header, builder)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+_MAX_CACHED_ANSWERS = 256
+_MAX_CACHED_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """Result of a call."""
+
+    output: bytes
+    is_reverted: bool
+
+
+class CallAnswers:
+    """Cache of the last small answers. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, CallAnswer] = OrderedDict()
+
+    def get(self, key: Hashable) -> CallAnswer | None:
+        """Return the answer to a call; None if it is not cached."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: Hashable, data: bytes, answer: CallAnswer) -> None:
+        """Cache an answer, unless it is large."""
+        if len(data) + len(answer.output) > _MAX_CACHED_BYTES:
+            return
+        with self._lock:
+            self._entries[key] = answer
+            while len(self._entries) > _MAX_CACHED_ANSWERS:
+                self._entries.popitem(last=False)
+
+
+_ZERO_ADDRESS = "0x" + "00" * 20
+
+
+class EmbeddedReader(BlockReader):
+    """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
+
+    def __init__(
+        self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
+    ) -> None:
+        super().__init__(store)
+        self._noted = noted
+        self._answers = CallAnswers()
+
+    @classmethod
+    def open(
+        cls, path: Path, *, chain_id: int | None = None, genesis_hash: bytes | None = None
+    ) -> EmbeddedReader:
+        """Return a chain file opened for reading; None accepts any id or block 0."""
+        try:
+            store = ChainStore.open_reading(path)
+        except ChainError:
+            verify_nothing_acknowledged(path)
+            raise
+        try:
+            chain = EmbeddedReader(store)
+            chain.verify_identity(chain_id, genesis_hash)
+        except ChainError:
+            store.close()
+            raise
+        return chain
+
+    def code(self, address: str, block_number: int | None = None) -> bytes:
+        """Return a contract's runtime code after a block (None: the head); may be empty."""
+        contract = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            return bytes(self._state(block_number).get_code(contract))
+
+    def account(self, address: str, block_number: int | None = None) -> tuple[int, int]:
+        """Return an account's nonce, and its balance in wei, after a block (None for the head)."""
+        owner = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            state = self._state(block_number)
+            return state.get_nonce(owner), state.get_balance(owner)
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        account = to_canonical(sender)
+        with self._lock:
+            numbers = range(self.head().number + 1)
+            number = bisect_right(
+                numbers, nonce, key=lambda height: self.account(sender, height)[0]
+            )
+            if number == len(numbers):
+                return None
+            for signed in self.transactions(self.header(number)):
+                if signed.nonce == nonce and bytes(signed.sender) == account:
+                    return self.receipt(bytes(signed.hash))
+        raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
+
+    def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
+        """Return one storage word of a contract after a block (None for the head)."""
+        contract = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            return int(self._state(block_number).get_storage(contract, slot))
+
+    def _state(self, block_number: int | None) -> StateAPI:
+        return self._chain.get_vm(self.header(block_number)).state
+
+    def estimate_gas(
+        self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
+    ) -> int:
+        """Return the gas that a transaction would need at the head."""
+        origin = to_canonical(sender)
+        contract = to_canonical(to) if to is not None else CREATE_CONTRACT_ADDRESS
+        with self._lock, evm.damage_translated(self._store, (VMError,)):
+            head = self.header()
+            builder = self._chain.get_vm(head).get_transaction_builder()
+            unsigned = builder.create_unsigned_transaction(
+                nonce=self.account(sender)[0],
+                gas_price=0,
+                gas=21_000,
+                to=contract,
+                value=value,
+                data=data,
+            )
+            try:
+                spoofed = SpoofTransaction(unsigned, from_=origin)
+                return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
+            except VMError as error:
+                raise TransactionRevertedError(evm_values.revert_data(error)) from error
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return a contract's answer; see `ChainReader.call`."""
+        # A participant asks the same of each block several times.
+        with self._lock:
+            key = (self.header(block_number).hash, to, data)
+            answer = self._answers.get(key)
+            if answer is None:
+                computation = self.execute(to, data, block_number)
+                answer = CallAnswer(bytes(computation.output), computation.is_error)
+                self._answers.put(key, data, answer)
+        if answer.is_reverted:
+            raise TransactionRevertedError(answer.output)
+        return answer.output
+
+    def execute(
+        self,
+        to: str | None,
+        data: bytes,
+        block_number: int | None = None,
+        *,
+        sender: str = _ZERO_ADDRESS,
+        gas: int | None = None,
+        value: int = 0,
+    ) -> ComputationAPI:
+        """Run a call without recording it; return its output, error and gas.
+
+        Args:
+            to: the contract; None runs `data` as creation code.
+            block_number: the block whose state is used; None for the head.
+            sender: address of the caller.
+            gas: the limit; None for a whole block's.
+            value: wei that the contract sees; none are transferred.
+        """
+        origin = to_canonical(sender)
+        contract = to_canonical(to if to is not None else _ZERO_ADDRESS)
+        with self._lock, evm.damage_translated(self._store):
+            header = self.header(block_number)
+            machine = self._chain.get_vm(header)
+            return machine.execute_bytecode(
+                origin=origin,
+                gas_price=0,
+                gas=header.gas_limit if gas is None else min(gas, header.gas_limit),
+                to=contract,
+                sender=origin,
+                value=value,
+                data=data if to is not None else b"",
+                code=machine.state.get_code(contract) if to is not None else data,
+                code_address=contract,
+            )
+
+    def acknowledged(self) -> AcknowledgedBlock | None:
+        """Return the newest block that this home has acknowledged; None if there is no note.
+
+        A chain without this block was rolled back. A snapshot answers with the note from before it
+        was taken, so its own head is never older for that reason.
+        """
+        if not self._store.is_snapshot:
+            return read_note(self._store.path)
+        if isinstance(self._noted, ChainError):
+            raise self._noted
+        return self._noted
+
+    def verify_not_behind(self) -> None:
+        """Verify that the chain has the newest block that this home has acknowledged."""
+        noted = self.acknowledged()
+        if noted is not None:
+            verify_not_behind(self, noted, self._store.path)
+
+    @property
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log, in bytes."""
+        return self._store.wal_bytes
+
+    def verify(
+        self, *, execute: bool = False, progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Verify the whole chain as it is now, and that it can be extended.
+
+        Args:
+            execute: also execute every transaction again, by py-evm's own parts, and compare the
+                state roots.
+            progress: called with the number of each verified block.
+        """
+        if not self._store.is_snapshot:
+            with self.snapshot() as snapshot:
+                snapshot.verify(execute=execute, progress=progress)
+            return
+        with self._lock, evm.damage_translated(self._store):
+            database = evm.OverlayDatabase(self._store)
+            integrity.verify_chain(
+                self._store,
+                database,
+                evm.chain_class(self.chain_id, is_reference=True)(database),
+                self.genesis_hash,
+                execute=execute,
+                progress=progress,
+            )
+
+    def verify_can_extend(self) -> None:
+        """Verify that the next block can be added; see `continuation`."""
+        with self._lock, evm.damage_translated(self._store):
+            continuation.verify_can_extend(self._store, self._chain.get_canonical_head())
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[EmbeddedReader]:
+        """Open a view of the chain as it is now, which stays unchanged while it is open."""
+        if self._store.is_snapshot:
+            yield self
+            return
+        path = self._store.path
+        noted = _noted(path)
+        with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
+            reader = EmbeddedReader(store, noted)
+            reader.verify_identity(self.chain_id, self.genesis_hash)
+            yield reader
+
+
+def _noted(path: Path) -> AcknowledgedBlock | ChainError | None:
+    """Return the note, or its error, which concerns only callers of `acknowledged`."""
+    try:
+        return read_note(path)
+    except ChainError as error:
+        return error

@@ -1,0 +1,104 @@
+"""JSON that others may have written, whose nesting is bounded before it is parsed.
+
+Python's parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so far
+that a deep document ends the process, not the parsing.
+
+The time of `tomllib` grows with the square of the number of parts of a dotted key. So the dots of a
+line are counted before parsing; those in strings and comments count too, since recognising them
+needs a parser.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+from ledger.protocol.errors import ConfigurationError
+
+DEEPEST = 1_000
+
+# One that never ends is taken to the end, so that no place is looked at twice.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKET = re.compile(r"[^][{}]+")
+
+
+def parse_json(
+    data: bytes | str,
+    refuse_constant: Callable[[str], object] | None = None,
+    *,
+    unique_keys: bool = False,
+) -> Any:
+    """Parse a JSON document, in UTF-8 if it is bytes.
+
+    Args:
+        refuse_constant: raises ValueError at NaN and Infinity; None accepts them.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    # Nothing is nested more deeply than it has brackets; most documents have few.
+    if text.count("[") + text.count("{") > DEEPEST:
+        _require_shallow(text)
+    pairs = _unique if unique_keys else None
+    try:
+        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
+    except RecursionError:  # the caller itself is deep in calls
+        raise ValueError("nested too deeply") from None
+
+
+def picked(names: str, source: object, **given: object) -> dict[str, Any]:
+    """Return fields in this order, as given or of the source: bytes as 0x-hex, tuples as lists."""
+    return {
+        name: _plain(given[name] if name in given else getattr(source, name))
+        for name in names.split()
+    }
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes():
+            return f"0x{value.hex()}"
+        case tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a map has a key twice")
+    return members
+
+
+def _require_shallow(text: str) -> None:
+    depth = 0
+    for bracket in _NO_BRACKET.sub("", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} levels deep")
+
+
+MAX_TOML_BYTES = 100_000
+MAX_DOTS = 64
+_BYTE_ORDER_MARK = "\ufeff"
+"""Editors put it before the text."""
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables and values of a TOML document."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_TOML_BYTES:
+        raise ConfigurationError(f"not readable as TOML: {size} bytes, more than {MAX_TOML_BYTES}")
+    for number, line in enumerate(text.split("\n"), start=1):
+        dots = line.count(".")
+        if dots > MAX_DOTS:
+            raise ConfigurationError(
+                f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
+            )
+    try:
+        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+    # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"not TOML: {error}") from error
