@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
 from clients.runs.metrics import RoundMetrics
+from clients.runs.open_run import open_measure, prepared
 from clients.runs.population import Population
-from clients.runs.preparation import open_measure, prepared
 from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.steps import ActorContext

@@ -3,11 +3,17 @@
 The actors are those of separate workers. Only the contract moves the run on, and a killed run
 resumes from chain, blobs and journal. Time is an argument: it jumps to the next moment at which any
 actor may act.
+
+Once all clients of a round are trained, its distances are determined, but they are requested only
+after the chain has closed the inputs. One thread computes them while the transactions are mined. A
+squared distance has the same bytes with any other updates in the call, so members get the same
+result with and without it; directions are taken only of the same updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +28,6 @@ from clients.adversaries.faults import (
     trainer_with,
     wild_reference,
 )
-from clients.early_distances import EarlyDistances
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
@@ -38,12 +43,112 @@ from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import training_seed
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import OwnRuleName
+from ledger.protocol.rules.distance import DistanceRule, Distances, OwnRuleName, Travel, Updates
 from ledger.protocol.types import ClientId, Digest, Phase
 
 if TYPE_CHECKING:
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlyMatrix:
+    """Distances in computation.
+
+    Attributes:
+        travel: w_s − w_t, shape (d,); None where the distances need none.
+        members: clients that may score.
+        matrix: the result, which may be pending.
+    """
+
+    rule: DistanceRule
+    travel: Travel
+    updates: Updates
+    members: tuple[ClientId, ...]
+    matrix: Future[NDArray[np.float64]]
+
+    def covers(
+        self,
+        rule: DistanceRule,
+        travel: Travel,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> bool:
+        """Return whether these distances are among the computed ones."""
+        if rule != self.rule or travel is not self.travel:
+            return False
+        if rule.between is None and updates.keys() != self.updates.keys():
+            return False
+        return set(members) <= set(self.members) and all(
+            client in self.updates and _are_one(update, self.updates[client])
+            for client, update in updates.items()
+        )
+
+
+class EarlyDistances:
+    """A counterpart of the given distances that computes some of them in advance."""
+
+    def __init__(self, distances: Distances) -> None:
+        self._distances = distances
+        self._early: _EarlyMatrix | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
+
+    def begin(
+        self,
+        rule: DistanceRule,
+        travel: Travel,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> None:
+        """Start to compute the distances of a round, replacing earlier ones.
+
+        Args:
+            travel: w_s − w_t, shape (d,); None where the distances need none.
+            updates: all that may be usable, of one length; unchanged until `drop`.
+            members: clients that may score.
+        """
+        self.drop()
+        arguments = rule, travel, updates, tuple(members)
+        self._early = _EarlyMatrix(*arguments, self._thread.submit(self._quietly, *arguments))
+
+    def drop(self) -> None:
+        """Drop the computed distances, once the thread no longer reads the updates."""
+        if self._early is not None and not self._early.matrix.cancel():
+            self._early.matrix.exception()
+        self._early = None
+
+    def __call__(
+        self,
+        rule: DistanceRule,
+        travel: Travel,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        """Return the distances of all updates to the members', shape (members, updates)."""
+        early = self._early
+        if early is None or not early.covers(rule, travel, updates, members):
+            return self._distances(rule, travel, updates, members)
+        column_of = {client: column for column, client in enumerate(sorted(early.updates))}
+        rows = [early.members.index(member) for member in members]
+        columns = [column_of[client] for client in sorted(updates)]
+        return early.matrix.result()[np.ix_(rows, columns)]
+
+    def _quietly(
+        self,
+        rule: DistanceRule,
+        travel: Travel,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        # Updates that are not finite are excluded later; their distances are never requested.
+        with np.errstate(all="ignore"):
+            return self._distances(rule, travel, updates, members)
+
+
+def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
+    here, there = update.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    return bool(here == there and update.shape == other.shape)
+
 
 OnModel = Callable[[int, "NDArray[np.float32]"], None]
 OnStep = Callable[[list["Action"]], None]

@@ -25,8 +25,7 @@ from cmfl.where import Target
 from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.replay.recorded_environments import EnvironmentOf
-    from clients.replay.recorded_updates import RecordedRun
+    from clients.replay.replay_inputs import EnvironmentOf, RecordedRun
     from clients.replay.replayed_update import ComparedAttestation, TrainingReplay
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import Signer
@@ -279,7 +278,7 @@ def drawn_training(
 
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[ClientId, bytes]]:
     """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
-    from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
+    from clients.replay.replay_inputs import RecordedRun, UpdateChoice, recorded_rounds
     from ledger.chain.contract.deploy import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.types import ClientId
@@ -324,7 +323,7 @@ def _attested(
 
     A long replay is not lost with its mailbox: what could not be published is part of the result.
     """
-    from clients.replay.attesting import compared_attestations
+    from clients.replay.result_file import compared_attestations
     from ledger.protocol.documents.run import encode_run
     from ledger.protocol.encoding import sha256
     from ledger.protocol.signing import KeySigner
@@ -345,7 +344,7 @@ def _attested(
 
 def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str) -> TrainingReplay:
     """Put an auditor's attestations into a mailbox, and return the result with what came of it."""
-    from clients.replay.attesting import own_attestations
+    from clients.replay.result_file import own_attestations
     from ledger.storage.http import AUDITOR, UploadSigner
     from ledger.storage.opening import mailbox_at
 
@@ -365,7 +364,7 @@ def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str)
 
 def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
     """Return the environments that were recorded: by a simulation's home, or in a mailbox."""
-    from clients.replay import recorded_environments
+    from clients.replay import replay_inputs
     from clients.runs.run_folder import RunFolder
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.io.home import Home
@@ -377,10 +376,10 @@ def _environments(target: Target, run: RecordedRun, place: str | None) -> Enviro
         except ChainError:
             continue  # the files of another run of the home
         if is_of_run and (recorded := RunFolder(paths).environments()):
-            return recorded_environments.of_simulation(recorded)
+            return replay_inputs.of_simulation(recorded)
     if place is None:
-        return recorded_environments.of_simulation(())
-    return recorded_environments.of_mailbox(mailbox_at(place), run.domain, run.document.registry)
+        return replay_inputs.of_simulation(())
+    return replay_inputs.of_mailbox(mailbox_at(place), run.domain, run.document.registry)
 
 
 def _require_request(request: ReplayRequest) -> None:

@@ -29,18 +29,17 @@ from benchmarks.peers.our_rounds import (
 )
 from benchmarks.workloads import Work, made_samples, make_workload
 from clients.configuration.loading import checked
-from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
-from clients.datasets.sequences import next_tokens
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples, next_tokens
 from clients.devices import device_named
 from clients.experiments.kinds import TRAINING, Stopwatch
-from clients.local_sgd import LocalTraining
 from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
-from clients.training.lockstep.execution_plan import plan as planned
+from clients.training.lockstep.plan import plan as planned
+from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingJob
 from cmfl.commands.checks.machine import machine_checks
 

@@ -31,12 +31,12 @@ from benchmarks.workloads import (
 from clients.configuration.loading import checked
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
-from clients.local_sgd import LocalTraining, batches
 from clients.models.registry import model_named
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_memory_run, open_run
 from clients.training.engine_factory import open_engine
-from clients.training.lockstep.execution_plan import plan
+from clients.training.lockstep.plan import plan
+from clients.training.plain_trainer import LocalTraining, batches
 from clients.training.port import TrainedUpdate, TrainingJob
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home

@@ -19,9 +19,9 @@ from clients.attacks.updates import (
     UpdateAttack,
 )
 from clients.datasets.federated_data import FederatedData, frozen_samples
-from clients.local_sgd import LocalTraining
 from clients.models.model import Model, ParameterVector
 from clients.random_streams import named_stream
+from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workload import Workload, as_training_error
 from ledger.protocol.errors import ConfigurationError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from clients.aggregators.mixture import Mixture, Vector
-from clients.datasets.settings_table import Positive, SettingsTable, parse_settings
+from clients.datasets.federated_data import Positive, SettingsTable, parse_settings
 from ledger.io.user_code import UserCode, as_configuration_error, named_code
 from ledger.protocol.errors import ConfigurationError
 

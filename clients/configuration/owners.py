@@ -13,11 +13,10 @@ from clients.configuration.parsing import (
     set_block_beacon,
 )
 from clients.configuration.schema import Configuration, MaliceSection
-from clients.datasets.data_binding import samples_digest_of
-from clients.datasets.federated_data import FederatedData, Samples
+from clients.datasets.federated_data import FederatedData, Samples, parse_settings
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
+from clients.datasets.own_samples import samples_digest_of
 from clients.datasets.registry import load_dataset
-from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import KeySigner, data_salt

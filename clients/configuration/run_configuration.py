@@ -13,7 +13,7 @@ from typing import Any
 from clients.configuration.parsing import parse, with_settings
 from clients.configuration.schema import Configuration
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
-from clients.models.folder_digest import RECORDED_FILE
+from clients.models.model import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
 from ledger.io.user_code import (
     GROUPS,

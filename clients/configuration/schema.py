@@ -20,10 +20,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from clients.datasets.registry import DataChoice
-from clients.instruction_sets import InstructionSet
-from clients.local_sgd import LocalTraining
+from clients.devices import InstructionSet
 from clients.models.model import Option
-from clients.training.ray_address import LOCAL
+from clients.training.plain_trainer import LocalTraining
+from clients.training.ray_engine import LOCAL
 from ledger.chain.embedded.evm import fresh_chain_id
 from ledger.early_stop import EarlyStopRule
 from ledger.io.user_code import own_rule
@@ -213,7 +213,7 @@ class ModelSection(Section):
 
 
 class TrainingSection(Section):
-    """Training of each client; see `clients.local_sgd.LocalTraining`.
+    """Training of each client; see `clients.training.plain_trainer.LocalTraining`.
 
     A path is a way to compute the same steps: updates of two paths differ in their last digits, so
     the choice of "auto" is made when a run is prepared, and recorded.

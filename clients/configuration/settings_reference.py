@@ -24,7 +24,7 @@ from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration, Section
-from clients.datasets.partition.registry import PARTITIONS
+from clients.datasets.partition import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
 from ledger.protocol.parameters import RANGES

@@ -2,17 +2,102 @@
 
 Outside of them the accuracy that those tables promise under an attack is not to be expected, as
 `cmfl experiment run robustness-worst-settings` shows.
+
+A committee of C is drawn from K clients, of which some are malicious. That is the law of the first
+committee alone: later ones are elected from the accepted, and attackers whose updates are accepted
+can be more of them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
 from typing import TYPE_CHECKING
 
-from clients.datasets.partition.dirichlet import DirichletPartition
+from clients.datasets.partition import DirichletPartition
 from clients.datasets.registry import data_set_named
+from ledger.protocol.consensus import replies_needed
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import Quorum
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
+
+
+SHARES = (10, 20, 30, 40)
+"""Percent of the clients that are malicious."""
+LEAST_SHOWN = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class CommitteeRisk:
+    """Chances of a drawn committee, for one share of malicious clients.
+
+    Attributes:
+        half: at least half of the members are: they determine the median of the members' scores.
+        blocking: enough members are to prevent a quorum, by the rule for it.
+    """
+
+    percent: int
+    half: float
+    blocking: dict[Quorum, float]
+
+
+def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:
+    """Return the chance that a drawn committee has at least so many malicious members."""
+    if not (0 <= malicious <= clients and 0 <= members <= clients):
+        raise ValueError(f"{members} members, {malicious} malicious, of {clients} clients")
+    ways = sum(
+        comb(malicious, held) * comb(clients - malicious, members - held)
+        for held in range(max(0, needed), members + 1)
+    )
+    return Fraction(ways, comb(clients, members))
+
+
+def blocking_members(members: int, quorum: Quorum) -> int:
+    """Return how many silent members prevent a decision: a primary and its replies are too few."""
+    return members - replies_needed(members, quorum)
+
+
+def committee_risks(clients: int, members: int) -> tuple[CommitteeRisk, ...]:
+    """Return the chances of a drawn committee, for each of `SHARES`."""
+    risks = []
+    for percent in SHARES:
+        malicious = (percent * clients + 50) // 100  # as many as malice.malicious_rate draws
+
+        def chance(needed: int, malicious: int = malicious) -> float:
+            return float(chance_of_at_least(needed, members, malicious, clients))
+
+        blocking = {quorum: chance(blocking_members(members, quorum)) for quorum in Quorum}
+        risks.append(CommitteeRisk(percent, chance((members + 1) // 2), blocking))
+    return tuple(risks)
+
+
+def risk_sentence(parameters: Parameters) -> str:
+    """Return the chances of a run's first committee, for a reader."""
+    risks = committee_risks(parameters.clients, parameters.members)
+    chances = ", ".join(
+        f"{risk.percent} %: {format_chance(risk.half)} and "
+        f"{format_chance(risk.blocking[parameters.quorum])}"
+        for risk in risks
+    )
+    return (
+        f"{parameters.members} of {parameters.clients} clients; chance that at least half of the "
+        f"first committee is malicious, and that enough to block are "
+        f"({blocking_members(parameters.members, parameters.quorum)}), by the share of malicious "
+        f"clients: {chances}"
+    )
+
+
+def format_chance(chance: float) -> str:
+    """Return a chance in percent with two digits; below a millionth it is called so."""
+    if chance == 0:
+        return "0"
+    if chance < LEAST_SHOWN:
+        return f"< {100 * LEAST_SHOWN:.4f} %"
+    return f"{100 * chance:.2g} %" if chance < 0.1 else f"{100 * chance:.0f} %"
+
 
 MOST_MALICIOUS = 0.3
 LEAST_LOCAL_STEPS = 2

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.datasets.federated_data import PooledData, Records
 from clients.datasets.files.layout import FileKind, Layout, layout_of
-from clients.datasets.files.lines import quoted
-from clients.datasets.records import PooledData, Records
+from clients.datasets.files.tables import quoted
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.settings_table import SettingsTable
+    from clients.datasets.federated_data import SettingsTable
     from ledger.io.user_code import UserCode
 
 

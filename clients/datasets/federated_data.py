@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ledger.protocol.errors import ConfigurationError
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+FilePath = Annotated[str, Field(min_length=1)]
+
+
+class SettingsTable(BaseModel):
+    """Base class of TOML tables: unknown keys and implicit conversions are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+T = TypeVar("T", bound=SettingsTable)
+
+
+def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
+    """Return validated settings."""
+    try:
+        return table.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])[:80]
+        if first["type"] == "missing":
+            description = table.model_fields[key].description or "it has no default"
+            raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
+        rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
+        raise ConfigurationError(
+            f"{where}.{key}: {rule} (given: {str(first['input'])[:80]})"
+        ) from error
+
 
 Inputs = NDArray[Any]
 """One row per sample, in the data set's compact form, such as bytes or tokens."""
@@ -113,3 +147,196 @@ def frozen_samples(x: Inputs, y: Labels) -> Samples:
     inputs.setflags(write=False)
     labels.setflags(write=False)
     return Samples(inputs, labels)
+
+
+Indices = NDArray[np.int64]
+"""Rows of samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a user's own data were read.
+
+    Attributes:
+        features: names of the columns or the array of the inputs.
+        outputs: number of outputs that a model gets; None where tokens are the targets.
+        notes: sentences about what may be another thing than the user meant.
+    """
+
+    features: tuple[str, ...]
+    outputs: int | None
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """All samples of a data set, not prepared for models.
+
+    Attributes:
+        x: content of the files per sample: an image, a window of characters, a text.
+        y: labels, shape (n,).
+        owner: owner of each sample, as an index into `owners`; None without natural clients.
+        owners: names of the natural clients, in client order.
+        is_test: whether each sample is for the test; None if the files do not say.
+        reading: how a user's own data were read; None of a data set of this project.
+    """
+
+    x: NDArray[Any]
+    y: Labels
+    owner: NDArray[np.int64] | None = None
+    owners: tuple[str, ...] = ()
+    is_test: NDArray[np.bool_] | None = None
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledData:
+    """All samples of a data set, prepared for models and not yet divided.
+
+    Attributes:
+        y: labels, shape (n,).
+        owner: owner of each row, as an index into `owners`; None without natural clients.
+        owners: names of the natural clients, in client order.
+    """
+
+    form: DataForm
+    x: Inputs
+    y: Labels
+    train: Indices
+    test: Indices
+    owner: NDArray[np.int64] | None = None
+    owners: tuple[str, ...] = ()
+    owned_by: str = "clients"
+    collate: Collate = as_stored
+    source: str = "the data"
+
+
+def numbered(owners: Sequence[str] | NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the number of each sample's owner, shape (n,), and the owners' names, ascending."""
+    if isinstance(owners, np.ndarray):
+        distinct, numbers = np.unique(owners, return_inverse=True)
+        return numbers.astype(np.int64), tuple(str(name) for name in distinct)
+    names = tuple(sorted(set(owners)))
+    number = {name: number_ for number_, name in enumerate(names)}
+    return np.array([number[name] for name in owners], dtype=np.int64), names
+
+
+def pooled(
+    records: Records,
+    is_test: NDArray[np.bool_],
+    form: DataForm,
+    x: Inputs,
+    collate: Collate,
+    owned_by: str,
+) -> PooledData:
+    """Return records prepared for models.
+
+    Args:
+        is_test: whether each is for the test, shape (n,).
+    """
+    return PooledData(
+        form=form,
+        x=x,
+        y=records.y,
+        train=np.flatnonzero(~is_test),
+        test=np.flatnonzero(is_test),
+        owner=records.owner,
+        owners=records.owners,
+        owned_by=owned_by,
+        collate=collate,
+    )
+
+
+def require_trained(
+    counts: NDArray[np.int64], owners: tuple[str, ...], owned_by: str, source: str
+) -> None:
+    """Reject natural clients without training samples."""
+    if not counts.all():
+        name = owners[int(np.argmin(counts))]
+        raise ConfigurationError(f"{source}: {name!r} of the {owned_by} has no training sample")
+
+
+def held_out(
+    records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
+) -> NDArray[np.bool_]:
+    """Return whether each sample is for the test: from the files, else a share per owner.
+
+    Args:
+        share: of each owner's samples, rounded; None for the default. An owner's last sample is
+            always for training.
+        usual: the default share.
+
+    Returns:
+        Shape (n,).
+    """
+    if records.is_test is not None:
+        if share is not None:
+            raise ConfigurationError(
+                f"data.options.test_share = {share} has no effect: the files say which samples "
+                "are for the test"
+            )
+        return records.is_test
+    if records.owner is None:
+        raise ValueError("records without owners and without a split")
+    counts = np.bincount(records.owner, minlength=len(records.owners))
+    test_counts = np.minimum(np.floor(counts * (share or usual) + 0.5).astype(np.int64), counts - 1)
+    shuffled = rng.permutation(len(records.y))
+    order = shuffled[np.argsort(records.owner[shuffled], kind="stable")]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_test = np.zeros(len(order), dtype=np.bool_)
+    is_test[order] = rank < np.repeat(test_counts, counts)
+    return is_test
+
+
+def require_ends(where: str, x: NDArray[Any]) -> None:
+    """Reject rows without a token, or with one after their end."""
+    is_token = x != NO_TOKEN
+    bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
+    if bad.any():
+        raise ConfigurationError(
+            f"{where}: x: row {int(np.argmax(bad))} has no token, or one after {NO_TOKEN}, which "
+            f"ends a row"
+        )
+
+
+def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the next token of each, shape (n, length)."""
+    y = np.full(x.shape, NO_TARGET, dtype=np.int64)
+    y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
+    alone = (y == NO_TARGET).all(axis=1)
+    if alone.any():
+        raise ConfigurationError(
+            f"{where}: x: row {int(np.argmax(alone))} has one token; there must be two or more"
+        )
+    return y
+
+
+def require_targets(where: str, y: NDArray[Any]) -> None:
+    """Reject targets of tokens that are neither classes nor `NO_TARGET`, and rows without any."""
+    if ((y < 0) & (y != NO_TARGET)).any():
+        raise ConfigurationError(
+            f"{where}: y: must be classes from 0 on, or {NO_TARGET} for a token that does not count"
+        )
+    counted = (y != NO_TARGET).any(axis=1)
+    if not counted.all():
+        row = int(np.argmin(counted))
+        raise ConfigurationError(f"{where}: y: row {row} has no token with a class")
+
+
+_BRIGHTEST = np.float32(255)
+
+
+def as_pictures(rows: Inputs) -> NDArray[np.float32]:
+    """Return grey images of bytes, shape (n, h, w), as numbers in [0, 1], shape (n, 1, h, w)."""
+    return rows[:, None].astype(np.float32) / _BRIGHTEST
+
+
+def as_brightness(rows: Inputs) -> NDArray[np.float32]:
+    """Return bytes as numbers in [0, 1], in any shape."""
+    return rows.astype(np.float32) / _BRIGHTEST
+
+
+def as_tokens(rows: Inputs) -> NDArray[np.int64]:
+    """Return whole numbers of any width as indices of an embedding."""
+    return rows.astype(np.int64)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
 from clients.datasets.federated_data import (
     LANGUAGE,
@@ -28,20 +27,25 @@ from clients.datasets.federated_data import (
     NO_TOKEN,
     PER_TOKEN,
     Collate,
+    Count,
     DataForm,
     FederatedData,
+    PooledData,
+    Records,
     Samples,
+    SettingsTable,
     Task,
+    as_brightness,
     as_stored,
+    as_tokens,
     frozen_samples,
+    next_tokens,
+    require_ends,
+    require_targets,
 )
-from clients.datasets.files.data_archive import ArrayRule, read_arrays
+from clients.datasets.files.archives import ArrayRule, read_arrays, read_tensors, tensor_names
 from clients.datasets.files.layout import FileKind, layout_of
-from clients.datasets.files.lines import MOST_SHOWN, quoted
-from clients.datasets.files.safetensors_file import read_tensors, tensor_names
-from clients.datasets.records import PooledData, Records
-from clients.datasets.sequences import next_tokens, require_ends, require_targets
-from clients.datasets.settings_table import Count, SettingsTable
+from clients.datasets.files.tables import MOST_SHOWN, quoted
 from ledger.protocol.errors import ConfigurationError
 
 MOST_CLASSES = 1_000_000

@@ -16,19 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.datasets.federated_data import PER_TOKEN
-from clients.datasets.files.arrow_values import values_of
-from clients.datasets.files.data_archive import (
+from clients.datasets.files.archives import (
     LONGEST_TEXT,
     MAX_OWN_BYTES,
     ArrayRule,
+    read_any_tensors,
     read_arrays,
     stated_forms,
 )
 from clients.datasets.files.layout import FileKind, Layout, layout_of
-from clients.datasets.files.lines import quoted, read_csv
-from clients.datasets.files.parquet import read_columns
-from clients.datasets.files.safetensors_file import read_any_tensors
-from clients.datasets.files.saved_dataset import TEST, opened
+from clients.datasets.files.tables import TEST, opened, quoted, read_columns, read_csv, values_of
 from clients.datasets.own import names_setting
 from clients.datasets.own_columns import ARRAYS, ColumnRoles, FileOptions, X, column_roles
 from clients.datasets.own_texts import read_texts

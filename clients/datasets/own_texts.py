@@ -18,12 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
-from clients.datasets.files.data_archive import LONGEST_TEXT, MAX_OWN_BYTES, require_file
-from clients.datasets.files.extra import imported
+from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
 from clients.datasets.files.layout import FileKind, Layout
-from clients.datasets.files.lines import LONGEST_TEXT_LINE, read_json_lines, read_lines
-from clients.datasets.files.parquet import read_columns
-from clients.datasets.files.saved_dataset import TEST, opened
+from clients.datasets.files.tables import (
+    LONGEST_TEXT_LINE,
+    TEST,
+    imported,
+    opened,
+    read_columns,
+    read_json_lines,
+    read_lines,
+)
 from clients.datasets.own import class_numbers, names_setting, plain_name
 from clients.datasets.own_columns import CLIENTS, TESTS, ColumnRoles, FileOptions, column_roles
 from ledger.io.home import read_file

@@ -12,23 +12,22 @@ from typing import Any
 import numpy as np
 
 from clients.datasets.data_set import DataSet
-from clients.datasets.digits import DIGITS
-from clients.datasets.digits_by_writer import DIGITS_BY_WRITER
-from clients.datasets.federated_data import FederatedData, Samples
-from clients.datasets.femnist import FEMNIST
-from clients.datasets.files.layout import FileKind, layout_of
-from clients.datasets.files.leaf import first_input
-from clients.datasets.files.lines import quoted
+from clients.datasets.federated_data import (
+    FederatedData,
+    Indices,
+    PooledData,
+    Samples,
+    SettingsTable,
+    parse_settings,
+)
+from clients.datasets.files.layout import FileKind, first_input, layout_of
+from clients.datasets.files.tables import quoted
+from clients.datasets.images import DIGITS, DIGITS_BY_WRITER, FEMNIST
 from clients.datasets.own import OWN
 from clients.datasets.own_columns import LABELS
 from clients.datasets.own_data import FILE, own_data_set
-from clients.datasets.partition.division import Partition
-from clients.datasets.partition.natural import NaturalPartition
-from clients.datasets.partition.registry import partition_of
-from clients.datasets.records import Indices, PooledData
-from clients.datasets.sent140 import SENT140
-from clients.datasets.settings_table import SettingsTable, parse_settings
-from clients.datasets.shakespeare import SHAKESPEARE
+from clients.datasets.partition import NaturalPartition, Partition, partition_of
+from clients.datasets.texts import SENT140, SHAKESPEARE
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
 

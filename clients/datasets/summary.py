@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from clients.datasets.data_set import DataSet
-from clients.datasets.federated_data import NO_TARGET, Samples
+from clients.datasets.federated_data import (
+    NO_TARGET,
+    Records,
+    Samples,
+    parse_settings,
+    require_trained,
+)
 from clients.datasets.own import OWN, OwnOptions, read_own
-from clients.datasets.records import Records, require_trained
 from clients.datasets.registry import data_set_named, recognise
-from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 

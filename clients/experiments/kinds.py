@@ -32,9 +32,8 @@ from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
 from clients.experiments.rows import CellSeconds, round_values
 from clients.runs.metrics import Measure, Quality, RoundMetrics
-from clients.runs.open_run import OpenedRun, open_memory_run
+from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import Population, populate, with_training_path
-from clients.runs.preparation import open_measure
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters, parts_per_million, rounded_share

@@ -42,7 +42,7 @@ from clients.experiments.rows import (
     rounded,
     unpack,
 )
-from clients.runs.evaluation_sets import measured_sets
+from clients.runs.metrics import measured_sets
 from clients.runs.open_run import open_run
 from clients.runs.population import populate
 from ledger.audit.engine import AuditOptions, audit

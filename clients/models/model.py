@@ -3,25 +3,240 @@
 The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
 as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
 constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
-scores, whose shape and loss are those of the data's task (`clients/models/tasks.py`).
+scores, whose shape and loss are those of the data's task (`clients/models/model.py`).
+
+| task | scores | targets | loss | correct |
+| --- | --- | --- | --- | --- |
+| `classify` | (n, classes) | (n,) | cross-entropy | samples |
+| `PER_TOKEN` | (n, length, classes) | (n, length) | the same | tokens |
+| `regress` | (n, outputs) | (n, outputs) | squared error | none |
+
+A token whose target is `NO_TARGET` counts nowhere, so that sequences may differ in length.
+
+Calibrated training of `classify` and `token-classify` takes the loss on logits shifted by the
+client's own class counts: the logit adjustment of Menon, Jayasumana, Rawat, Jain, Veit, Kumar 2021,
+"Long-Tail Learning via Logit Adjustment". The model and its evaluation have no shift.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
-from clients.datasets.federated_data import DataForm
-from clients.models.model_binding import frozen_state_of, require_same
+from clients.datasets.federated_data import LANGUAGE, NO_TARGET, PER_TOKEN, DataForm, Labels, Task
+from ledger.protocol.encoding import u32
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import NamedArray, frozen_state
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest
+
+MAX_FOLDER_FILES = 10_000
+RECORDED_FILE = "sha256:"
+"""Prefix of an option file's digest in a run document."""
+
+
+def folder_digest(name: str, folder: Path) -> str:
+    """Return the recorded digest of the folder that an option names.
+
+    It is read again only if the name, size or time of a file has changed.
+    """
+    try:
+        states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
+    except OSError as error:
+        raise ConfigurationError(
+            f"model.options.{name} = {str(folder)!r}: cannot be read: {error.strerror}"
+        ) from error
+    seen = tuple((str(path), state.st_size, state.st_mtime_ns) for path, state in states)
+    return _folder_as_seen(name, folder, seen)
+
+
+@lru_cache(maxsize=1)
+def _folder_as_seen(name: str, folder: Path, _: object) -> str:
+    return f"{RECORDED_FILE}{digest_at(name, folder)}"
+
+
+def digest_at(name: str, path: Path) -> str:
+    """Return the hex digits of the digest of the file or folder that an option names."""
+    try:
+        if path.is_file():
+            return _file_digest(path).hex()
+        return _folder_digest(name, path).hex()
+    except OSError as error:
+        failed = error.filename or path
+        raise ConfigurationError(
+            f"model.options.{name} = {str(path)!r}: {failed} cannot be read: {error.strerror}"
+        ) from error
+
+
+def files_in(name: str, folder: Path) -> list[str]:
+    """Return the paths of the files of a folder that its digest covers, ascending."""
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    files = [path for path in paths if (folder / path).is_file()]
+    if len(files) > MAX_FOLDER_FILES:
+        raise ConfigurationError(
+            f"model.options.{name} = {str(folder)!r}: {len(files)} files, and at most "
+            f"{MAX_FOLDER_FILES}"
+        )
+    return files
+
+
+def _folder_digest(name: str, folder: Path) -> bytes:
+    """Return the sha256 over path and digest of each file of a folder, ascending by path."""
+    hashed = hashlib.sha256()
+    for path in files_in(name, folder):
+        text = path.encode("utf-8", "surrogateescape")
+        hashed.update(u32(len(text)) + text + _file_digest(folder / path))
+    return hashed.digest()
+
+
+def _file_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def frozen_state_of(module: nn.Module) -> Digest:
+    """Return the digest of a module's frozen parameters and buffers; see `_frozen_arrays`."""
+    return frozen_state(_frozen_arrays(module))
+
+
+def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
+    frozen = ((name, p) for name, p in module.named_parameters() if not p.requires_grad)
+    for name, tensor in (*frozen, *module.named_buffers()):
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+            raise ConfigurationError(
+                f"frozen parameter or buffer {name!r} is {tensor.layout} on {tensor.device}: only "
+                f"plain tensors on the CPU can be bound by the run document"
+            )
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
+        data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        yield NamedArray(name, dtype, tuple(tensor.shape), data)
+
+
+def option_files(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the `sha256:` digest of each file or folder that the options of a user's model name.
+
+    An option's text names a file if there is one at that path, and a folder if it has a slash.
+    """
+    named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
+    there = {name: path for name, path in named.items() if _exists(path)}
+    return {name: f"{RECORDED_FILE}{digest_at(name, path)}" for name, path in there.items()}
+
+
+def require_same(subject: str, bound: str, here: str) -> None:
+    """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
+    if here != bound:
+        raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file() or (len(path.parts) > 1 and path.is_dir())
+    except (OSError, ValueError):  # too long for a path, or with a null byte
+        return False
+
+
+_PSEUDO_COUNT = 0.1
+"""Keeps the shift of a class without samples finite."""
+_LARGEST_EXPONENT = 700.0
+
+
+class Score(NamedTuple):
+    """What is measured of some samples.
+
+    Attributes:
+        correct: how many samples or tokens are classified right; None where nothing is.
+    """
+
+    correct: int | None
+    loss: float
+    counted: int
+
+
+def require_class_labels(task: Task) -> None:
+    """Refuse `training.calibrated` for a task without class labels."""
+    if task == "regress" or task in LANGUAGE:
+        raise ConfigurationError(
+            f"training.calibrated = true: the task is {task}, and only classify and "
+            f"token-classify have class labels: leave the setting out"
+        )
+
+
+def class_shift(labels: Labels, classes: int) -> NDArray[np.float32]:
+    """Return float32(log(n_y + 0.1)) of each class y, shape (classes,).
+
+    Args:
+        labels: of all training samples of one client, as it trains on them.
+    """
+    counts = np.bincount(labels[labels != NO_TARGET], minlength=classes)
+    shift: NDArray[np.float32] = np.log(counts + _PSEUDO_COUNT).astype(np.float32)
+    return shift
+
+
+def training_loss(
+    task: Task, scores: Tensor, targets: Tensor, shift: Tensor | None = None
+) -> Tensor:
+    """Return the mean loss of a batch, over its samples or counted tokens.
+
+    Args:
+        shift: added to the logits of every sample, shape (classes,); None for none.
+    """
+    if shift is not None:
+        scores = scores + shift
+    if task == "regress":
+        return functional.mse_loss(scores, targets)
+    if task in PER_TOKEN:
+        return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+    return functional.cross_entropy(scores, targets)
+
+
+def score(task: Task, scores: Tensor, targets: Tensor) -> Score:
+    """Return what is measured of some samples, its loss summed in float64."""
+    if task == "regress":
+        error = functional.mse_loss(scores.double(), targets.double(), reduction="none")
+        return Score(None, float(error.mean(1).sum()), len(targets))
+    if task in PER_TOKEN:
+        scores, targets = scores.flatten(0, 1), targets.flatten()
+    loss = functional.cross_entropy(scores.double(), targets, reduction="sum")
+    counted = int((targets != NO_TARGET).sum()) if task in PER_TOKEN else len(targets)
+    return Score(int((scores.argmax(1) == targets).sum()), float(loss), counted)
+
+
+def perplexity(task: str | None, loss: float | None) -> float | None:
+    """Return the perplexity of a mean loss; None if the task has none, or the loss is too large."""
+    if task not in LANGUAGE or loss is None or loss > _LARGEST_EXPONENT:
+        return None
+    return math.exp(loss)
+
+
+def fits(form: DataForm, rows: int, shape: tuple[int, ...]) -> bool:
+    """Return whether scores have the shape of the task.
+
+    A language model may have more tokens than the data: its table of tokens is often rounded up.
+    """
+    expected = score_shape(form, rows)
+    if form.task in LANGUAGE:
+        return shape[:-1] == expected[:-1] and len(shape) == 3 and shape[-1] >= expected[-1]
+    return shape == expected
+
+
+def score_shape(form: DataForm, rows: int) -> tuple[int, ...]:
+    """Return the shape of the scores of some rows."""
+    length = form.input_shape[:1] if form.task in PER_TOKEN else ()
+    return (rows, *length, form.classes)
+
 
 ParameterVector = NDArray[np.float32]
 

@@ -11,8 +11,15 @@ from torch import Tensor, nn
 
 from clients.datasets.federated_data import PER_TOKEN, FederatedData
 from clients.devices import reproducible
-from clients.models.model import ForeignFactory, Model, SharesItsBase, trainable
-from clients.models.tasks import fits, score_shape, training_loss
+from clients.models.model import (
+    ForeignFactory,
+    Model,
+    SharesItsBase,
+    fits,
+    score_shape,
+    trainable,
+    training_loss,
+)
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 

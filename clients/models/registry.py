@@ -1,21 +1,105 @@
-"""The models by name; a built-in one needs its file and one line here, all others are a user's."""
+"""The models by name; a built-in one needs its file and one line here, all others are a user's.
+
+Naming a model runs its code, as `python file.py` would, so a configuration must be trusted like a
+program; nothing on a chain or in a blob can name one. Each process runs exactly the bytes whose
+sha256 is recorded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 from clients.datasets.federated_data import DataForm
-from clients.models.alexnet import alexnet
-from clients.models.cnn import cnn
-from clients.models.hf import hf
-from clients.models.leaf_cnn import leaf_cnn
-from clients.models.mlp import mlp
-from clients.models.model import ForeignFactory, Model, ModuleFactory, Option, model_of
-from clients.models.softmax import softmax
-from clients.models.text_lstm import sent140_lstm, shakespeare_lstm
-from clients.models.user import user_module
+from clients.models.builtin import (
+    alexnet,
+    cnn,
+    leaf_cnn,
+    mlp,
+    sent140_lstm,
+    shakespeare_lstm,
+    softmax,
+)
+from clients.models.huggingface import hf
+from clients.models.model import (
+    ForeignFactory,
+    Model,
+    ModuleFactory,
+    Option,
+    model_of,
+    option_files,
+)
+from clients.models.model_options import require_tensors
+from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """A factory of a user's class; pickled by name, so each process loads the code itself.
+
+    Attributes:
+        place: absolute path of a file, or the name of a package.
+        sha256: of the file, in hex; None for a package.
+    """
+
+    place: str
+    class_name: str
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """File or package and class; without the file's folder, which differs between machines."""
+        return self._code.label
+
+    def recorded(self) -> dict[str, str]:
+        """Return the identification of the code besides its name."""
+        return self._code.recorded()
+
+    def source(self) -> Digest:
+        """Return the sha256 of the file, or the digest of package, version and name."""
+        return self._code.digest()
+
+    def files(self, options: Mapping[str, Option]) -> dict[str, str]:
+        """Return the digest of each file or folder that an option names."""
+        return option_files(options)
+
+    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
+        """Return a new module.
+
+        Args:
+            form: of the data; only `check_model` compares it.
+        """
+        del form
+        class_ = self._class()
+        with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
+            module = class_(**options)
+            list(module.parameters())  # fails if the constructor has not called super().__init__
+        require_tensors(self.name, module)
+        return module
+
+    @property
+    def _code(self) -> UserCode:
+        return UserCode(self.place, self.class_name, self.sha256)
+
+    def _class(self) -> type[nn.Module]:
+        class_ = self._code.load("class")
+        if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
+            raise ConfigurationError(
+                f"model.name = {self.name!r}: is not a class of torch.nn.Module"
+            )
+        return class_
+
+
+def user_module(name: str) -> UserModule:
+    """Return the factory for `file.py:Class` or `package:Class`, with the file's current digest."""
+    code = user_code("model.name", name, "Class")
+    return UserModule(code.place, code.name, code.sha256)
+
 
 MODELS: dict[str, ModuleFactory] = {
     "softmax": softmax,

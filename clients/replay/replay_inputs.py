@@ -6,34 +6,278 @@ them, an owner's wrong file its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from clients.adversaries.attackers import malicious_clients
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
 from clients.configuration.run_configuration import configuration_from_document
 from clients.configuration.schema import Configuration
-from clients.datasets.data_binding import (
+from clients.datasets.federated_data import FederatedData, frozen_samples
+from clients.datasets.own import OWN
+from clients.datasets.own_samples import (
+    own_parts,
     require_bound_files,
     require_bound_samples,
     salt_of,
     simulated_digests,
 )
-from clients.datasets.federated_data import FederatedData, frozen_samples
-from clients.datasets.own import OWN
-from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import data_set_named, load_dataset
 from clients.models.model import Model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_model
+from ledger.history.queries import RoundStatus
 from ledger.io.home import read_file
 from ledger.io.user_code import own_rules_of
+from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument
-from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import NO_DIGEST, ClientId
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Digest,
+    Domain,
+    EnvironmentStatement,
+    RegisteredClient,
+)
+from ledger.storage.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
+    from ledger.history.history import FoldedHistory
+    from ledger.history.round import HistoryRound
+
+
+_log = logging.getLogger(__name__)
+
+_ROUNDS = 1024
+"""Rounds whose statements are remembered: a replay looks for their caps before it trains."""
+
+
+def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> EnvironmentOf:
+    """Return the environments of a simulation's updates, one for all clients of a round.
+
+    Args:
+        recorded: first round of each, ascending.
+    """
+
+    def environment(round_number: int, client: ClientId) -> TrainingEnvironment | None:
+        del client
+        known = [stated for first, stated in recorded if first <= round_number]
+        return known[-1] if known else None
+
+    return environment
+
+
+def of_mailbox(
+    mailbox: Mailbox, domain: Domain, registry: Sequence[RegisteredClient]
+) -> EnvironmentOf:
+    """Return the environments that the clients of a federation stated, signed, in each round.
+
+    A mailbox that cannot be read is not asked again, and no more is known.
+    """
+    is_readable = True
+
+    @lru_cache(maxsize=_ROUNDS)
+    def stated(round_number: int) -> Mapping[ClientId, TrainingEnvironment]:
+        nonlocal is_readable
+        if not is_readable:
+            return {}
+        try:
+            return _stated(mailbox, domain, registry, round_number)
+        except (BlobError, OSError) as error:
+            is_readable = False
+            reason = error.strerror if isinstance(error, OSError) else error
+            _log.warning("the mailbox cannot be read for environments: %s", reason or error)
+            return {}
+        finally:
+            mailbox.forget(domain, round_number + 1)
+
+    return lambda round_number, client: stated(round_number).get(client)
+
+
+def _stated(
+    mailbox: Mailbox, domain: Domain, registry: Sequence[RegisteredClient], round_number: int
+) -> dict[ClientId, TrainingEnvironment]:
+    """Return the statements of a round; of a client with two different ones neither counts."""
+    found: dict[ClientId, set[TrainingEnvironment]] = {}
+    for envelope in mailbox.listed(domain, round_number, EnvelopeKind.ENVIRONMENT):
+        body, client = envelope.body, envelope.client
+        assert isinstance(body, PublishedEnvironment)
+        statement = EnvironmentStatement(round_number, client, body.environment.digest)
+        if client < len(registry) and is_signed_by(
+            registry[client].address, domain, statement, body.signature
+        ):
+            found.setdefault(client, set()).add(body.environment)
+    return {client: next(iter(one)) for client, one in found.items() if len(one) == 1}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUpdate:
+    """An update as the chain has it.
+
+    Attributes:
+        commitment: of its payload's digest, on the chain.
+        payload: its digest by the round's record; None where no record names it.
+    """
+
+    client: ClientId
+    commitment: Digest
+    payload: Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRound:
+    """An ended round with the updates of it that are to be repeated.
+
+    Attributes:
+        model: digest of w_t.
+        updates: ascending by client.
+        accepted: digests of the payloads that entered the model; none of an abandoned round.
+    """
+
+    round: int
+    seed: Digest
+    model: Digest
+    updates: tuple[RecordedUpdate, ...]
+    accepted: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run with the updates of it that are to be repeated.
+
+    Attributes:
+        rounds: with at least one update each, ascending.
+    """
+
+    domain: Domain
+    document: RunDocument
+    rounds: tuple[RecordedRound, ...]
+
+    @property
+    def updates(self) -> int:
+        """Number of updates."""
+        return sum(len(round_.updates) for round_ in self.rounds)
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Clients with an update, ascending."""
+        return tuple(sorted({u.client for round_ in self.rounds for u in round_.updates}))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateChoice:
+    """A choice among the updates of a run.
+
+    Attributes:
+        rounds: first and last round; None for all that have ended.
+        clients: indices; empty for all.
+        sample: number of updates that are drawn among these; None for all of them.
+    """
+
+    rounds: tuple[int, int] | None = None
+    clients: tuple[ClientId, ...] = ()
+    sample: int | None = None
+    seed: int = 0
+
+
+def recorded_rounds(
+    history: FoldedHistory, initial_model: Digest, choice: UpdateChoice
+) -> tuple[RecordedRound, ...]:
+    """Return the chosen updates by round, ascending; rounds without one are left out.
+
+    Every commitment that counts is one, also of a dropout or of an abandoned round: the digest of a
+    repeated update can be compared with it where the payload is not to be had.
+
+    Args:
+        initial_model: digest of w_1.
+    """
+    newest = history.newest()
+    ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
+    first, last = _bounds(choice, len(ended))
+    for client in choice.clients:
+        if not 0 <= client < history.fixed.clients:
+            raise ConfigurationError(
+                f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
+            )
+    models = _models(ended, initial_model)
+    rounds = [
+        _recorded(history, number, models[number - 1], choice.clients)
+        for number in range(first, last + 1)
+    ]
+    drawn = _drawn(rounds, choice)
+    if not drawn:
+        named = ", ".join(map(str, choice.clients)) or "any client"
+        raise ConfigurationError(
+            f"rounds {first} to {last} have no update of {named}: nobody has committed to one"
+        )
+    return drawn
+
+
+def _bounds(choice: UpdateChoice, ended: int) -> tuple[int, int]:
+    """Return the first and the last chosen round."""
+    if not ended:
+        raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
+    first, last = choice.rounds or (1, ended)
+    if not 1 <= first <= last:
+        raise ConfigurationError(f"rounds {first}..{last}: must be first and last, from 1")
+    if last > ended:
+        raise ConfigurationError(f"round {last}: the run has {ended} ended rounds")
+    return first, last
+
+
+def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
+    """Return the digest of the model that each round begins with."""
+    models = [initial_model]
+    for round_ in ended:
+        models.append(models[-1] if round_.decided is None else round_.decided.model)
+    return models
+
+
+def _recorded(
+    history: FoldedHistory, number: int, model: Digest, clients: Sequence[ClientId]
+) -> RecordedRound:
+    round_ = history.round(number)
+    assert round_ is not None, "it has ended"
+    payloads = history.documents(round_).payloads
+    accepted = () if round_.decided is None else round_.decided.accepted
+    return RecordedRound(
+        round=number,
+        seed=round_.seed,
+        model=model,
+        updates=tuple(
+            RecordedUpdate(client, round_.commitments[client], payloads.get(client))
+            for client in sorted(round_.counted)
+            if not clients or client in clients
+        ),
+        accepted=tuple(payloads[client] for client in accepted if client in payloads),
+    )
+
+
+def _drawn(rounds: Sequence[RecordedRound], choice: UpdateChoice) -> tuple[RecordedRound, ...]:
+    """Return the rounds with the drawn updates alone."""
+    updates = [(r.round, u.client) for r in rounds for u in r.updates]
+    if choice.sample is not None and choice.sample < len(updates):
+        rng = np.random.default_rng(choice.seed)
+        rows = rng.choice(len(updates), choice.sample, replace=False)
+        chosen = {updates[row] for row in rows}
+        rounds = [
+            replace(r, updates=tuple(u for u in r.updates if (r.round, u.client) in chosen))
+            for r in rounds
+        ]
+    return tuple(round_ for round_ in rounds if round_.updates)
+
 
 _MAX_SALT_BYTES = 100
 

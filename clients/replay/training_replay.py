@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.configuration.schema import Configuration
-from clients.datasets.data_binding import samples_digest_of
-from clients.devices import device_named
-from clients.instruction_sets import available_caps, cap_named
-from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
+from clients.datasets.own_samples import samples_digest_of
+from clients.devices import available_caps, cap_named, device_named
 from clients.replay.replay_inputs import (
     InputsMissingError,
+    RecordedRound,
+    RecordedRun,
+    RecordedUpdate,
     ReplayInputs,
     ReplaySource,
     replay_configuration,
@@ -41,7 +42,7 @@ from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from clients.replay.recorded_environments import EnvironmentOf
+    from clients.replay.replay_inputs import EnvironmentOf
 
 _DIGEST_BYTES = 32
 

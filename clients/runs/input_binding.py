@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.datasets.data_binding import (
+from clients.datasets.federated_data import FederatedData
+from clients.datasets.own import OWN
+from clients.datasets.own_samples import (
     require_bound_files,
     require_bound_samples,
     simulated_digests,
 )
-from clients.datasets.federated_data import FederatedData
-from clients.datasets.own import OWN
-from clients.models.model import Model
-from clients.models.model_binding import require_same
+from clients.models.model import Model, require_same
 from ledger.io.user_code import own_rules_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError

@@ -16,16 +16,15 @@ from clients.attacks.updates import AttackParameters, attack_parameters
 from clients.configuration.owners import Owners, data_of_owners
 from clients.configuration.parsing import naming_setting
 from clients.configuration.schema import Configuration
-from clients.datasets.data_binding import simulated_digests
 from clients.datasets.federated_data import FederatedData
 from clients.datasets.own import OWN
+from clients.datasets.own_samples import simulated_digests
 from clients.datasets.registry import data_digest, load_dataset
-from clients.models.model import Model
+from clients.models.model import Model, require_class_labels
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.models.tasks import require_class_labels
 from clients.random_streams import named_stream, simulated_signers
-from clients.training.lockstep.execution_plan import plan
+from clients.training.lockstep.plan import plan
 from ledger.io.user_code import try_rules
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes

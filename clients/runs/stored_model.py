@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from clients.datasets.federated_data import FederatedData, Samples
+from clients.datasets.federated_data import FederatedData, Samples, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
-from clients.datasets.settings_table import parse_settings
-from clients.models.adapted_model import AdaptedModel
-from clients.models.model import Model, ParameterVector, load_vector
-from clients.models.model_binding import require_same
+from clients.models.huggingface import AdaptedModel
+from clients.models.model import Model, ParameterVector, load_vector, perplexity, require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, StoredModel, bound_facts
 from clients.models.registry import MODELS, model_named
-from clients.models.tasks import perplexity
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
 from clients.training.evaluation import evaluate, majority_rate

@@ -42,7 +42,7 @@ ENTRY = "cmfl.commands.main:run"
 MODULES = (
     *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
-    *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
+    *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),

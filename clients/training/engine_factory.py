@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clients.datasets.federated_data import FederatedData, Samples
-from clients.devices import device_named, require_device_name
-from clients.instruction_sets import InstructionSet, require_cap
-from clients.local_sgd import LocalTraining
+from clients.devices import InstructionSet, device_named, require_cap, require_device_name
 from clients.models.model import Model, ParameterVector
-from clients.training.device_distances import engine_distances
+from clients.training.device_distances import ResidentUpdates, engine_distances
 from clients.training.environment import isa_in_force
 from clients.training.evaluation import (
     Evaluator,
     blocks_of,
     totals_by_set,
 )
+from clients.training.plain_trainer import LocalTraining
+from clients.training.pool_engine import PoolEngine
+from clients.training.pool_process import UpdateMatrix
 from clients.training.port import (
     Engine,
     PendingEvaluation,
@@ -23,11 +24,8 @@ from clients.training.port import (
     TrainingJob,
     TrainingPath,
 )
-from clients.training.ray_address import require_reachable
-from clients.training.resident_updates import ResidentUpdates
-from clients.training.row_payloads import RowPayloads, hashing_threads
-from clients.training.workers.pool_engine import PoolEngine
-from clients.training.workers.shared_memory import UpdateMatrix
+from clients.training.ray_engine import require_reachable
+from clients.training.update_writer import RowPayloads, hashing_threads
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, PayloadForm

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.devices import card_gib, device_named
-from clients.instruction_sets import SET_LATE, InstructionSet, instruction_set_here, processor_kind
+from clients.devices import (
+    SET_LATE,
+    InstructionSet,
+    card_gib,
+    device_named,
+    instruction_set_here,
+    processor_kind,
+)
 from clients.training.port import TrainingPath
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment

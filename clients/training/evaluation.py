@@ -24,8 +24,7 @@ from clients.datasets.federated_data import (
     as_stored,
 )
 from clients.devices import device_named, reproducible
-from clients.models.model import Model, ParameterVector, load_vector
-from clients.models.tasks import score
+from clients.models.model import Model, ParameterVector, load_vector, score
 from clients.training.port import Evaluation
 
 if TYPE_CHECKING:

@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 
 from clients.datasets.federated_data import Collate, Samples
 from clients.devices import card_failure
-from clients.local_sgd import LocalTraining, samples_gone_through, step_count
 from clients.models.model import Model, ParameterVector
-from clients.training.plain_trainer import PlainTrainer
+from clients.training.device_distances import ResidentUpdates
+from clients.training.plain_trainer import (
+    LocalTraining,
+    PlainTrainer,
+    samples_gone_through,
+    step_count,
+)
 from clients.training.port import TrainingError, TrainingJob, TrainingPath, UpdateTrainer
-from clients.training.resident_updates import ResidentUpdates
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 from ledger.protocol.payloads import FLOAT32, PayloadForm

@@ -29,8 +29,8 @@ from clients.datasets.federated_data import FederatedData
 from clients.datasets.own_samples import own_parts
 from clients.models.model import Model
 from clients.models.registry import model_named
-from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
+from clients.runs.metrics import TEST
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_of
 from clients.worker.background import FailureTracker, Moment, SingleThreadExecutor

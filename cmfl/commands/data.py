@@ -91,7 +91,7 @@ def digest(
     is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
     """
     from clients.configuration.owners import samples_with_salt
-    from clients.datasets.data_binding import salt_of
+    from clients.datasets.own_samples import salt_of
     from ledger.chain.addresses import checksum
     from ledger.protocol.encoding import to_hex
     from ledger.protocol.signing import KeySigner, data_salt

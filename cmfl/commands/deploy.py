@@ -53,7 +53,7 @@ def deploy(
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
-    from clients.runs.preparation import prepared
+    from clients.runs.open_run import prepared
     from cmfl.commands.dry_run import dry_run, print_dry_run
 
     owners: Owners | None = None

@@ -136,7 +136,7 @@ def digest(
     folder: Annotated[Path, typer.Argument(help="The folder of a base of the model hf.")],
 ) -> None:
     """Print the digest of a base's folder, which model.options.sha256 may state."""
-    from clients.models.folder_digest import folder_digest
+    from clients.models.model import folder_digest
 
     if not folder.is_dir():
         raise ConfigurationError(f"{folder}: is no folder")

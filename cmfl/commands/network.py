@@ -90,7 +90,7 @@ def network(
 def _require_playable(home: Path, workers: int, configuration: Configuration) -> None:
     """Refuse what a federation cannot play, and warn of a lot that somebody may choose."""
     from clients.configuration.parsing import lot_warning, require_no_live_settings
-    from clients.instruction_sets import require_cap
+    from clients.devices import require_cap
 
     if configuration.machine.isa is not None:
         require_cap(configuration.machine.isa)

@@ -128,7 +128,7 @@ def _report(
     where: Target, name: str, result: dict[str, Any], task: str | None = None, *, as_json: bool
 ) -> None:
     """Print the result of a run, where its files are, and the commands that go on."""
-    from clients.models.tasks import perplexity
+    from clients.models.model import perplexity
     from ledger.claims import is_below_floor
 
     if as_json:

@@ -208,7 +208,7 @@ def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int]
 
 def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     """Return the salt of the one client's samples."""
-    from clients.datasets.data_binding import salt_of
+    from clients.datasets.own_samples import salt_of
 
     if salt is None:
         return {}

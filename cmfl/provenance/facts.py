@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clients.models.folder_digest import RECORDED_FILE
+from clients.models.model import RECORDED_FILE
 from cmfl.training_coverage import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
@@ -208,7 +208,7 @@ def read_facts(
         auditors: addresses whose verdicts count alone; none for everybody's.
         mailbox: location of the attestations; None for that of the blobs.
     """
-    from clients.datasets.files.extra import imported
+    from clients.datasets.files.tables import imported
 
     # The file of the model is derived without torch.
     imported("safetensors.numpy", "provenance", "documents about a model")

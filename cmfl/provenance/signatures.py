@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.files.extra import imported
-from clients.models.folder_digest import RECORDED_FILE, digest_at, files_in
+from clients.datasets.files.tables import imported
+from clients.models.model import RECORDED_FILE, digest_at, files_in
 from cmfl.provenance.documents import MODEL_FILE, SIGNATURE_FILE, json_bytes
 from ledger.audit.proofs.proof_document import parse_document
 from ledger.io.home import read_file

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from clients.early_distances import EarlyDistances
+from clients.simulation import EarlyDistances
 from ledger.protocol.rules.distance import DIRECTION, SQUARED, DistanceRule, Travel, plain_distances
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.local_sgd import LocalTraining, batches, samples_gone_through
 from clients.random_streams import named_stream, permutations
+from clients.training.plain_trainer import LocalTraining, batches, samples_gone_through
 from ledger.protocol.errors import ConfigurationError
 
 SEED = bytes(range(32))

@@ -20,7 +20,7 @@ from eth_keys.datatypes import PrivateKey, Signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.local_sgd import LocalTraining, batches
+from clients.training.plain_trainer import LocalTraining, batches
 from ledger.audit.bundles.bundle import BundleDocument
 from ledger.audit.checks.all_checks import step_of_field
 from ledger.audit.proofs.proof_document import ProofDocument

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.federated_data import Samples
-from clients.local_sgd import LocalTraining, batches
+from clients.datasets.own_samples import samples_digest_of
+from clients.training.plain_trainer import LocalTraining, batches
 from ledger.protocol import encoding, merkle
 from ledger.protocol import inputs as bound_inputs
 from ledger.protocol.documents.envelope import (

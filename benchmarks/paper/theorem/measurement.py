@@ -32,8 +32,8 @@ from benchmarks.paper.theorem.problem import (
     weights_of,
 )
 from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import SettingsTable, parse_settings
 from clients.datasets.registry import load_dataset
-from clients.datasets.settings_table import SettingsTable, parse_settings
 from clients.experiments.baselines import MethodRound
 from clients.experiments.definition import Method
 from clients.experiments.kinds import MethodRun, MethodTask

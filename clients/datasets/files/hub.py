@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.datasets.data_set import HubFiles
-from clients.datasets.files.extra import imported
+from clients.datasets.files.tables import imported
 from ledger.protocol.errors import ConfigurationError
 
 MAX_BYTES = 16 * 2**30

@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from clients.models.model import ParameterVector
-from clients.runs.flower.messages import (
+from clients.runs.flower.nodes import (
     MAX_OVERHEAD_BYTES,
     NodeFailure,
+    Partitions,
     TrainedPayloads,
     TrainingRequest,
     decode_answer,
     encode_request,
 )
-from clients.runs.flower.nodes import Partitions
 from clients.training.port import (
     Engine,
     PendingEvaluation,

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from clients.runs.flower.grid_nodes import read_message, reply_to
-from clients.runs.flower.messages import NodeFailure, encode_answer
+from clients.runs.flower.nodes import NodeFailure, encode_answer
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:

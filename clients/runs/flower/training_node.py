@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from clients.configuration.schema import Configuration, MachineSection
-from clients.runs.flower.messages import (
+from clients.runs.flower.nodes import (
     MAX_OVERHEAD_BYTES,
     Answer,
     NodeDescription,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ledger.protocol.rules.distance import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +138,232 @@ class ChunkLayer(Protocol):
         Args:
             update: of all parameters, shape (d,).
         """
+
+
+_LINE = 16  # float32 numbers in 64 bytes, torch's alignment
+
+
+class TensorViews:
+    """The tensors of a flat vector by name.
+
+    Args:
+        layout: name and shape of each, in the order of the vector.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._slices: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        first = 0
+        for name, shape in layout:
+            last = first + math.prod(shape)
+            self._slices[name] = (first, last, tuple(shape))
+            first = last
+
+    def of(self, vector: torch.Tensor, name: str) -> torch.Tensor:
+        """Return a tensor as a view of a vector of shape (d,)."""
+        first, last, shape = self._slices[name]
+        return vector[first:last].view(shape)
+
+
+def aligned(numbers: int) -> int:
+    """Round up a count of float32 numbers to the alignment of memory.
+
+    A kernel may sum in another order at another alignment, and the bytes of an update would depend
+    on its client's index in the chunk.
+    """
+    return math.ceil(numbers / _LINE) * _LINE
+
+
+class Stack:
+    """The matrices [W b 0] of all clients, and the rows [x 1 0] that they multiply.
+
+    A layer's kernels are one row of W each: rows, columns and then channels.
+
+    Attributes:
+        rows: of each client, shape (clients, rows, columns); only the input columns may be
+            overwritten.
+
+    Args:
+        rows: zeros, shape (clients, rows, columns), with room for the column of ones.
+    """
+
+    _start: Tensor
+
+    def __init__(self, layer: Linear | Convolution, places: TensorViews, rows: Tensor) -> None:
+        self._layer = layer
+        self._places = places
+        self._shape = row_shape(layer)
+        self._inputs = math.prod(self._shape)
+        self.rows = rows
+        self.rows[:, :, self._inputs] = layer.bias is not None
+        outputs = layer.size // self._inputs
+        # Zero columns at the end keep every client's matrix aligned and contiguous.
+        self._matrices = rows.new_zeros(len(rows), outputs, rows.shape[2])
+
+    @property
+    def inputs(self) -> Tensor:
+        """The input columns of the rows."""
+        return self.rows[:, :, : self._inputs]
+
+    def load(self, start: Tensor) -> None:
+        """Load the start of all clients' training, shape (d,), unchanged until the next `load`."""
+        self._start = start
+        self._weights(self._matrices).copy_(self._weight(start))
+        if self._layer.bias is not None:
+            self._matrices[:, :, self._inputs] = self._places.of(start, self._layer.bias)
+
+    def outputs(self) -> Tensor:
+        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        return torch.bmm(self.rows, self._matrices.transpose(1, 2))
+
+    def gradient(self, dy: Tensor) -> Tensor:
+        """Return dy W, shape (clients, rows, inputs), for dy of shape (clients, rows, outputs)."""
+        return torch.bmm(dy, self._matrices[:, :, : self._inputs])
+
+    def descend(self, dy: Tensor, rate: float) -> None:
+        """Take a step of SGD with the output gradient, shape (clients, rows, outputs)."""
+        self._matrices.baddbmm_(dy.transpose(1, 2), self.rows, alpha=-rate)
+
+    def write(self, update: Tensor, place: int) -> None:
+        """Write the difference w_start − w_end of one client into an update of shape (d,)."""
+        end = self._matrices[place]
+        torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
+        if self._layer.bias is not None:
+            start, target = (self._places.of(v, self._layer.bias) for v in (self._start, update))
+            torch.sub(start, end[:, self._inputs], out=target)
+
+    def _weight(self, vector: Tensor) -> Tensor:
+        """Return W of a vector as a view, shape (outputs, *row)."""
+        weight = self._places.of(vector, self._layer.weight)
+        return weight.permute(0, 2, 3, 1) if weight.ndim == 4 else weight
+
+    def _weights(self, matrices: Tensor) -> Tensor:
+        """Return W of matrices as a view, shape (..., outputs, *row)."""
+        weights: Tensor = matrices[..., : self._inputs].unflatten(-1, self._shape)
+        return weights
+
+
+def row_shape(layer: Linear | Convolution) -> tuple[int, ...]:
+    """Return the shape of one row of a layer's W."""
+    if isinstance(layer, Linear):
+        return (layer.inputs,)
+    _, channels, height, width = layer.kernels
+    return (height, width, channels)
+
+
+class _WithoutParameters:
+    """Base class of layers without parameters."""
+
+    def load(self, start: Tensor) -> None:
+        """Do nothing."""
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:
+        """Do nothing."""
+
+
+class ReluPart(_WithoutParameters):
+    """max(x, 0)."""
+
+    _y: Tensor
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._y = torch.relu(x)
+        return self._y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; it is 0 at 0."""
+        gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
+        return gradient
+
+
+class ReshapePart(_WithoutParameters):
+    """Another shape of each sample; its elements stay in the order of channels, rows, columns."""
+
+    def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
+        self._before = input_shape
+        self._after = output_shape
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        return channels_last(x.reshape(-1, *self._after))
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs."""
+        return channels_last(dy.reshape(-1, *self._before))
+
+
+class MaxPoolPart(_WithoutParameters):
+    """Max-pooling by torch's own kernel."""
+
+    _x: Tensor
+    _chosen: Tensor
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._windows = [list(layer.kernel), list(layer.stride), list(layer.padding), [1, 1]]
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._x = x
+        y: Tensor
+        y, self._chosen = torch.ops.aten.max_pool2d_with_indices(x, *self._windows)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
+        gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
+            dy, self._x, *self._windows, False, self._chosen
+        )
+        return gradient
+
+
+class OrderedMaxPoolPart(_WithoutParameters):
+    """Max-pooling with a gradient that is summed in a fixed order, unlike torch's own on CUDA."""
+
+    _best: Tensor
+    _padded_shape: torch.Size
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._layer = layer
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        down, right = self._layer.padding
+        padded = functional.pad(x, (right, right, down, down), value=-torch.inf)
+        self._padded_shape = padded.shape
+        candidates = self._offsets(padded)
+        y = next(candidates).clone()
+        self._best = torch.zeros_like(y)
+        for place, candidate in enumerate(candidates, start=1):
+            self._best.masked_fill_(candidate > y, place)
+            torch.maximum(y, candidate, out=y)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
+        padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
+        for place, target in enumerate(self._offsets(padded)):
+            target.add_(dy * (self._best == place))
+        down, right = self._layer.padding
+        height, width = padded.shape[2:]
+        return padded[:, :, down : height - down, right : width - right]
+
+    def _offsets(self, padded: Tensor) -> itertools.chain[Tensor]:
+        """Return, for each position in a window, the elements at that position of all windows."""
+        (tall, wide), (down, right) = self._layer.kernel, self._layer.stride
+        rows = (padded.shape[2] - tall) // down
+        columns = (padded.shape[3] - wide) // right
+        return itertools.chain(
+            padded[:, :, i : i + rows * down + 1 : down, j : j + columns * right + 1 : right]
+            for i, j in itertools.product(range(tall), range(wide))
+        )
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return images in channels-last memory format, and any other tensor unchanged."""
+    if x.ndim != 4:
+        return x
+    _, channels, height, width = x.shape
+    if channels == 1 and x.is_contiguous():
+        # With one channel both formats are the same memory, and torch would report the other one.
+        return x.as_strided(x.shape, (height * width, 1, width, 1))
+    return x.contiguous(memory_format=torch.channels_last)

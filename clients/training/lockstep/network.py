@@ -7,26 +7,28 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clients.training.lockstep.convolution import ClientConvolution, StackedConvolution
-from clients.training.lockstep.elementwise import (
-    MaxPoolPart,
-    OrderedMaxPoolPart,
-    ReluPart,
-    ReshapePart,
-    channels_last,
-)
-from clients.training.lockstep.execution_plan import ExecutionPlan, LayerMethod
 from clients.training.lockstep.layers import (
     Chain,
     ChunkLayer,
     Convolution,
     Linear,
     MaxPool,
+    MaxPoolPart,
+    OrderedMaxPoolPart,
     Relu,
+    ReluPart,
+    ReshapePart,
     ShapedLayer,
+    TensorViews,
+    channels_last,
 )
-from clients.training.lockstep.linear import SharedLinear, StackedLinear
-from clients.training.lockstep.stack import TensorViews
+from clients.training.lockstep.operations import (
+    ClientConvolution,
+    SharedLinear,
+    StackedConvolution,
+    StackedLinear,
+)
+from clients.training.lockstep.plan import ExecutionPlan, LayerMethod
 
 
 class Network:

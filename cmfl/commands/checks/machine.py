@@ -89,7 +89,7 @@ def _environment() -> str:
         from clients.training.environment import environment_here
     except ImportError as error:
         raise CmflError(f"torch cannot be imported: {error!s:.300}") from error
-    from clients.instruction_sets import available_caps
+    from clients.devices import available_caps
 
     here = replace(environment_here("plain", "cpu"), path="plain or lockstep")
     caps = ", ".join(available_caps()) or "left out alone: this processor has no choice"

@@ -28,7 +28,7 @@ def training_checks(
 
 
 def _risk(configuration: Configuration) -> str:
-    from clients.configuration.committee_risk import risk_sentence
+    from clients.configuration.tested_regime import risk_sentence
 
     return risk_sentence(configuration.parameters(dimension=1))
 
@@ -36,7 +36,7 @@ def _risk(configuration: Configuration) -> str:
 def _planned(configuration: Configuration) -> str:
     """Say on which path the clients' model would be trained, and why."""
     from clients.runs.population import populate
-    from clients.training.lockstep.execution_plan import plan
+    from clients.training.lockstep.plan import plan
 
     population, device = populate(configuration), configuration.machine.device
     training = configuration.local_training()

@@ -21,15 +21,12 @@ import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
 from clients.datasets.federated_data import NO_TOKEN, DataForm, Task
-from clients.local_sgd import LocalTraining
-from clients.models.adapted_model import AdaptedModel
-from clients.models.folder_digest import folder_digest
-from clients.models.hf import hf
-from clients.models.model import Model, load_vector, trainable
+from clients.models.huggingface import AdaptedModel, hf
+from clients.models.model import Model, folder_digest, load_vector, trainable
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
 from clients.training.evaluation import evaluate
-from clients.training.plain_trainer import PlainTrainer
+from clients.training.plain_trainer import LocalTraining, PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.adapters.bases import (

@@ -12,7 +12,7 @@ from clients.attacks.updates import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import REMOVED, REMOVED_DISTANCES, Configuration
-from clients.runs.evaluation_sets import measured_sets
+from clients.runs.metrics import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run

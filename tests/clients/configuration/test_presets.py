@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.configuration.committee_risk import (
-    blocking_members,
-    chance_of_at_least,
-    committee_risks,
-)
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration
-from clients.configuration.tested_regime import regime_warnings
+from clients.configuration.tested_regime import (
+    blocking_members,
+    chance_of_at_least,
+    committee_risks,
+    regime_warnings,
+)
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run

@@ -20,14 +20,19 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from clients.datasets.files.data_archive import ArrayRule, read_arrays, stated_forms
-from clients.datasets.files.glove import read_glove
-from clients.datasets.files.lines import read_csv, read_lines
-from clients.datasets.files.parquet import Column, column_names, read_rows
-from clients.datasets.files.safetensors_file import read_any_tensors, read_tensors, tensor_names
+from clients.datasets.files.archives import (
+    ArrayRule,
+    read_any_tensors,
+    read_arrays,
+    read_tensors,
+    stated_forms,
+    tensor_names,
+)
+from clients.datasets.files.tables import Column, column_names, read_csv, read_lines, read_rows
 from clients.datasets.own import OwnOptions, read_own
 from clients.datasets.own_columns import FileOptions
 from clients.datasets.own_layouts import read_samples
+from clients.datasets.texts import read_glove
 from ledger.protocol.errors import ConfigurationError
 from tests.faults import times
 
@@ -243,7 +248,7 @@ def test_a_missing_or_large_file_is_refused(
         list(read_lines(tmp_path / "none.csv"))
     path = text(tmp_path / "a.csv", "abc")
     assert list(read_lines(path)) == ["abc"]
-    monkeypatch.setattr("clients.datasets.files.lines.MAX_FILE_BYTES", 2)
+    monkeypatch.setattr("clients.datasets.files.tables.MAX_FILE_BYTES", 2)
     with pytest.raises(ConfigurationError, match="3 bytes, more than 2"):
         list(read_lines(path))
 

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from clients.datasets import digits
-from clients.datasets.federated_data import FederatedData
-from clients.datasets.records import Records
+from clients.datasets import images as digits
+from clients.datasets.federated_data import FederatedData, Records
 from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
@@ -102,10 +101,10 @@ def test_an_invalid_file_is_refused(tmp_path: Path, changed: Any, rule: str) -> 
 
 def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "d.npz", small_arrays())
-    monkeypatch.setattr("clients.datasets.files.data_archive.MAX_ARRAYS_BYTES", 7000)
+    monkeypatch.setattr("clients.datasets.files.archives.MAX_ARRAYS_BYTES", 7000)
     with pytest.raises(ConfigurationError, match="unpacks to"):
         load_small(path)
-    monkeypatch.setattr("clients.datasets.files.data_archive.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("clients.datasets.files.archives.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100"):
         load_small(path)
 
@@ -309,7 +308,7 @@ def test_duplicate_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (folder / "train" / "more.json").write_text(json.dumps(leaf.document(users)))
     with pytest.raises(ConfigurationError, match=r"more\.json: 'w1': is in two files of train"):
         records(folder)
-    monkeypatch.setattr("clients.datasets.files.leaf.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("clients.datasets.files.layout.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100 bytes"):
         records(folder)
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clients.datasets.federated_data import FederatedData
-from clients.datasets.records import Records
+from clients.datasets.federated_data import FederatedData, Records
 from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
-from clients.datasets.shakespeare import ALPHABET
+from clients.datasets.texts import ALPHABET
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
 

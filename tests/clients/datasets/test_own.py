@@ -13,10 +13,10 @@ from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.federated_data import parse_settings
 from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, trial_data
 from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import DATASETS, DataChoice, data_digest, load_dataset, verify_choice
-from clients.datasets.settings_table import parse_settings
 from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError

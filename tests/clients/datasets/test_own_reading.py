@@ -17,11 +17,10 @@ from PIL import Image, ImageOps
 
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
-from clients.datasets.data_binding import simulated_digests
 from clients.datasets.federated_data import FederatedData
-from clients.datasets.files.lines import read_lines
+from clients.datasets.files.tables import read_lines
 from clients.datasets.own_data import Data
-from clients.datasets.own_samples import own_parts
+from clients.datasets.own_samples import own_parts, simulated_digests
 from clients.datasets.registry import DataChoice, data_digest, load_dataset
 from clients.datasets.summary import DataContents, verify_files
 from clients.runs.population import populate, run_document

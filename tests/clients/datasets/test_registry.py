@@ -12,11 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.datasets.federated_data import DataForm
-from clients.datasets.partition.dirichlet import dirichlet_shares
-from clients.datasets.partition.division import Division
-from clients.datasets.partition.registry import PARTITIONS, partition_of
-from clients.datasets.records import PooledData, Records, held_out
+from clients.datasets.federated_data import DataForm, PooledData, Records, held_out
+from clients.datasets.partition import PARTITIONS, Division, dirichlet_shares, partition_of
 from clients.datasets.registry import (
     DATASETS,
     DataChoice,

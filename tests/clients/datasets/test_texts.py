@@ -20,8 +20,8 @@ from tokenizers.pre_tokenizers import Whitespace
 
 from clients.datasets import own_texts
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN, FederatedData
+from clients.datasets.own_columns import hidden
 from clients.datasets.own_data import Data
-from clients.datasets.own_targets import hidden
 from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
 

@@ -35,11 +35,11 @@ from clients.experiments.baselines import (
 from clients.models.model import ParameterVector
 from clients.random_streams import named_stream
 from clients.runs.metrics import ModelGauge, Quality
+from clients.runs.open_run import open_measure
 from clients.runs.population import populate, with_training_path
-from clients.runs.preparation import open_measure
 from clients.training.evaluation import majority_rate
+from clients.training.pool_process import payload_of
 from clients.training.port import Engine, Evaluation, PendingEvaluation, TrainedUpdate, TrainingJob
-from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import training_seed

@@ -12,7 +12,7 @@ import torch
 
 from clients.datasets.federated_data import NO_TARGET, DataForm, FederatedData, Samples, Task
 from clients.devices import reproducible
-from clients.models import tasks
+from clients.models import model as tasks
 from clients.models.model import load_vector
 from clients.models.model_check import check_model
 from clients.models.registry import model_named

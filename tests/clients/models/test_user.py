@@ -15,8 +15,7 @@ import pytest
 from clients.datasets.federated_data import DataForm
 from clients.models.model import Model, vector_of
 from clients.models.model_check import check_model
-from clients.models.registry import model_named
-from clients.models.user import UserModule, user_module
+from clients.models.registry import UserModule, model_named, user_module
 from ledger.io.user_code import MAX_FILE_BYTES
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import source_of_package
@@ -114,13 +113,13 @@ def test_a_file_is_recorded_by_sha256_without_its_folder(file: Path) -> None:
 
 
 def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
-    name, options = "clients.models.softmax:SoftmaxRegression", {"inputs": 16, "classes": 3}
+    name, options = "clients.models.builtin:SoftmaxRegression", {"inputs": 16, "classes": 3}
     model = model_named(name, FORM, options)
     assert model.dimension == 51
     package, version = "cmfl-ledger", importlib.metadata.version("cmfl-ledger")
     recorded = {"name": name, "options": options, "package": f"{package}=={version}"}
     assert model.recorded() == recorded
-    qualified = "clients.models.softmax.SoftmaxRegression"
+    qualified = "clients.models.builtin.SoftmaxRegression"
     assert model.source == source_of_package(package, version, qualified)
     check_model(model, made(FORM))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
-from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replay_inputs import RecordedRun, ReplaySource, UpdateChoice, recorded_rounds
 from clients.replay.replayed_update import TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.environment import environment_here

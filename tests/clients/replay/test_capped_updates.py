@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.instruction_sets import InstructionSet, available_caps
+from clients.devices import InstructionSet, available_caps
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.replayed_update import TrainingReplay
-from clients.training.workers.pool_engine import PoolEngine
+from clients.training.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import ReplayVerdict
 from tests.clients.replay.support import NOT_CHECKABLE, SAME, here, repeated

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from clients.configuration.owners import owner_samples
-from clients.datasets.data_binding import samples_digest_of
-from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
+from clients.datasets.federated_data import FederatedData, Samples, frozen_samples, parse_settings
 from clients.datasets.own import OwnOptions
-from clients.datasets.settings_table import parse_settings
+from clients.datasets.own_samples import samples_digest_of
 from clients.models.registry import model_named
 from clients.onboarding.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.random_streams import named_stream

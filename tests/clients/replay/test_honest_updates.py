@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.models.tasks import class_shift
+from clients.models.model import class_shift
 from clients.random_streams import simulated_signers
-from clients.replay.recorded_environments import of_mailbox, of_simulation
-from clients.replay.recorded_updates import UpdateChoice
-from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replay_inputs import ReplaySource, UpdateChoice, of_mailbox, of_simulation
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.runs.run_folder import run_folder

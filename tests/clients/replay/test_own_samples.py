@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from clients.configuration.run_configuration import configuration_from_document
-from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.federated_data import parse_settings
 from clients.datasets.own import OwnOptions, read_own
-from clients.datasets.own_samples import own_parts
-from clients.datasets.settings_table import parse_settings
+from clients.datasets.own_samples import own_parts, samples_digest_of
 from clients.models.registry import model_named
 from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry
 from clients.random_streams import named_stream
-from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
-from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replay_inputs import RecordedRound, RecordedRun, RecordedUpdate, ReplaySource
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.engine_factory import open_engine

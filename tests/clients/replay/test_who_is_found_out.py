@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
-from clients.datasets.data_binding import simulated_digests
+from clients.datasets.own_samples import simulated_digests
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.replayed_update import VERDICT_NAMES, TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run

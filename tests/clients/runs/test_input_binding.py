@@ -12,9 +12,8 @@ import pytest
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document, own_code_settings
 from clients.configuration.schema import Configuration
-from clients.datasets.data_binding import samples_digest_of
-from clients.datasets.own_samples import own_parts
-from clients.models.model_binding import option_files
+from clients.datasets.own_samples import own_parts, samples_digest_of
+from clients.models.model import option_files
 from clients.runs.population import populate, run_document
 from clients.worker.process import bound_model
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run

@@ -11,7 +11,7 @@ from clients.configuration.loading import checked, load
 from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
-from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
+from clients.runs.metrics import TEST, TRAINING, client_set, measured_sets
 from clients.runs.open_run import open_memory_run
 from clients.training.evaluation import evaluate
 from ledger.early_stop import EarlyStopRule

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
-from clients.local_sgd import LocalTraining
 from clients.models.model import Model, model_of
 from clients.models.registry import model_named
+from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingJob
 from clients.training.workload import Workload
 from ledger.protocol.encoding import sha256

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 import torch
 
-from clients.instruction_sets import CAPS, SET_LATE, InstructionSet, available_caps, cap_of
-from clients.local_sgd import LocalTraining
+from clients.devices import CAPS, SET_LATE, InstructionSet, available_caps, cap_of
 from clients.models.model import Model, model_of
 from clients.training.engine_factory import open_engine, require_engine
 from clients.training.environment import environment_here, require_known
 from clients.training.evaluation import evaluate
+from clients.training.plain_trainer import LocalTraining
+from clients.training.pool_engine import PoolEngine
 from clients.training.port import Engine, TrainingError, TrainingJob, TrainingPath
-from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payloads import FLOAT32, NOT_ENCODABLE, Q8, Payload, PayloadForm
@@ -291,7 +291,7 @@ def caps_opened(cap: InstructionSet | None) -> Engine:
 @CAPPABLE
 @pytest.mark.usefixtures("forked_children")
 def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.training.workers.worker_group.capped", lambda _: nullcontext())
+    monkeypatch.setattr("clients.training.pool_engine.capped", lambda _: nullcontext())
     with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
         caps_opened(OTHER_CAP)
 
@@ -308,7 +308,7 @@ def test_variables_set_after_torchs_import_are_no_cap(monkeypatch: pytest.Monkey
 
 
 def test_a_cap_this_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.instruction_sets._first_processor", dict)
+    monkeypatch.setattr("clients.devices._first_processor", dict)
     for name in CAPS:
         with pytest.raises(ConfigurationError, match=f"machine.isa = {name}: "):
             caps_opened(name)

@@ -10,23 +10,21 @@ from typing import Any
 import pytest
 import torch
 
-from clients import instruction_sets
+from clients import devices
 from clients.configuration.loading import load
 from clients.devices import (
-    card_failure,
-    device_named,
-    reproducible,
-    require_device_name,
-    worker_devices,
-)
-from clients.instruction_sets import (
     CAPS,
     available_caps,
     cap_of,
     capped,
+    card_failure,
+    device_named,
     instruction_set,
     processor_kind,
+    reproducible,
     require_cap,
+    require_device_name,
+    worker_devices,
 )
 from clients.training.environment import environment_here, environment_of
 from ledger.protocol.errors import ConfigurationError
@@ -155,7 +153,7 @@ OLD = {"vendor_id": "Maker", "cpu family": "6", "model": "7", "flags": "sse4_1 s
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     fields = dict(OLD)
-    monkeypatch.setattr(instruction_sets, "_first_processor", lambda: fields)
+    monkeypatch.setattr(devices, "_first_processor", lambda: fields)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     return fields
 

@@ -24,13 +24,17 @@ from clients.datasets.federated_data import (
     frozen_samples,
 )
 from clients.devices import reproducible
-from clients.local_sgd import LocalTraining, batches
-from clients.models.model import Model, Option, load_vector, model_of, vector_of
+from clients.models.model import Model, Option, class_shift, load_vector, model_of, vector_of
 from clients.models.registry import model_named
-from clients.models.tasks import class_shift
-from clients.training.lockstep.execution_plan import plan
+from clients.training.lockstep.plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import CollatedBatches, PlainTrainer, ResidentBatches
+from clients.training.plain_trainer import (
+    CollatedBatches,
+    LocalTraining,
+    PlainTrainer,
+    ResidentBatches,
+    batches,
+)
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from clients.configuration.loading import load
-from clients.training.ray_address import require_reachable
-from clients.training.ray_engine import RayEngine, actor_device
+from clients.training.ray_engine import RayEngine, actor_device, require_reachable
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.played import require_refused

@@ -16,7 +16,7 @@ from clients.training.evaluation import (
     evaluate,
     totals_by_set,
 )
-from clients.training.workers.pool_engine import shares
+from clients.training.pool_engine import shares
 from clients.training.workload import JobQueue
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
 

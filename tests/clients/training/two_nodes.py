@@ -13,9 +13,9 @@ import ray
 import torch
 from ray.cluster_utils import Cluster
 
-from clients.local_sgd import LocalTraining
 from clients.models.model import ParameterVector
 from clients.training.engine_factory import LocalEngine
+from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingError
 from clients.training.ray_engine import RayEngine
 from clients.training.workload import Workload

@@ -27,8 +27,8 @@ from clients.attacks.samples import (
 from clients.attacks.updates import AttackParameters
 from clients.configuration.loading import load
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
-from clients.runs.evaluation_sets import BACKDOOR as BACKDOOR_SET
-from clients.runs.evaluation_sets import TEST, TRAINING, measured_sets
+from clients.runs.metrics import BACKDOOR as BACKDOOR_SET
+from clients.runs.metrics import TEST, TRAINING, measured_sets
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.training.evaluation import evaluate

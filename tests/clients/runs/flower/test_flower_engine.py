@@ -15,7 +15,7 @@ from clients.configuration.loading import load
 from clients.configuration.schema import Configuration
 from clients.runs.flower import nodes as nodes_module
 from clients.runs.flower.engine import FlowerEngine
-from clients.runs.flower.messages import (
+from clients.runs.flower.nodes import (
     MAX_OVERHEAD_BYTES,
     NodeDescription,
     NodeFailure,
@@ -29,8 +29,8 @@ from clients.runs.flower.messages import (
 )
 from clients.runs.flower.opening import flower_engine
 from clients.runs.flower.training_node import TrainingNode, run_digest
+from clients.runs.open_run import open_measure
 from clients.runs.population import populate
-from clients.runs.preparation import open_measure
 from clients.training.port import Engine, TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import Digest

@@ -14,10 +14,9 @@ from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm, Samples, as_stored, frozen_samples
 from clients.devices import reproducible
-from clients.local_sgd import LocalTraining, batches
 from clients.models.model import Model, load_vector, model_of, trainable
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import PlainTrainer
+from clients.training.plain_trainer import LocalTraining, PlainTrainer, batches
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 

@@ -13,31 +13,28 @@ from torch import nn
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
-from clients.local_sgd import LocalTraining, step_count
 from clients.models.model import Model, model_of
 from clients.models.registry import MODELS, model_named
 from clients.training.engine_factory import open_engine
-from clients.training.lockstep import execution_plan, network
+from clients.training.lockstep import network, plan
 from clients.training.lockstep import trainer as trainers
-from clients.training.lockstep.elementwise import (
-    MaxPoolPart,
-    OrderedMaxPoolPart,
-    ReluPart,
-    ReshapePart,
-    channels_last,
-)
 from clients.training.lockstep.layers import (
     Convolution,
     Linear,
     MaxPool,
+    MaxPoolPart,
+    OrderedMaxPoolPart,
     Relu,
+    ReluPart,
     Reshape,
+    ReshapePart,
     ShapedLayer,
+    channels_last,
     pooled_first,
 )
-from clients.training.lockstep.tracing import UnknownLayerError, chain_of
+from clients.training.lockstep.plan import UnknownLayerError, chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.plain_trainer import PlainTrainer
+from clients.training.plain_trainer import LocalTraining, PlainTrainer, step_count
 from clients.training.port import TrainingJob, TrainingPath
 from clients.training.update_writer import DownloadWriter
 from ledger.protocol.errors import ConfigurationError
@@ -303,8 +300,8 @@ TRAINED_MODELS = {
 
 
 def seen_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_plan, "SMALL", 0)
-    monkeypatch.setattr(execution_plan, "_LARGE_MATRIX", 500)
+    monkeypatch.setattr(plan, "SMALL", 0)
+    monkeypatch.setattr(plan, "_LARGE_MATRIX", 500)
 
 
 @pytest.fixture(params=["small", "large"])
@@ -411,7 +408,7 @@ def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     model = TRAINED_MODELS["softmax"]
     start = model.initial(np.random.default_rng(5))
     at_once = updates(both(model, EPOCHS)[0], start, JOBS)
-    monkeypatch.setattr("clients.training.lockstep.staging._STAGED_BYTES", 40_000)
+    monkeypatch.setattr("clients.training.lockstep.trainer._STAGED_BYTES", 40_000)
     assert updates(both(model, EPOCHS)[0], start, JOBS).tobytes() == at_once.tobytes()
 
 

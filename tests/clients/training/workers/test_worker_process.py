@@ -12,20 +12,14 @@ import pytest
 
 from clients.models.model import Model, model_of
 from clients.training.environment import isa_in_force
-from clients.training.port import TrainingJob
-from clients.training.workers.shared_memory import (
+from clients.training.pool_process import (
+    START,
     ArrayLocation,
     EncodedRow,
-    SharedBytes,
-    UpdateMatrix,
-    payload_of,
-    share,
-)
-from clients.training.workers.worker_process import (
-    START,
     EvaluateReply,
     EvaluateTask,
     FailureReply,
+    SharedBytes,
     SharedState,
     SharedWorkload,
     StartReply,
@@ -33,7 +27,11 @@ from clients.training.workers.worker_process import (
     TaskRunner,
     TrainReply,
     TrainTask,
+    UpdateMatrix,
+    payload_of,
+    share,
 )
+from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 from tests.clients.training.made import (
     BRANCHED,

@@ -1,35 +1,99 @@
-"""`femnist`: handwritten digits and letters, 28 × 28, one client for each writer (LEAF).
+"""`digits`: the 1,797 handwritten digits of scikit-learn, 8 × 8, without writers.
 
 Models get LEAF's convention from every layout: background 1.0, ink 0.0; 62 classes: 0-9, A-Z, a-z.
 (The paper says 64 classes; LEAF's data have 62.)
+
+The file is an `.npz` with `image` (0 background, 255 ink), `label`, `writer` and `is_test`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
-from clients.datasets.federated_data import DataForm, Labels
-from clients.datasets.files.arrow_values import decoded_image
-from clients.datasets.files.data_archive import ArrayRule, read_arrays
-from clients.datasets.files.layout import FileKind, Layout
-from clients.datasets.files.leaf import LeafPart, read_leaf
-from clients.datasets.files.parquet import Column, read_rows
-from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
-from clients.datasets.settings_table import SettingsTable, Share
+from clients.datasets.federated_data import (
+    DataForm,
+    Labels,
+    PooledData,
+    Records,
+    SettingsTable,
+    Share,
+    as_pictures,
+    held_out,
+    numbered,
+    pooled,
+)
+from clients.datasets.files.archives import ArrayRule, read_arrays
+from clients.datasets.files.layout import FileKind, Layout, LeafPart, read_leaf
+from clients.datasets.files.tables import Column, decoded_image, read_rows
 from ledger.protocol.errors import ConfigurationError
 
-CLASSES = 62
+if TYPE_CHECKING:
+    pass
+
+
+DIGIT_CLASSES = 10
+_INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
+
+
+class DigitsOptions(SettingsTable):
+    """Settings: the share of all samples in the global test set."""
+
+    test_share: Share = 0.2
+
+
+@cache
+def bundled_digits() -> Records:
+    """Return scikit-learn's digits."""
+    if not _file().is_file():
+        from sklearn.datasets import load_digits  # noqa: PLC0415
+
+        bundle = load_digits()
+        return Records(bundle.images, bundle.target.astype(np.int64))
+    table = np.loadtxt(_file(), delimiter=",")
+    return Records(table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64))
+
+
+def _file() -> Path:
+    """Return where scikit-learn keeps the digits.
+
+    `load_digits` reads the same file, but its import takes more than a second, for scipy's
+    statistics and pandas.
+    """
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    return Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
+
+
+def _pool_digits(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
+    """Return the digits with a random share as global test set, pixels in [0, 1]."""
+    order = rng.permutation(len(records.y))
+    test, train = np.split(order, [int(options.test_share * len(order) + 0.5)])
+    return PooledData(
+        form=DataForm((1, 8, 8), DIGIT_CLASSES),
+        x=(records.x / _INK_MAXIMUM).astype(np.float32).reshape(-1, 1, 8, 8),
+        y=records.y,
+        train=train,
+        test=test,
+    )
+
+
+DIGITS = DataSet("digits", DigitsOptions, _pool_digits, bundled=bundled_digits)
+
+
+FEMNIST_CLASSES = 62
 SIDE = 28
-RULES = {
+FEMNIST_RULES = {
     "image": ArrayRule("|u1", (None, SIDE, SIDE)),
-    "label": ArrayRule("|u1", (None,), 0, CLASSES - 1),
+    "label": ArrayRule("|u1", (None,), 0, FEMNIST_CLASSES - 1),
     "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
     "is_test": ArrayRule("|u1", (None,), 0, 1),
     "source_file": ArrayRule("|u1", (None,)),
@@ -101,17 +165,24 @@ def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
 
 
 def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
-    if len(labels) and not (labels.min() >= 0 and labels.max() < CLASSES):
+    if len(labels) and not (labels.min() >= 0 and labels.max() < FEMNIST_CLASSES):
         raise ConfigurationError(
-            f"{where}: labels {labels.min()} .. {labels.max()}, outside 0 .. {CLASSES - 1}"
+            f"{where}: labels {labels.min()} .. {labels.max()}, outside 0 .. {FEMNIST_CLASSES - 1}"
         )
     return labels.astype(np.int64)
 
 
-def _pool(records: Records, options: FemnistOptions, rng: np.random.Generator) -> PooledData:
+def _pool_femnist(
+    records: Records, options: FemnistOptions, rng: np.random.Generator
+) -> PooledData:
     is_test = held_out(records, options.test_share, rng)
     return pooled(
-        records, is_test, DataForm((1, SIDE, SIDE), CLASSES), records.x, as_pictures, "writers"
+        records,
+        is_test,
+        DataForm((1, SIDE, SIDE), FEMNIST_CLASSES),
+        records.x,
+        as_pictures,
+        "writers",
     )
 
 
@@ -122,13 +193,56 @@ def _is_image(value: object) -> bool:
 FEMNIST = DataSet(
     "femnist",
     FemnistOptions,
-    _pool,
+    _pool_femnist,
     (
-        FileFormat(FileKind.ARRAYS, frozenset(RULES), partial(read_written, rules=RULES)),
+        FileFormat(
+            FileKind.ARRAYS, frozenset(FEMNIST_RULES), partial(read_written, rules=FEMNIST_RULES)
+        ),
         FileFormat(FileKind.TABLE, frozenset(COLUMNS), _table),
         FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
     ),
     owned_by="writers",
     is_input_of=_is_image,
     hub=HubFiles("flwrlabs/femnist", (("main", r"data/train-[^/]+\.parquet"),)),
+)
+
+
+CLASSES = 10
+DIGIT_RULES = {
+    "image": ArrayRule("|u1", (None, 28, 28)),
+    "label": ArrayRule("|u1", (None,), 0, CLASSES - 1),
+    "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
+    "is_test": ArrayRule("|u1", (None,), 0, 1),
+}
+
+
+class DigitsByWriterOptions(SettingsTable):
+    """Settings: none, as the file has the writers and the split."""
+
+
+def _pool_writers(
+    records: Records, _: DigitsByWriterOptions, rng: np.random.Generator
+) -> PooledData:
+    return pooled(
+        records,
+        held_out(records, None, rng),
+        DataForm((1, 28, 28), CLASSES),
+        records.x,
+        as_pictures,
+        "writers",
+    )
+
+
+DIGITS_BY_WRITER = DataSet(
+    "digits-by-writer",
+    DigitsByWriterOptions,
+    _pool_writers,
+    (
+        FileFormat(
+            FileKind.ARRAYS,
+            frozenset(DIGIT_RULES),
+            lambda layout: read_written(layout, DIGIT_RULES),
+        ),
+    ),
+    owned_by="writers",
 )

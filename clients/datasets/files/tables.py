@@ -1,0 +1,468 @@
+"""Imports of optional packages for some data.
+
+The order is: size of the file, rows and sizes that its footer states, types of the columns, then
+rows, some thousands at a time. Text and images stay dictionaries until the length of each entry is
+checked, as a small file can repeat one long entry a billion times. A page is still unpacked at its
+stated size, at most 2 GiB.
+
+A data set is a folder with `state.json`, which names its Arrow files; a dictionary of splits is a
+folder with `dataset_dict.json` and one such folder for each split. The library is not needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.datasets.files.archives import MAX_OWN_BYTES, require_file
+from ledger.io.extras import install_command
+from ledger.io.home import read_file
+from ledger.io.parsing import parse_json
+from ledger.protocol.errors import ConfigurationError
+
+
+def imported(module: str, extra: str, purpose: str) -> Any:
+    """Return a module of an extra; raise ConfigurationError if the extra is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{purpose} need the extra [{extra}]: {install_command(extra)}"
+        ) from error
+
+
+MAX_FILE_BYTES = 8 * 2**30
+LONGEST_LINE = 65_536
+LONGEST_TEXT_LINE = 1 << 20
+"""Limit of a line of JSON Lines or of plain text, which may be a whole document."""
+BYTE_ORDER_MARK = "\ufeff"
+"""Spreadsheets and editors put it before the first line."""
+MOST_SHOWN = 20
+"""Names that a message lists."""
+_OTHER_SEPARATORS = ";\t|"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return the first names for a message, each in quotation marks."""
+    rest = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"{', '.join(map(repr, names[:MOST_SHOWN])):.400}{rest}"
+
+
+def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file with their ends, without a byte-order mark.
+
+    Only "\n" ends a line.
+
+    Args:
+        longest: bytes of a line at most.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(longest + 1):
+                number += 1
+                if len(line) > longest:
+                    raise ConfigurationError(
+                        f"{path}: line {number} is longer than {longest} bytes"
+                    )
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 text ({error})") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object of each line of a JSON Lines file; blank lines are skipped."""
+    for number, line in enumerate(read_lines(path, LONGEST_TEXT_LINE), start=1):
+        if not (text := line.removeprefix(BYTE_ORDER_MARK)).strip():
+            continue
+        try:
+            row = parse_json(text, unique_keys=True)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: line {number}: not JSON ({error!s:.200})") from error
+        if not isinstance(row, dict):
+            raise ConfigurationError(f"{path}: line {number}: holds no object")
+        yield row
+
+
+def csv_header(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a CSV file, as it has them."""
+    header, _ = _csv_rows(path)
+    if len(header) == 1:
+        separator = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
+        if separator is not None:
+            raise ConfigurationError(
+                f"{path}: the header {header[0][:200]!r} is separated by {separator!r}, as it "
+                f"seems; the columns of a .csv file are separated by ','"
+            )
+    return tuple(header)
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Yield these columns of each row of a CSV file with a header; blank lines are skipped."""
+    header, rows = _csv_rows(path)
+    missing = [name for name in columns if header.count(name) != 1]
+    if missing:
+        raise ConfigurationError(
+            f"{path}: has the columns {quoted(header)}; must have one {missing[0]!r}"
+        )
+    indices = [header.index(name) for name in columns]
+    for line, row in rows:
+        if len(row) != len(header):
+            raise ConfigurationError(
+                f"{path}: line {line}: {len(row)} fields, but the header has {len(header)}"
+            )
+        yield [row[index] for index in indices]
+
+
+def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the header, and the number of the last line of each further row with its fields."""
+    reader = csv.reader(read_lines(path), strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        try:
+            for row in reader:
+                if len(row) > 1 or (row and row[0].strip()):
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise ConfigurationError(f"{path}: line {reader.line_num}: {error}") from error
+
+    remaining = rows()
+    _, header = next(remaining, (0, []))
+    return header, remaining
+
+
+LONGEST_TEXT = 200
+MOST_PIXELS = 2**24
+"""Limit of the numbers in one image."""
+_IMAGE_FORMATS = ("PNG", "JPEG")
+_CHANNELS = {"L": 1, "RGB": 3}
+_DAMAGE = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
+
+
+def values_of(where: str, column: Any) -> NDArray[Any]:
+    """Return a column's entries, shape (rows, ...).
+
+    Numbers and truth values keep their type, text becomes text of at most `LONGEST_TEXT`
+    characters, lists become one more dimension, images bytes of shape (channels, height, width).
+    """
+    types = imported("pyarrow.types", "data", "Arrow files")
+    type_ = column.type
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} entries are missing")
+    if hasattr(column, "storage"):  # such as Array2D of the Hugging Face library
+        return values_of(where, column.storage)
+    if types.is_dictionary(type_):
+        # The entries are checked before they are repeated: one long entry may stand in many rows.
+        entries: NDArray[Any] = values_of(where, column.dictionary)
+        return np.asarray(entries[np.asarray(column.indices)])
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if types.is_string(type_) or types.is_large_string(type_):
+        return _texts(where, column)
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return _lists(where, column)
+    if types.is_struct(type_) and any(_is_image(types, field) for field in type_):
+        return _images(where, column.field("bytes"))
+    raise ConfigurationError(
+        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
+    )
+
+
+def _is_image(types: Any, field: Any) -> bool:
+    kinds = (types.is_binary, types.is_large_binary, types.is_null)  # null where none is there
+    return field.name == "bytes" and any(is_kind(field.type) for is_kind in kinds)
+
+
+def _texts(where: str, column: Any) -> NDArray[Any]:
+    compute = imported("pyarrow.compute", "data", "Arrow files")
+    longest = compute.max(compute.utf8_length(column)).as_py() or 0
+    if longest > LONGEST_TEXT:
+        raise ConfigurationError(
+            f"{where}: a text of {longest} characters, more than {LONGEST_TEXT}"
+        )
+    return np.array(column.to_pylist(), dtype=np.str_)
+
+
+def _lists(where: str, column: Any) -> NDArray[Any]:
+    compute = imported("pyarrow.compute", "data", "Arrow files")
+    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    if len(lengths) and lengths.min() != lengths.max():
+        raise ConfigurationError(
+            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries; all must be equally "
+            f"long: pad them"
+        )
+    entries = values_of(where, column.flatten())
+    return entries.reshape(len(column), -1, *entries.shape[1:])
+
+
+def _images(where: str, column: Any) -> NDArray[np.uint8]:
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
+    if not len(column):
+        return np.zeros((0, 1, 1, 1), np.uint8)
+    first = decoded_image(where, column[0].as_py())
+    if len(column) * first.nbytes > MAX_OWN_BYTES:
+        raise ConfigurationError(
+            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
+        )
+    images = np.empty((len(column), *first.shape), np.uint8)
+    for index, content in enumerate(column):
+        image = decoded_image(where, content.as_py())
+        if image.shape != first.shape:
+            raise ConfigurationError(f"{where}: images of different sizes or modes")
+        images[index] = image
+    return images
+
+
+def decoded_image(where: str, content: bytes) -> NDArray[np.uint8]:
+    """Return an upright image, shape (channels, height, width), after its size was checked."""
+    pillow = imported("PIL.Image", "data", "images")
+    turns = imported("PIL.ImageOps", "data", "images")
+    try:
+        with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
+            if image.mode not in _CHANNELS:
+                raise ConfigurationError(
+                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
+                )
+            width, height = image.size
+            if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
+                raise ConfigurationError(
+                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
+                )
+            pixels = np.asarray(turns.exif_transpose(image), dtype=np.uint8)
+    except (*_DAMAGE, pillow.DecompressionBombError) as error:
+        raise ConfigurationError(f"{where}: not a readable image ({error})") from error
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+
+
+MAX_ROWS = 10_000_000
+MAX_GROUP_BYTES = 2**30
+LONGEST_ENTRY = 65_536
+
+_BATCH_ROWS = 4096
+_LONGEST_NAME = 2**20
+_MOST_ENTRIES = 2**20
+_TEXTS = ("string", "large_string")
+_BYTES = ("binary", "large_binary")
+
+
+class Column(StrEnum):
+    """Types of column content."""
+
+    WHOLE = "whole numbers"
+    TEXT = "text"
+    IMAGE = "images, each a struct of bytes and path"
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a table's columns, in their order."""
+    with _opened(path) as table:
+        return tuple(table.schema_arrow.names)
+
+
+def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
+    """Yield the columns of some rows at a time: whole numbers as int64, texts, images' bytes."""
+    with _opened(path) as table:
+        schema = table.schema_arrow
+    for name, kind in columns.items():
+        if schema.names.count(name) != 1:
+            raise ConfigurationError(
+                f"{path}: has the columns {quoted(schema.names)}; must have one {name!r}"
+            )
+        if not _is_kind(schema.field(name).type, kind):
+            raise ConfigurationError(
+                f"{path}: {name}: must hold {kind.value}, holds {schema.field(name).type}"
+            )
+    first = 0
+    with _failures(path):
+        for batch in read_columns(path, [*columns]):
+            yield {
+                name: _entries(f"{path}: {name}, from row {first}", batch.column(name), kind)
+                for name, kind in columns.items()
+            }
+            first += batch.num_rows
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
+    """Yield validated Arrow batches with these columns."""
+    with _opened(path) as table:
+        for name in names:
+            if table.schema_arrow.names.count(name) != 1:
+                raise ConfigurationError(f"{path}: must have one column {name!r}")
+        _require_bounds(path, table.metadata)
+        rows = 0
+        for batch in table.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False):
+            batch.validate(full=True)
+            rows += batch.num_rows
+            yield batch
+        if rows != table.metadata.num_rows:
+            raise ConfigurationError(
+                f"{path}: has {rows} rows, but states {table.metadata.num_rows}"
+            )
+
+
+@contextmanager
+def _failures(path: Path) -> Iterator[None]:
+    arrow = imported("pyarrow", "data", ".parquet files")
+    try:
+        yield
+    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigurationError(f"{path}: not a readable .parquet file ({first})") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a table; any failure while it is open becomes one kind of error."""
+    with _failures(path):
+        parquet = imported("pyarrow.parquet", "data", ".parquet files")
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with parquet.ParquetFile(
+            path,
+            thrift_string_size_limit=_LONGEST_NAME,
+            thrift_container_size_limit=_MOST_ENTRIES,
+        ) as table:
+            yield table
+
+
+def _is_kind(type_: Any, kind: Column) -> bool:
+    types = imported("pyarrow.types", "data", ".parquet files")
+    value_type = type_.value_type if types.is_dictionary(type_) else type_
+    match kind:
+        case Column.WHOLE:
+            return bool(types.is_integer(type_))
+        case Column.TEXT:
+            return str(value_type) in _TEXTS
+        case Column.IMAGE:
+            fields = (
+                {field.name: str(field.type) for field in type_} if types.is_struct(type_) else {}
+            )
+            return fields.get("bytes") in _BYTES
+
+
+def _require_bounds(path: Path, metadata: Any) -> None:
+    if not 1 <= metadata.num_rows <= MAX_ROWS:
+        raise ConfigurationError(f"{path}: {metadata.num_rows} rows; there may be 1 .. {MAX_ROWS}")
+    for group in range(metadata.num_row_groups):
+        # Not per column: with a damaged footer Arrow's `column` crashes the process.
+        size = metadata.row_group(group).total_byte_size
+        if not 0 <= size <= MAX_GROUP_BYTES:
+            raise ConfigurationError(
+                f"{path}: row group {group} unpacks to {size} bytes; there may be 0 .. "
+                f"{MAX_GROUP_BYTES}"
+            )
+
+
+def _entries(where: str, column: Any, kind: Column) -> Any:
+    """Return a column's entries: an int64 array of numbers, else a list of texts or bytes."""
+    if kind is Column.IMAGE and not column.null_count:
+        column = column.field("bytes")
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} entries are missing")
+    if kind is Column.WHOLE:
+        return column.cast("int64").to_numpy()
+    compute = imported("pyarrow.compute", "data", ".parquet files")
+    plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    longest = compute.max(compute.binary_length(plain)).as_py() or 0
+    if longest > LONGEST_ENTRY:
+        raise ConfigurationError(f"{where}: an entry of {longest} bytes, more than {LONGEST_ENTRY}")
+    return plain.to_pylist()
+
+
+TRAIN, TEST = "train", "test"
+MAX_STATE_BYTES = 2**20
+MAX_FILES = 10_000
+_DICTIONARY, _STATE = "dataset_dict.json", "state.json"
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder is one of `save_to_disk`."""
+    return (folder / _DICTIONARY).is_file() or (folder / _STATE).is_file()
+
+
+def saved_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files of a folder: those of the split `train`, then those of `test`.
+
+    Other splits are not read.
+    """
+    if not (folder / _DICTIONARY).is_file():
+        return _files_of(folder)
+    splits = _content(folder / _DICTIONARY).get("splits")
+    if not isinstance(splits, list) or TRAIN not in splits:
+        raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
+    present = [split for split in (TRAIN, TEST) if split in splits]
+    return tuple(file for split in present for file in _files_of(folder / split))
+
+
+def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
+    """Return the names of the columns that the Arrow files have, in the order of the first."""
+    columns: tuple[str, ...] | None = None
+    for file in files:
+        with opened(file) as stream:
+            names = tuple(stream.schema.names)
+        if columns is not None and set(names) != set(columns):
+            raise ConfigurationError(
+                f"{file}: has the columns {quoted(sorted(names))}; {files[0].name} has "
+                f"{quoted(sorted(columns))}"
+            )
+        columns = columns or names
+    return columns or ()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open an Arrow file; any failure while it is open becomes one kind of error."""
+    arrow = imported("pyarrow", "data", "Arrow files")
+    ipc = imported("pyarrow.ipc", "data", "Arrow files")
+    try:
+        require_file(path)
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with arrow.OSFile(str(path)) as file, ipc.open_stream(file) as stream:
+            yield stream
+    except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigurationError(f"{path}: not a readable .arrow file ({first})") from error
+
+
+def _files_of(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files that a data set's state names."""
+    state = folder / _STATE
+    content = _content(state)
+    if content.get("_indices_data_files"):
+        raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
+    listed = content.get("_data_files")
+    entries = listed if isinstance(listed, list) else []
+    names = [str(entry.get("filename")) for entry in entries if isinstance(entry, dict)]
+    files = tuple(folder / name for name in names if name.endswith(".arrow") and "/" not in name)
+    if not 1 <= len(files) == len(entries) <= MAX_FILES:
+        raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
+    return files
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(read_file(path, MAX_STATE_BYTES).decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
+    return content

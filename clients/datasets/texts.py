@@ -1,0 +1,472 @@
+r"""GloVe word vectors: text, one word and its numbers per line, or an `.npz` file.
+
+Only the vectors of requested words are kept: usual files have 400,000 words and more.
+
+A sample is a window of 80 characters and the next one; windows start at every character.
+
+* `split = "official"` is that of the files: random over overlapping windows, so that test
+  characters occur in training windows. The paper's figures were made with it.
+* `split = "position"` is the last fifth of each role: no training window overlaps the test.
+
+As in the authors' code: words and marks by `[\w']+|[.,!?;]`, the first 25 of them, padded on the
+right; untrained GloVe vectors, zeros for unknown words and padding. Unlike there, text is lowered
+first, because GloVe 6B has no capitals: without that every sixth word is unknown (`lower = false`
+does as the authors did).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from clients.datasets.data_set import DataSet, FileFormat, HubFiles
+from clients.datasets.federated_data import (
+    DataForm,
+    FilePath,
+    Inputs,
+    PooledData,
+    Records,
+    SettingsTable,
+    Share,
+    as_tokens,
+    held_out,
+    numbered,
+    pooled,
+)
+from clients.datasets.files.archives import ArrayRule, read_arrays
+from clients.datasets.files.layout import (
+    FileKind,
+    Layout,
+    LeafPart,
+    LeafUser,
+    UserSamples,
+    read_leaf,
+    train_first,
+)
+from clients.datasets.files.tables import Column, read_csv, read_lines, read_rows
+from ledger.protocol.errors import ConfigurationError
+
+WIDEST = 4096
+GLOVE_RULES = {
+    "word": ArrayRule("<U", (None,), rows="words"),
+    "vector": ArrayRule("<f4", (None, None), rows="words", by_column=True),
+}
+
+WordVectors = dict[str, NDArray[np.float32]]
+"""The vector of each word, all of one width."""
+
+
+def read_glove(path: Path, words: Set[str]) -> WordVectors:
+    """Return the vectors of those words that the file has.
+
+    Args:
+        path: an `.npz` file with `word` and `vector`, or a text file.
+
+    Returns:
+        At least one vector; the first for a repeated word.
+    """
+    vectors = _glove_arrays(path, words) if path.suffix == ".npz" else _glove_lines(path, words)
+    if not vectors:
+        raise ConfigurationError(f"{path}: has none of the {len(words)} words of the data")
+    return vectors
+
+
+def _glove_arrays(path: Path, words: Set[str]) -> WordVectors:
+    arrays = read_arrays(path, GLOVE_RULES)
+    width = arrays["vector"].shape[1]
+    if not 1 <= width <= WIDEST:
+        raise ConfigurationError(f"{path}: vectors of {width} numbers; there may be 1 .. {WIDEST}")
+    vectors: WordVectors = {}
+    for word, vector in zip(arrays["word"].tolist(), arrays["vector"], strict=True):
+        if word in words:
+            vectors.setdefault(word, vector)
+    return vectors
+
+
+def _glove_lines(path: Path, words: Set[str]) -> WordVectors:
+    vectors: WordVectors = {}
+    width = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = line.rstrip("\n").rstrip(" \r").count(" ")
+        width = width or fields
+        if fields != width or not 1 <= width <= WIDEST:
+            raise ConfigurationError(
+                f"{path}: line {number} has {fields} numbers; every line must have as many as the "
+                f"first, {width}, and at most {WIDEST}"
+            )
+        word, _, numbers = line.partition(" ")
+        if word in words and word not in vectors:
+            vectors[word] = _vector(f"{path}: line {number}", numbers)
+    return vectors
+
+
+def _vector(where: str, numbers: str) -> NDArray[np.float32]:
+    try:
+        vector = np.array(numbers.split(), dtype=np.float64)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    if not (np.abs(vector) <= np.finfo(np.float32).max).all():
+        raise ConfigurationError(f"{where}: holds a number that is not finite in 32 bits")
+    return vector.astype(np.float32)
+
+
+ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+WINDOW = 80
+TEST_SHARE = 0.2
+MAX_ROWS = 10_000_000
+LONGEST_ROLE = 200
+SHAKESPEARE_RULES = {
+    "chars": ArrayRule("|u1", (None,), 0, len(ALPHABET) - 1, rows="characters"),
+    "text_offset": ArrayRule("<i8", (None,), 0, rows="offsets"),
+    "sample_offset": ArrayRule("<i8", (None,), 0, rows="offsets"),
+    "is_test": ArrayRule("|u1", (None,), 0, 1),
+    "role": ArrayRule("<U", (None,), rows="roles"),
+    "alphabet": ArrayRule("<U1", (len(ALPHABET),), rows="alphabet"),
+}
+COLUMNS = ("character_id", "x", "y")
+_NO_CHARACTER = 255
+
+
+class ShakespeareOptions(SettingsTable):
+    """Settings: the split; by default the files' own if they have one."""
+
+    split: Literal["official", "position"] | None = None
+
+
+def _arrays(layout: Layout) -> Records:
+    """Return the windows of our own file, which has each text once."""
+    path, arrays = layout.path, read_arrays(layout.path, SHAKESPEARE_RULES)
+    if "".join(arrays["alphabet"]) != ALPHABET:
+        raise ConfigurationError(f"{path}: alphabet: must be LEAF's {len(ALPHABET)} characters")
+    chars, text, sample = arrays["chars"], arrays["text_offset"], arrays["sample_offset"]
+    sizes, lengths = np.diff(sample), np.diff(text)
+    if len(arrays["role"]) != len(sizes) or len(set(arrays["role"])) != len(sizes):
+        raise ConfigurationError(
+            f"{path}: {len(arrays['role'])} roles, of which {len(set(arrays['role']))} different, "
+            f"for {len(sizes)} texts"
+        )
+    ends = ((text, len(chars)), (sample, len(arrays["is_test"])))
+    if (
+        any(offset[0] != 0 or offset[-1] != end for offset, end in ends)
+        or (sizes < 1).any()
+        or (lengths - sizes != WINDOW).any()
+    ):
+        raise ConfigurationError(
+            f"{path}: text_offset and sample_offset: must rise from 0 to the end, by {WINDOW} "
+            "more characters than samples in each role"
+        )
+    starts = np.arange(sample[-1]) + np.repeat(np.arange(len(sizes)) * WINDOW, sizes)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    labels = chars[starts + WINDOW].astype(np.int64)
+    windows = np.lib.stride_tricks.sliding_window_view(chars, WINDOW)[starts]
+    is_test = arrays["is_test"].astype(np.bool_)
+    return Records(windows, labels, owner, tuple(map(str, arrays["role"])), is_test)
+
+
+def _lines(layout: Layout) -> Records:
+    """Return the windows of the Hugging Face layout, which has no split."""
+    path = layout.files[0]
+    roles: list[str] = []
+    content = bytearray()
+    for role, x, y in read_csv(path, COLUMNS):
+        where = f"{path}: sample {len(roles)}"
+        if not 0 < len(role) <= LONGEST_ROLE:
+            raise ConfigurationError(
+                f"{where}: character_id: must have 1 .. {LONGEST_ROLE} characters"
+            )
+        if len(roles) == MAX_ROWS:
+            raise ConfigurationError(f"{path}: more than {MAX_ROWS} samples")
+        content += _bytes_of(where, x, y)
+        roles.append(role)
+    if not roles:
+        raise ConfigurationError(f"{path}: has no samples")
+    owner, owners = numbered(roles)
+    rows = _numbered_characters(str(path), content)
+    return Records(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64), owner, owners)
+
+
+def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+    content = bytearray()
+    for window, following in zip(x, y, strict=True):
+        content += _bytes_of(where, window, following)
+    rows = _numbered_characters(where, content)
+    return LeafPart(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
+
+
+def _in_text_order(user: LeafUser) -> UserSamples:
+    """Return training and test windows merged into the text that they were cut from.
+
+    Both are in text order. Where neither continues the last window, training comes first.
+    """
+    samples = train_first(user)
+    windows = [window.tobytes() for window in samples.x]
+    successors = [
+        window[1:].tobytes() + bytes([label])
+        for window, label in zip(samples.x, samples.y.tolist(), strict=True)
+    ]
+    split, end = int(np.count_nonzero(~samples.is_test)), len(windows)
+    inner = set(successors)
+    train, test, order = 0, split, list[int]()
+    while train < split and test < end:
+        if order:
+            takes_test = windows[test] == successors[order[-1]] != windows[train]
+        else:  # the first window of a text continues no other one
+            takes_test = windows[test] not in inner and windows[train] in inner
+        order.append(test if takes_test else train)
+        test, train = test + takes_test, train + (not takes_test)
+    order += [*range(train, split), *range(test, end)]
+    return UserSamples(samples.x[order], samples.y[order], samples.is_test[order])
+
+
+def _bytes_of(where: str, window: object, following: object) -> bytes:
+    if not isinstance(window, str) or not isinstance(following, str):
+        raise ConfigurationError(f"{where}: x and y must be text")
+    if len(window) != WINDOW or len(following) != 1:
+        raise ConfigurationError(
+            f"{where}: {len(window)} characters and {len(following)} that follow; must be "
+            f"{WINDOW} and 1"
+        )
+    try:
+        return (window + following).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{where}: {error.object[error.start]!r} is not in the alphabet"
+        ) from error
+
+
+def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
+    """Return the alphabet index of each character, one row per sample."""
+    index_of = np.full(256, _NO_CHARACTER, dtype=np.uint8)
+    index_of[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
+    characters = np.frombuffer(content, dtype=np.uint8)
+    numbers = index_of[characters]
+    if (numbers == _NO_CHARACTER).any():
+        first = int(np.argmax(numbers == _NO_CHARACTER))
+        raise ConfigurationError(
+            f"{where}: {chr(characters[first])!r} is not in the alphabet (sample "
+            f"{first // (WINDOW + 1)})"
+        )
+    return numbers.reshape(-1, WINDOW + 1)
+
+
+def _pool_shakespeare(
+    records: Records, options: ShakespeareOptions, _: np.random.Generator
+) -> PooledData:
+    return pooled(
+        records,
+        _is_test(records, options.split),
+        DataForm((WINDOW,), len(ALPHABET), "int64", len(ALPHABET)),
+        records.x,
+        as_tokens,
+        "roles",
+    )
+
+
+def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
+    if split == "official" and records.is_test is None:
+        raise ConfigurationError(
+            "data.options.split = 'official': the files state no split; there is 'position'"
+        )
+    if split != "position" and records.is_test is not None:
+        return records.is_test
+    if records.owner is None:
+        raise ValueError("windows without roles")
+    is_test = np.zeros(len(records.y), dtype=np.bool_)
+    for number, role in enumerate(records.owners):
+        rows = np.flatnonzero(records.owner == number)
+        _require_one_text(role, records.x[rows], records.y[rows])
+        is_test[rows[len(rows) - int(TEST_SHARE * len(rows) + 0.5) :]] = True
+    return is_test
+
+
+def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
+    """Reject windows that are not consecutive, as their last fifth would mean nothing."""
+    follows = (x[1:, :-1] == x[:-1, 1:]).all(axis=1) & (x[1:, -1] == y[:-1])
+    if not follows.all():
+        raise ConfigurationError(
+            f"data.options.split = 'position': window {int(np.argmin(follows)) + 1} of role "
+            f"{role!r} does not continue the one before it: the files are not in the order of "
+            "the text"
+        )
+
+
+SHAKESPEARE = DataSet(
+    "shakespeare",
+    ShakespeareOptions,
+    _pool_shakespeare,
+    (
+        FileFormat(FileKind.ARRAYS, frozenset(SHAKESPEARE_RULES), _arrays),
+        FileFormat(FileKind.LINES, frozenset(COLUMNS), _lines),
+        FileFormat(
+            FileKind.LEAF,
+            frozenset(),
+            lambda layout: read_leaf(layout, _shakespeare_part, _in_text_order),
+        ),
+    ),
+    owned_by="roles",
+    is_input_of=lambda value: isinstance(value, str),
+    hub=HubFiles("flwrlabs/shakespeare", (("main", r"shakespeare\.csv"),)),
+)
+
+
+CLASSES = 2
+TOKENS = 25
+LONGEST_TEXT = 10_000
+LONGEST_ACCOUNT = 200
+OURS = {
+    "user": Column.WHOLE,
+    "is_test": Column.WHOLE,
+    "label": Column.WHOLE,
+    "text": Column.TEXT,
+}
+HUGGING_FACE = {"user": Column.TEXT, "text": Column.TEXT, "sentiment": Column.WHOLE}
+
+_TOKEN = re.compile(r"[\w']+|[.,!?;]")
+_TEXT_PLACE = 4  # LEAF: id, date, query, account, text
+_ALLOWED = {"is_test": (0, 1), "label": (0, 1), "sentiment": (0, 4)}
+"""Sentiment140 also has the sentiment 2, neutral, but only in its test file."""
+
+
+class Sent140Options(SettingsTable):
+    """Settings.
+
+    Attributes:
+        glove: path of the word vectors.
+        lower: whether text is lowered before words are looked up.
+        test_share: share of each account's samples in the test, by default 0.2; only for files
+            without a split of their own.
+    """
+
+    glove: FilePath = Field(description="the path of GloVe word vectors, .npz or text")
+    lower: bool = True
+    test_share: Share | None = None
+
+
+def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
+    """Return the tweets of a table, our own with its split or the Hugging Face layout without."""
+    found: dict[str, list[Any]] = {name: [] for name in columns}
+    for path in layout.files:
+        for rows in read_rows(path, columns):
+            where = f"{path}: from row {len(found['text'])}"
+            _require_texts(where, rows["text"])
+            for name in _ALLOWED.keys() & columns.keys():
+                _require_one_of(where, name, rows[name], _ALLOWED[name])
+            for name, kind in columns.items():
+                found[name] += rows[name] if kind is Column.TEXT else [rows[name]]
+    numbers = {
+        name: np.concatenate(found[name]) for name, kind in columns.items() if kind is Column.WHOLE
+    }
+    users = numbers.get("user", found["user"])
+    if "user" not in numbers and any(not 0 < len(user) <= LONGEST_ACCOUNT for user in set(users)):
+        raise ConfigurationError(
+            f"{layout.path}: user: must have 1 .. {LONGEST_ACCOUNT} characters"
+        )
+    owner, owners = numbered(users)
+    label = numbers["label"] if "label" in numbers else numbers["sentiment"] // 4
+    is_test = numbers["is_test"].astype(np.bool_) if "is_test" in numbers else None
+    return Records(_as_records(found["text"]), label, owner, owners, is_test)
+
+
+def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+    if not all(_is_tweet(tweet) for tweet in x):
+        raise ConfigurationError(
+            f"{where}: x must be lists of at least {_TEXT_PLACE + 1} texts: id, date, query, "
+            "account, text"
+        )
+    texts = _require_texts(where, [tweet[_TEXT_PLACE] for tweet in x])
+    labels: list[int] = []
+    for label in y:
+        # LEAF writes "0" and "4" as text; some tools write numbers, and 1 for 4.
+        class_ = {"0": 0, "1": 1, "4": 1}.get(str(label)) if type(label) in {str, int} else None
+        if class_ is None:
+            raise ConfigurationError(
+                f"{where}: label {str(label)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
+            )
+        labels.append(class_)
+    return LeafPart(_as_records(texts), np.array(labels, dtype=np.int64))
+
+
+def _is_tweet(value: object) -> bool:
+    return (
+        isinstance(value, list) and len(value) > _TEXT_PLACE and isinstance(value[_TEXT_PLACE], str)
+    )
+
+
+def _require_texts(where: str, texts: list[str]) -> list[str]:
+    for text in texts:
+        if len(text) > LONGEST_TEXT:
+            raise ConfigurationError(
+                f"{where}: a text of {len(text)} characters, more than {LONGEST_TEXT}"
+            )
+    return texts
+
+
+def _require_one_of(
+    where: str, name: str, values: NDArray[np.int64], allowed: tuple[int, ...]
+) -> None:
+    wrong = ~np.isin(values, allowed)
+    if wrong.any():
+        raise ConfigurationError(
+            f"{where}: {name} {values[wrong][0]}; must be {' or '.join(map(str, allowed))}"
+        )
+
+
+def _as_records(texts: list[str]) -> NDArray[Any]:
+    rows = np.empty(len(texts), dtype=object)
+    rows[:] = texts
+    return rows
+
+
+def _pool_sent140(
+    records: Records, options: Sent140Options, rng: np.random.Generator
+) -> PooledData:
+    is_test = held_out(records, options.test_share, rng)
+    form, x = _prepared_sent140(records.x, Path(options.glove), lower=options.lower)
+    return pooled(records, is_test, form, x, as_tokens, "accounts")
+
+
+def _prepared_sent140(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:
+    """Return tokens of the texts, and the vectors of the known words that occur.
+
+    Token 0 is padding and unknown words; the others are words in ascending order.
+    """
+    rows = [_TOKEN.findall(text.lower() if lower else text)[:TOKENS] for text in texts]
+    vectors = read_glove(glove, {word for row in rows for word in row})
+    words = sorted(vectors)
+    token = {word: number for number, word in enumerate(words, start=1)}
+    embedding = np.zeros((len(words) + 1, len(next(iter(vectors.values())))), dtype=np.float32)
+    embedding[1:] = [vectors[word] for word in words]
+    embedding.setflags(write=False)
+    tokens = np.zeros((len(rows), TOKENS), dtype=np.int32)
+    for number, row in enumerate(rows):
+        tokens[number, : len(row)] = [token.get(word, 0) for word in row]
+    return DataForm((TOKENS,), CLASSES, "int64", len(embedding), embedding), tokens
+
+
+SENT140 = DataSet(
+    "sent140",
+    Sent140Options,
+    _pool_sent140,
+    (
+        FileFormat(FileKind.TABLE, frozenset(OURS), partial(_tweets, columns=OURS)),
+        FileFormat(FileKind.TABLE, frozenset(HUGGING_FACE), partial(_tweets, columns=HUGGING_FACE)),
+        FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _sent140_part)),
+    ),
+    owned_by="accounts",
+    is_input_of=_is_tweet,
+    # Without the test file, which has a third class, neutral.
+    hub=HubFiles(
+        "stanfordnlp/sentiment140",
+        (
+            ("main", r"sentiment140/train-[^/]+\.parquet"),
+            ("refs/convert/parquet", r"sentiment140/train/[^/]+\.parquet"),
+        ),
+    ),
+)

@@ -1,0 +1,444 @@
+"""Rules for the folder of a base, before transformers reads it.
+
+transformers lets the folder's own files name what else is loaded: attention kernels, which are code
+from a network, and files of weights, which may be pickles or lie elsewhere.
+
+The vector is the adapters and, of a classifier, its head: float32, some hundred thousand numbers.
+The base is frozen. Each process loads it once, from safetensors alone, and all modules of the
+process share its memory; it is never sent or stored, and bound by its folder's digest and by the
+frozen state. No code of the folder is executed, and no network is used.
+
+There is no dropout: the base is always in evaluation mode, so that an update can be repeated.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from clients.datasets.federated_data import (
+    NO_TOKEN,
+    DataForm,
+    FilePath,
+    Positive,
+    SettingsTable,
+    Task,
+    parse_settings,
+)
+from clients.datasets.files.tables import imported
+from clients.models.model import Option, folder_digest, seed_torch, trainable
+from clients.models.model_options import LARGEST_WIDTH, require_tensors, require_tokens
+from ledger.io.home import read_file
+from ledger.io.parsing import parse_json
+from ledger.io.user_code import as_configuration_error
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+MAX_FILE_BYTES = 1 << 26
+_READ = (CONFIG, "generation_config.json", INDEX)
+_ADAPTERS = "adapter_config.json"
+_IMPLEMENTATIONS = (None, "eager", "sdpa", "grouped_mm", "batched_mm")
+_REFUSED = ("transformers_weights", "quantization_config")
+
+
+def require_plain_base(subject: str, folder: Path) -> None:
+    """Reject a folder that names code, pickles, or files elsewhere."""
+    if (folder / _ADAPTERS).exists():
+        raise ConfigurationError(f"{subject}: holds adapters, and no base")
+    for name in _READ:
+        if (folder / name).exists():
+            where = f"{subject}: {name}"
+            content = _content(where, folder / name)
+            if name == INDEX:
+                _require_own_files(where, content.get("weight_map"))
+            else:
+                _require_own_code(where, content)
+
+
+def _require_own_code(where: str, content: dict[str, Any]) -> None:
+    for name, value in _members(content):
+        if name in _REFUSED and value is not None:
+            raise ConfigurationError(f"{where}: {name}: is not supported in a base")
+        if name.strip("_").startswith(("attn_implementation", "experts_implementation")):
+            values = list(value.values()) if isinstance(value, dict) else [value]
+            if any(chosen not in _IMPLEMENTATIONS for chosen in values):
+                raise ConfigurationError(
+                    f"{where}: {name} = {value!r:.80}: must be eager or sdpa; others may be code "
+                    f"from a network"
+                )
+
+
+def _require_own_files(where: str, files: object) -> None:
+    named = list(files.values()) if isinstance(files, dict) else []
+    for file in named:
+        is_own = isinstance(file, str) and PurePath(file).name == file
+        if not is_own or not file.endswith(".safetensors"):
+            raise ConfigurationError(
+                f"{where}: names {file!r:.80}; must name .safetensors files of this folder alone"
+            )
+    if not named:
+        raise ConfigurationError(f"{where}: has no weight_map that names files")
+
+
+def _content(where: str, path: Path) -> dict[str, Any]:
+    try:
+        data = read_file(path, MAX_FILE_BYTES)
+        content = parse_json(data) if len(data) <= MAX_FILE_BYTES else None
+    except OSError as error:
+        raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: is not JSON: {error!s:.200}") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{where}: holds no object of at most {MAX_FILE_BYTES} bytes")
+    return content
+
+
+def _members(content: object) -> Iterator[tuple[str, Any]]:
+    """Yield each member of every object in a JSON document."""
+    rest = [content]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            rest.extend(value.values())
+        elif isinstance(value, list):
+            rest.extend(value)
+
+
+_HEAD_DEVIATION = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A loaded base, which nothing writes to.
+
+    Attributes:
+        module: of transformers, in evaluation mode, without gradients.
+        drawn: those of them that the folder has no weights of.
+    """
+
+    module: Any
+    heads: tuple[str, ...]
+    drawn: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Settings of adapters.
+
+    Attributes:
+        targets: names of the layers that get one, separated by commas; empty for peft's usual ones.
+    """
+
+    rank: int
+    alpha: float
+    targets: str
+
+    def target_names(self) -> list[str] | None:
+        """Return the names of the layers; None for the usual ones."""
+        names = [name.strip() for name in self.targets.split(",")]
+        return [name for name in names if name] or None
+
+
+class AdaptedModel(nn.Module):
+    """A base with adapters, as a model of one input."""
+
+    def __init__(self, model: Any, drawn: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model = model
+        self._drawn = drawn
+        self._padding = model.config.pad_token_id
+        for part in self.modules():
+            if isinstance(part, nn.modules.dropout._DropoutNd):
+                part.p = 0.0
+        self.train(mode=False)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of the parameters that all modules of this process share."""
+        return frozenset(name for name, p in self.named_parameters() if not p.requires_grad)
+
+    def train(self, mode: bool = True) -> AdaptedModel:
+        """Leave the base in evaluation mode, in which nothing is drawn."""
+        super().train(mode)
+        self.model.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of sequences x, (n, length), which end with `NO_TOKEN`, in float32."""
+        is_token = x != NO_TOKEN
+        tokens = x.masked_fill(~is_token, self._padding)
+        scores: Tensor = self.model(input_ids=tokens, attention_mask=is_token.long()).logits
+        return scores.float()
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Draw adapters that change nothing yet, as LoRA starts, and small weights of new heads.
+
+        Of an adapter B A, A is uniform within 1 / sqrt(inputs), as peft draws it, and B is zero. An
+        embedding's is the other way round.
+        """
+        with torch.no_grad():
+            for name, tensor in trainable(self):
+                values = _start(name, tuple(tensor.shape), self._drawn, rng)
+                if values is not None:
+                    tensor.copy_(torch.from_numpy(values.astype(np.float32)))
+
+    def save_adapter(self, folder: Path) -> None:
+        """Write the adapters as `peft.PeftModel.from_pretrained` reads them."""
+        with warnings.catch_warnings(action="ignore"):
+            self.model.save_pretrained(str(folder), save_embedding_layers=False)
+
+
+def adapted(base: Base, adapters: Adapters, task: Task) -> AdaptedModel:
+    """Return a model with new adapters on a copy of a base that shares its memory."""
+    peft = imported("peft", "transformers", "models of a base")
+    names = [name for name, _ in base.module.named_modules()]
+    targets = adapters.target_names()
+    for target in targets or ():
+        if not any(name == target or name.endswith(f".{target}") for name in names):
+            raise ConfigurationError(
+                f"model.options.targets = {adapters.targets!r}: the base has no layer {target!r}; "
+                f"it has {', '.join(sorted({n.rpartition('.')[2] for n in names} - {''}))[:300]}"
+            )
+    kinds = {"causal-lm": "CAUSAL_LM", "token-classify": "TOKEN_CLS", "masked-lm": None}
+    config = peft.LoraConfig(
+        r=adapters.rank,
+        lora_alpha=adapters.alpha,
+        target_modules=targets,
+        modules_to_save=list(base.heads) or None,
+        task_type=kinds.get(task, "SEQ_CLS"),
+        lora_dropout=0.0,
+        init_lora_weights=True,
+    )
+    with (
+        as_configuration_error(f"model.options.targets = {adapters.targets!r}: no adapters"),
+        warnings.catch_warnings(action="ignore"),  # of Conv1D, whose matrices are transposed
+    ):
+        model = peft.get_peft_model(_sharing(base.module), config)
+    for part in model.modules():
+        if isinstance(part, peft.utils.ModulesToSaveWrapper):
+            part.modules_to_save.float()
+            part.register_forward_pre_hook(_in_float32)
+    return AdaptedModel(model, base.drawn)
+
+
+def _start(
+    name: str, shape: tuple[int, ...], drawn: tuple[str, ...], rng: np.random.Generator
+) -> NDArray[np.float64] | None:
+    """Return the first values of a trained tensor; None to leave those of the folder."""
+    if ".lora_B." in name or ".lora_embedding_A." in name:
+        return np.zeros(shape)
+    if ".lora_A." in name:
+        limit = math.prod(shape[1:]) ** -0.5
+        return rng.uniform(-limit, limit, shape)
+    if ".lora_embedding_B." in name:
+        return rng.standard_normal(shape)
+    if len(shape) > 1 and any(f".{head}." in name for head in drawn):
+        return _HEAD_DEVIATION * rng.standard_normal(shape)
+    return None
+
+
+def _sharing(module: nn.Module) -> nn.Module:
+    """Return a copy of a module on the same memory: its tensors are new, their numbers are not."""
+    shared: dict[int, Any] = {
+        id(tensor): nn.Parameter(tensor.data, requires_grad=False) for tensor in module.parameters()
+    }
+    shared |= {id(buffer): buffer for buffer in module.buffers()}
+    return copy.deepcopy(module, shared)
+
+
+def _in_float32(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the inputs of a head whose base may compute in bfloat16."""
+    return tuple(value.float() for value in inputs)
+
+
+_PACKAGES = ("transformers", "peft")
+_HEADS = ("score", "classifier")
+"""Names that transformers gives to the layer of the classes."""
+_AUTO = {
+    "classify": "AutoModelForSequenceClassification",
+    "regress": "AutoModelForSequenceClassification",
+    "token-classify": "AutoModelForTokenClassification",
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+}
+
+
+class HfOptions(SettingsTable):
+    """The base and its adapters.
+
+    Attributes:
+        path: folder of the base, with config.json and model.safetensors.
+        sha256: of the folder, as `cmfl model digest` prints it; None to take what is there.
+        rank: of the adapters.
+        alpha: the adapters' scale is alpha / rank.
+        targets: names of the layers that get adapters, separated by commas; empty for peft's usual
+            ones of this kind of model.
+        dtype: of the base; adapters are float32.
+    """
+
+    path: FilePath = Field(description="the folder of the base, with config.json")
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    rank: Annotated[int, Field(ge=1, le=LARGEST_WIDTH)] = 8
+    alpha: Positive = 16.0
+    targets: str = ""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+class HfFactory:
+    """Makes adapted modules of a base; pickled by its name alone."""
+
+    __name__ = "hf"
+    name = "hf"
+
+    def recorded(self) -> dict[str, str]:
+        """Return the packages whose code the model is."""
+        return {"package": self._packages()}
+
+    def source(self) -> Digest:
+        """Return the digest of the packages' names and versions."""
+        return sha256(f"hf:{self._packages()}".encode())
+
+    def files(self, options: Mapping[str, Option]) -> dict[str, str]:
+        """Return the recorded digest of the base."""
+        settings = parse_settings(HfOptions, options, "model.options")
+        return {"path": _checked_digest(settings)}
+
+    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
+        """Return a new module, whose base is that of every other in this process."""
+        settings = parse_settings(HfOptions, options, "model.options")
+        require_tokens(self.name, form)
+        outputs = form.classes if form.task in {"classify", "regress", "token-classify"} else 0
+        digest = _checked_digest(settings)
+        base = _base(settings.path, digest, form.task, outputs, settings.dtype)
+        _require_fit(base.module, form)
+        adapters = Adapters(settings.rank, settings.alpha, settings.targets)
+        module = adapted(base, adapters, form.task)
+        require_tensors(self.name, module)
+        return module
+
+    @staticmethod
+    def _packages() -> str:
+        for package in _PACKAGES:
+            imported(package, "transformers", "models of a base")
+        return ", ".join(f"{package}=={version(package)}" for package in _PACKAGES)
+
+
+hf = HfFactory()
+
+
+def _checked_digest(settings: HfOptions) -> str:
+    """Return the recorded digest of the base."""
+    folder = Path(settings.path)
+    if not (folder / "config.json").is_file():
+        raise ConfigurationError(
+            f"model.options.path = {settings.path!r}: must be the folder of a base, with "
+            f"config.json and model.safetensors"
+        )
+    digest = folder_digest("path", folder)
+    if settings.sha256 is not None and digest != f"sha256:{settings.sha256}":
+        raise ConfigurationError(
+            f"model.options.path = {settings.path!r}: its digest is {digest}, and "
+            f"model.options.sha256 says {settings.sha256}"
+        )
+    return digest
+
+
+@lru_cache(maxsize=1)
+def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
+    """Load a base, once in a process.
+
+    Args:
+        outputs: classes or numbers of its head; 0 of a language model.
+    """
+    subject = f"model.options.path = {path!r}"
+    require_plain_base(subject, Path(path))
+    transformers = imported("transformers", "transformers", "models of a base")
+    heads = {"num_labels": outputs} if outputs else {}
+    with (
+        as_configuration_error(f"{subject}: is no base for {task}"),
+        torch.random.fork_rng(devices=[]),
+        _quiet(transformers),
+    ):
+        seed_torch(0)  # new heads; `draw_start` draws them again
+        module, report = getattr(transformers, _AUTO[task]).from_pretrained(
+            path,
+            dtype=getattr(torch, dtype),
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **heads,
+        )
+    if folder_digest("path", Path(path)) != digest:
+        raise ConfigurationError(f"{subject}: has changed while it was loaded")
+    module.eval().requires_grad_(False)
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = tensor.data.clone()  # of a mapped file, which may change
+    module.config.use_cache = False
+    padding = module.config.pad_token_id
+    if padding is None or not 0 <= padding < module.get_input_embeddings().num_embeddings:
+        module.config.pad_token_id = 0  # masked, wherever it is padding
+    missing = {key.rpartition(".")[0] for key in report["missing_keys"]}
+    if missing and not outputs:
+        raise ConfigurationError(f"{subject}: has no weights of {min(missing)!r}")
+    return Base(module, _heads(module, missing) if outputs else (), tuple(sorted(missing)))
+
+
+def _heads(module: nn.Module, missing: set[str]) -> tuple[str, ...]:
+    heads = missing | {name for name in _HEADS if hasattr(module, name)}
+    return tuple(
+        sorted(name for name in heads if not any(name.startswith(f"{outer}.") for outer in heads))
+    )
+
+
+def _require_fit(module: Any, form: DataForm) -> None:
+    """Reject sequences or tokens that a base has no place for."""
+    positions, length = getattr(module.config, "max_position_embeddings", None), form.input_shape[0]
+    for name, part in module.named_modules():
+        # RoBERTa's kind begins to count after the token of padding.
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            positions = part.num_embeddings - part.padding_idx - 1
+    if positions is not None and length > positions:
+        raise ConfigurationError(
+            f"model.name = 'hf': sequences of {length} tokens, and the base has {positions} "
+            f"positions: set data.options.length"
+        )
+    rows = module.get_input_embeddings().num_embeddings
+    if form.vocabulary is not None and form.vocabulary > rows:
+        raise ConfigurationError(
+            f"model.name = 'hf': the data have {form.vocabulary} tokens, and the base {rows}: "
+            f"take the tokenizer of this base"
+        )
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Silence a library that reports each new head and each file."""
+    logging = transformers.utils.logging
+    level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bar:
+            logging.enable_progress_bar()

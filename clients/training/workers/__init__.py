@@ -1,1 +1,0 @@
-"""An engine of worker processes on one machine, which share memory with their parent."""
