@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.experiments.report import format_estimate, markdown
-from cmfl.commands.demo.command import RESULT_COLUMNS
+from cmfl.commands.demo import RESULT_COLUMNS
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "docs" / "measured"

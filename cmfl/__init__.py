@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from cmfl.comparison import Comparison, compare, sweep
     from cmfl.display import Table
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
-    from cmfl.proofs import Proof
-    from cmfl.recorded import Explanation, Round, Rounds, Run
-    from cmfl.replaying import TrainingVerification, verify_training
-    from cmfl.running import run
-    from cmfl.training_coverage import Coverage, coverage
+    from cmfl.recorded import Explanation, Proof, Round, Rounds, Run
+    from cmfl.replaying import Coverage, TrainingVerification, coverage, verify_training
+    from cmfl.simulating import run
     from cmfl.verifying import Verification, verify
     from ledger.protocol.errors import CmflError, ConfigurationError
 
@@ -76,11 +74,9 @@ _MODULES = {
     "cmfl.comparison": "Comparison compare sweep",
     "cmfl.display": "Table",
     "cmfl.opening": "connect open runs",
-    "cmfl.proofs": "Proof",
-    "cmfl.recorded": "Explanation Round Rounds Run",
-    "cmfl.replaying": "TrainingVerification verify_training",
-    "cmfl.running": "run",
-    "cmfl.training_coverage": "Coverage coverage",
+    "cmfl.recorded": "Explanation Proof Round Rounds Run",
+    "cmfl.replaying": "Coverage TrainingVerification coverage verify_training",
+    "cmfl.simulating": "run",
     "cmfl.verifying": "Verification verify",
     "ledger.protocol.errors": "CmflError ConfigurationError",
 }

@@ -1,10 +1,16 @@
-"""Audits: everything that was decided, recomputed from the chain and the blobs alone."""
+"""Audits: everything that was decided, recomputed from the chain and the blobs alone.
+
+The chain records the rule, by the digest of the run document, and how many rounds have ended. It
+records no measurement: that the rule was met is a claim of the run's own files.
+"""
 
 from __future__ import annotations
 
 import html
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +20,149 @@ from cmfl.inputs import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
 from cmfl.where import Target, chain_id_of
-from cmfl.witnessing import Witnesses, witnesses_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ledger.audit.anchors import EarlierAudit
     from ledger.audit.report import AuditReport
+    from ledger.transparency.checkpoints import CheckpointEvidence
+    from ledger.transparency.policy import WitnessPolicy
+
+
+class StopOutcome(StrEnum):
+    """Result of the comparison of rule, rows and chain."""
+
+    STOPPED = "stopped"
+    """By its rows the rule ended the run, where the chain ends."""
+    ALL_ROUNDS = "all rounds"
+    """The run has ended with its last round."""
+    NOT_MET = "not met"
+    """By its rows the rule has not ended the run: it goes on, or was cut off."""
+    PASSED_OVER = "passed over"
+    """By its rows the rule ended the run, and the chain has later rounds."""
+    UNKNOWN = "unknown"
+    """There are no rows here, or they are not of this chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopCheck:
+    """What is known of a run's early stop."""
+
+    outcome: StopOutcome
+    sentence: str
+
+
+def check_stop(target: Target) -> StopCheck | None:
+    """Return what is known of a run's early stop; None if its document has no such rule."""
+    from ledger.chain.round_ledger import ends_after
+    from ledger.claims import claimed_rounds
+    from ledger.early_stop import SECTION, EarlyStopRule, stop_after
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.documents.run import decode_run
+
+    with target.reader() as chain:
+        ledger = target.ledger(chain)
+        deployment = ledger.deployment()
+        document = decode_run(target.published().get(deployment.config, MAX_DOCUMENT_BYTES))
+        rule = EarlyStopRule.of(document.experiment)
+        if rule is None:
+            return None
+        ends = ends_after(ledger, 0)
+    heads = {f"0x{end.head.hex()}" for end in ends}
+    ended, planned = len(ends), deployment.rounds
+    is_home = target.address is None and target.remote is None
+    rows = list(claimed_rounds(target.run_paths())) if is_home else []
+    is_known = bool(rows) and all(row.head in heads for row in rows)
+    stop = stop_after(rule, rows).stop if is_known else None
+    if ended == planned and (stop is None or stop.round == ended):
+        return StopCheck(StopOutcome.ALL_ROUNDS, f"all {planned} rounds have ended")
+    if not is_known:
+        why = "the measured values are not here" if not rows else "the rows are not of this chain"
+        outcome, reason = StopOutcome.UNKNOWN, f"whether by {SECTION} is unknown: {why}"
+    elif stop is None:
+        outcome, reason = StopOutcome.NOT_MET, f"by its own files {SECTION} has not ended the run"
+    else:
+        outcome = StopOutcome.STOPPED if stop.round == ended else StopOutcome.PASSED_OVER
+        reason = f"by its own files, {stop.sentence}"
+    return StopCheck(outcome, f"{ended} of {planned} rounds have ended; {reason}")
+
+
+MAX_AGE_HOURS = 1_000_000
+"""Of a cosignature that counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """Whom to ask about a run, and how recent their word has to be.
+
+    Attributes:
+        places: URLs, folders or files of checkpoints, beside the policy's URLs.
+    """
+
+    policy: WitnessPolicy
+    places: tuple[str, ...]
+    max_age_seconds: float
+
+    def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
+        """Return what logs and witnesses say of a run now; nothing of its chain is read."""
+        from ledger.chain.addresses import to_canonical
+        from ledger.protocol.types import Address
+        from ledger.transparency.collecting import collect
+        from ledger.transparency.tiles import run_suffix
+
+        suffix = run_suffix(chain_id, Address(to_canonical(address)))
+        logs = [log for log in self.policy.logs if log.name.endswith(suffix)]
+        if not logs:
+            named = ", ".join(log.name for log in self.policy.logs) or "none"
+            raise ConfigurationError(
+                f"the witness policy has no log of this run, whose origin ends with {suffix} (its "
+                f"logs: {named})"
+            )
+        return collect(self.policy, logs, self.places, time.time, self.max_age_seconds)
+
+
+def witnesses_of(
+    policy: Path | None, places: Sequence[str], max_age_hours: float | None
+) -> Witnesses | None:
+    """Return whom to ask by a policy; None if there is none.
+
+    Args:
+        max_age_hours: of a cosignature that counts; None for the default.
+    """
+    from ledger.transparency.checkpoints import DEFAULT_MAX_AGE_SECONDS
+    from ledger.transparency.policy import NONE
+
+    # NaN is neither below nor above a bound, and would let any cosignature count.
+    if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
+        raise ConfigurationError(
+            f"checkpoint max age {max_age_hours}: must be 0 to {MAX_AGE_HOURS} hours"
+        )
+    if policy is None:
+        if places or max_age_hours is not None:
+            raise ConfigurationError("a checkpoint is held against --witness-policy: give one")
+        return None
+    known = policy_in(policy)
+    if known.quorum == NONE:
+        raise ConfigurationError(
+            f"--witness-policy {policy}: quorum none asks for no witness, and a log alone can "
+            f"take back what it has signed"
+        )
+    seconds = DEFAULT_MAX_AGE_SECONDS if max_age_hours is None else max_age_hours * 3600
+    return Witnesses(known, tuple(places), seconds)
+
+
+def policy_in(path: Path) -> WitnessPolicy:
+    """Return the policy in a file, as `--witness-policy` names it."""
+    from ledger.io.home import read_file
+    from ledger.transparency.policy import MAX_POLICY_BYTES, parse_policy
+
+    with naming(f"--witness-policy {path}"):
+        data = read_file(path, MAX_POLICY_BYTES)
+    try:
+        return parse_policy(data)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--witness-policy {path}: {error}") from error
+
 
 MOST_UNASKED = 4
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.arguments import checked, digest_of_head
 from cmfl.display import Table
 from cmfl.opening import target_of
-from cmfl.proofs import Proof, read
-from cmfl.recorded import Run
+from cmfl.recorded import Proof, Run, read
 from cmfl.where import Target, chain_id_of, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

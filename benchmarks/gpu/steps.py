@@ -41,7 +41,7 @@ from clients.training.environment import environment_here
 from clients.training.lockstep.plan import plan as planned
 from clients.training.plain_trainer import LocalTraining
 from clients.training.port import TrainingJob
-from cmfl.commands.checks.machine import machine_checks
+from cmfl.commands.doctor import machine_checks
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]

@@ -24,42 +24,39 @@ from cmfl.commands import (
     audit,
     blobs,
     chain,
-    clients,
-    contract,
-    coverage,
+    console,
     data,
     deploy,
     doctor,
     experiment,
     export,
-    flower,
-    join,
-    keys,
-    leave,
     model,
     network,
     registry,
     rounds,
-    run_command,
+    run,
     runs,
     serve,
-    settings,
-    track,
-    transparency_log,
-    verbosity,
     verify,
-    watch,
     witness,
     worker,
 )
-from cmfl.commands.console import complain, print_line
-from cmfl.commands.demo.command import demo
+from cmfl.commands import audit as coverage
+from cmfl.commands import chain as contract
+from cmfl.commands import data as flower
+from cmfl.commands import registry as keys
+from cmfl.commands import rounds as clients
+from cmfl.commands import rounds as watch
+from cmfl.commands import witness as transparency_log
+from cmfl.commands import worker as join
+from cmfl.commands import worker as leave
+from cmfl.commands.console import Verbosity, complain, print_line
+from cmfl.commands.demo import demo
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
-from cmfl.commands.log import shown_as_lines
 from cmfl.commands.streams import unprinted
-from cmfl.commands.verbosity import Verbosity
+from cmfl.commands.witness import shown_as_lines
 from ledger.chain.ports import IncompleteLogsError
 from ledger.io.extras import missing_extra
 from ledger.protocol.errors import CmflError
@@ -103,24 +100,32 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[tuple[str, Any], ...]] = {
     "Simulate runs, compare them, and take their models": (
-        *(("demo", demo), ("run", run_command.run), ("runs", runs.app)),
-        *(("experiment", experiment.app), ("settings", settings.settings), ("track", track.track)),
-        *(("data", data.app), ("model", model.app)),
+        *(("demo", demo), ("run", run.run), ("runs", runs.app)),
+        *(("experiment", experiment.app), ("settings", run.settings), ("track", run.track)),
+        *(("data", data.data_app), ("model", model.app)),
     ),
     "Audit: read the history, and verify it": (
         *(("audit", audit.audit), ("coverage", coverage.coverage), ("verify", verify.app)),
-        *(("rounds", rounds.app), ("clients", clients.app), ("export", export.app)),
-        ("contract", contract.app),
+        *(("rounds", rounds.rounds_app), ("clients", clients.clients_app), ("export", export.app)),
+        ("contract", contract.contract_app),
     ),
     "Deploy a federation, and take part in one": (
-        *(("keys", keys.app), ("register", registry.register), ("registry", registry.app)),
-        *(("deploy", deploy.deploy), ("chain", chain.app), ("join", join.join)),
+        *(
+            ("keys", keys.keys_app),
+            ("register", registry.register),
+            ("registry", registry.registry_app),
+        ),
+        *(("deploy", deploy.deploy), ("chain", chain.chain_app), ("join", join.join)),
         *(("worker", worker.worker), ("leave", leave.leave), ("network", network.network)),
-        ("flower", flower.app),
+        ("flower", flower.flower_app),
     ),
     "Operate services and stores": (
         *(("serve", serve.serve), ("watch", watch.watch), ("doctor", doctor.doctor)),
-        *(("blobs", blobs.app), ("log", transparency_log.app), ("witness", witness.app)),
+        *(
+            ("blobs", blobs.app),
+            ("log", transparency_log.log_app),
+            ("witness", witness.witness_app),
+        ),
     ),
 }
 for _panel, _commands in _PANELS.items():
@@ -171,7 +176,7 @@ def main(behaviour: WorkerBehaviour | None = None) -> int:
     Args:
         behaviour: of the clients of `cmfl worker`; None for honest ones.
     """
-    with verbosity.fresh(), shown_as_lines():
+    with console.fresh(), shown_as_lines():
         return _run_command(behaviour)
 
 
@@ -188,7 +193,7 @@ def _command_line(first: str = "") -> Callable[..., int | None]:
     if first and not is_named:
         return _command_line()
     command = typer.main.get_command(chosen if is_named else app)
-    verbosity.add_to_all(command)
+    console.add_to_all(command)
     return command
 
 
@@ -199,7 +204,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
         verdict = _command_line(*sys.argv[1:2])(standalone_mode=False, obj=behaviour)
     except Exception as error:  # noqa: BLE001 - each has an exit code and a message
         code, message = _explained(error)
-        is_debugging = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
+        is_debugging = os.environ.get("CMFL_DEBUG") or console.chosen() is Verbosity.VERBOSE
         if code == FAULT and is_debugging:
             traceback.print_exception(error)  # not raised: Python would end with 1
         if message:
@@ -208,7 +213,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
     if verdict == INTERRUPTED:  # Typer's code for Ctrl-C, without a message
         complain("interrupted")
         return interrupted_code()
-    if verbosity.chosen() is Verbosity.VERBOSE:
+    if console.chosen() is Verbosity.VERBOSE:
         complain(f"took {time.monotonic() - started:.1f} s")
     lost = unprinted()
     if lost is not None:

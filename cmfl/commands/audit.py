@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,16 +13,102 @@ import typer
 from cmfl.auditing import MOST_UNASKED, AuditRequest, audit_target, read_earlier
 from cmfl.commands.console import AsJson, counting, print_json, print_line
 from cmfl.commands.exit_codes import WRONG, code_of
-from cmfl.commands.home_files import require_writable, wrote_report
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import Head, Rules
-from cmfl.commands.source_options import EvidenceOptions
-from cmfl.commands.witness_options import WitnessOptions
+from cmfl.commands.options import Head, Rules, expand_groups
+from cmfl.commands.sources import EvidenceOptions, require_writable, wrote_report
+from cmfl.commands.verify import read_bounds
+from cmfl.commands.witness import WitnessOptions
 from cmfl.where import Target
+from ledger.claims import ClaimedRun
+from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from cmfl.stopping import StopCheck
+    from cmfl.auditing import StopCheck
+    from cmfl.replaying import Coverage
     from ledger.audit.report import AuditReport
+
+
+class HeadOutcome(StrEnum):
+    """Result of the comparison."""
+
+    MATCHES = "matches"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    """The round has not ended on the chain."""
+    UNCLAIMED = "unclaimed"
+    IN_MEMORY = "in_memory"
+    """The run was on the memory ledger, without a chain."""
+    NOT_ASKED = "not_asked"
+    """The run is on a node's chain, and no node was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadComparison:
+    """A claimed head and the chain's.
+
+    Attributes:
+        round: after which both apply; None if nothing is claimed.
+        claimed: by the run's files, 0x-hex; None if nothing is.
+        head: of the chain, 0x-hex; None if it has none, or was not asked.
+    """
+
+    outcome: HeadOutcome
+    round: int | None
+    claimed: str | None
+    head: str | None = None
+
+    @property
+    def contradicts(self) -> bool:
+        """True if the run's files contradict the chain."""
+        return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
+
+
+def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
+    """Return the comparison of the last head that a run claims.
+
+    Args:
+        target: an existing run, and its chain.
+        claimed: by its files.
+
+    Raises:
+        ChainError: the chain is damaged or unreachable, or the contract is not the run's.
+    """
+    from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
+
+    paths = Home(target.home).run(target.run or "")
+    number = claimed.last_round
+    if number is None:
+        return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
+    if not paths.manifest.exists() and was_in_memory(paths):
+        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
+    with target.ledger_of(read_run_manifest(paths)) as ledger:
+        if ledger is None:
+            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
+        history = target.history(ledger.chain)
+        ended = history.rounds(number, number) if 0 < number <= history.newest() else []
+    end = ended[0].end if ended else None
+    if end is None:
+        return HeadComparison(HeadOutcome.MISSING, number, claimed.head)
+    head = f"0x{end.head.hex()}"
+    same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
+    return HeadComparison(same, number, claimed.head, head)
+
+
+def head_message(run: str, comparison: HeadComparison) -> str:
+    """Return the comparison in a sentence."""
+    after = f"after round {comparison.round}"
+    claims = f"{run} claims head {comparison.claimed} {after}"
+    return {
+        HeadOutcome.MATCHES: f"{run}: the chain has the claimed head {after}",
+        HeadOutcome.DIFFERS: f"{claims}, and the chain has {comparison.head}: its files were "
+        f"altered, or are not of this chain",
+        HeadOutcome.MISSING: f"{claims}, and on the chain that round has not ended: its files were "
+        f"altered, or the chain has lost its end",
+        HeadOutcome.UNCLAIMED: f"{run}: its metrics.jsonl has no row here, so it claims no head",
+        HeadOutcome.IN_MEMORY: f"{run}: it ran on the memory ledger, so no chain has its head",
+        HeadOutcome.NOT_ASKED: f"{run}: it is on a node's chain, which was not asked: --rpc-url "
+        f"names the node",
+    }[comparison.outcome]
+
 
 MOST_JOBS = 256
 
@@ -112,7 +200,7 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
 
 def _stop_of(where: Target) -> StopCheck | None:
     """Return what is known of an early stop; what cannot be read is the audit's to name."""
-    from cmfl.stopping import check_stop
+    from cmfl.auditing import check_stop
     from ledger.protocol.errors import CmflError
 
     try:
@@ -133,3 +221,79 @@ def _training_line(repeated: dict[str, Any]) -> str:
         return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
     counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
     return f"training, apart from the ten steps: {repeated['drawn']} updates drawn, {counts}"
+
+
+WIDEST = 100
+"""Clients of a grid; with more only the numbers of each round are shown."""
+
+MOST_NAMED = 20
+"""Auditors that are named: anybody can make keys without end."""
+
+MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
+
+
+@expand_groups
+def coverage(
+    source: EvidenceOptions,
+    rounds: Annotated[
+        str | None, typer.Option(metavar="A..B", help="First and last round; else all.")
+    ] = None,
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            help="URL or folder with the attestations; else that of the blobs, or of the service."
+        ),
+    ] = None,
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Count the attestations of this address; may be repeated; else everybody's.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show which updates have been repeated by auditors: rounds by clients, and their verdicts.
+
+    Folds the attestations that `cmfl verify training --sign` puts into the mailbox. Each is its
+    auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
+    auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
+    """
+    from cmfl.replaying import Coverage, coverage_of
+
+    bounds = read_bounds(None, rounds)
+    result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
+    if json:
+        print_json(result.as_dict())
+        return
+    for line in _lines(result):
+        print_line(line)
+
+
+def _lines(result: Coverage) -> Iterator[str]:
+    """Yield the coverage for people."""
+    yield result.sentence
+    auditors = result.auditors
+    yield from (f"auditor {address}" for address in auditors[:MOST_NAMED])
+    if len(auditors) > MOST_NAMED:
+        yield f"and {len(auditors) - MOST_NAMED} more auditors: --auditor counts those you trust"
+    clients, updates = result.answer["clients"], result.answer["updates"]
+    by_round: dict[int, dict[int, str]] = {}
+    for update in updates:
+        by_round.setdefault(update["round"], {})[update["client"]] = update["verdict"]
+    if clients <= WIDEST:
+        yield "one column for each client: s same, X other, ? disputed, . not attested"
+    for number, verdicts in by_round.items():
+        if clients <= WIDEST:
+            row = "".join(MARKS.get(verdicts.get(client, ""), " ") for client in range(clients))
+            yield f"{number:>6}  {row.rstrip()}"
+        else:
+            found = list(verdicts.values())
+            yield f"round {number}: {', '.join(f'{found.count(name)} {name}' for name in MARKS)}"
+    for update in updates:
+        if update["verdict"] in {"other", "disputed"}:
+            given = [f"{each['verdict']} by {each['auditor']}" for each in update["attestations"]]
+            words = list(dict.fromkeys(given))
+            more = f", and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
+            named = ", ".join(words[:MOST_NAMED])
+            yield f"round {update['round']}, client {update['client']}: {named}{more}"

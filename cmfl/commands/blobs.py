@@ -13,10 +13,9 @@ import typer
 from cmfl.commands.console import AsJson, print_json, print_line, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.interrupts import until_interrupted
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import BlobsAt, contract_address
-from cmfl.commands.service_options import MEBIBYTE, LogRequests
-from cmfl.commands.source_options import ContractOptions
+from cmfl.commands.options import BlobsAt, contract_address, expand_groups
+from cmfl.commands.serve import MEBIBYTE, LogRequests
+from cmfl.commands.sources import ContractOptions
 from cmfl.where import Target
 from ledger.chain.ports import ChainReader
 from ledger.protocol.errors import ConfigurationError

@@ -6,6 +6,11 @@ lacks are replaced, and a table that is wider than the terminal is printed as a 
 row.
 
 Drawing libraries are imported only where something is drawn: programs ask for JSON.
+
+Results and errors are printed in any case.
+
+A line is printed for every tenth of the work, at least `SOONEST` seconds after the previous one, so
+that quick work prints nothing; and after `LATEST` seconds in any case.
 """
 
 from __future__ import annotations
@@ -14,22 +19,104 @@ import json
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from rich.progress import Progress, TaskID
 
-from cmfl.commands import verbosity
-from cmfl.commands.streams import results
-from cmfl.commands.verbosity import Verbosity
+from cmfl.commands.streams import others_on_standard_error, results
 from ledger.io.folders import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import ProgressColumn
+
+
+class Verbosity(IntEnum):
+    """Levels of verbosity."""
+
+    QUIET = 0
+    USUAL = 1
+    VERBOSE = 2
+
+
+_CHOSEN = ContextVar("verbosity", default=Verbosity.USUAL)
+
+
+def chosen() -> Verbosity:
+    """Return the verbosity of the running command."""
+    return _CHOSEN.get()
+
+
+@contextmanager
+def fresh() -> Iterator[None]:
+    """Reset the verbosity in this context."""
+    token = _CHOSEN.set(Verbosity.USUAL)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
+    if value:
+        level = Verbosity[(parameter.name or "").upper()]
+        if chosen() not in {Verbosity.USUAL, level}:
+            raise ConfigurationError("-q and -v contradict each other: give one of them")
+        _CHOSEN.set(level)
+    return value
+
+
+def _options(
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "-v",
+            "--verbose",
+            help="Also say what is logged, and where a fault of ours arose.",
+            callback=_choose,
+            expose_value=False,
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "-q",
+            "--quiet",
+            help="Say nothing of progress, nor what is only worth knowing.",
+            callback=_choose,
+            expose_value=False,
+        ),
+    ] = False,
+) -> None:
+    """Define the parameters that `add_to_all` copies; never called."""
+
+
+def add_to_all(command: object) -> None:
+    """Add the options of this module to every command of a click command tree.
+
+    While a command runs, standard output has its results alone.
+    """
+    application = typer.Typer(add_completion=False)
+    application.command()(_options)
+    options = typer.main.get_command(application).params
+    remaining = [command]
+    while remaining:
+        command_ = remaining.pop()
+        children = getattr(command_, "commands", None)
+        if children is None:
+            command_.params += options  # type: ignore[attr-defined]
+            call = command_.callback  # type: ignore[attr-defined]
+            command_.callback = others_on_standard_error()(call)  # type: ignore[attr-defined]
+        else:
+            remaining += children.values()
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
@@ -181,9 +268,9 @@ def progress(*columns: ProgressColumn) -> Progress:
     """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
     from rich.console import Console
 
-    status, is_quiet = Console(stderr=True), verbosity.chosen() is Verbosity.QUIET
+    status, is_quiet = Console(stderr=True), chosen() is Verbosity.QUIET
     if not (status.is_terminal or is_quiet):
-        from cmfl.commands.progress_lines import ProgressLines
+        from cmfl.commands.console import ProgressLines
 
         return ProgressLines(complain)
     from rich.progress import Progress
@@ -280,3 +367,45 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+SOONEST = 10.0
+LATEST = 300.0
+PARTS = 10
+
+
+class ProgressLines(Progress):
+    """Bars that are never drawn, and print a line from time to time; `clock` is in seconds."""
+
+    def __init__(
+        self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(auto_refresh=False, disable=True)
+        self._say, self._clock = show, clock
+        self._shown: dict[TaskID, tuple[float, int]] = {}
+
+    def add_task(self, description: str, *arguments: Any, **options: Any) -> TaskID:
+        """Add a piece of work, and return its number."""
+        task = super().add_task(description, *arguments, **options)
+        self._shown[task] = self._clock(), self._parts(task)
+        return task
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Update a piece of work, and print a line if it is time for one."""
+        super().update(task_id, **changes)
+        (before, shown), now, parts = self._shown[task_id], self._clock(), self._parts(task_id)
+        if now - before < SOONEST or (parts <= shown and now - before < LATEST):
+            return
+        self._shown[task_id] = now, parts
+        task = self._tasks[task_id]
+        of = "" if task.total is None else f" of {task.total:.0f}"
+        note = f", {task.fields['said']}" if task.fields.get("said") else ""
+        self._say(f"{task.description}: {task.completed:.0f}{of}{note}")
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Add completed steps."""
+        self.update(task_id, advance=advance)
+
+    def _parts(self, task_id: TaskID) -> int:
+        task = self._tasks[task_id]
+        return int(PARTS * task.completed // task.total) if task.total else 0

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
-from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import expand_groups
 from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.datasets.summary import DataContents
 
+
 _MOST_SHOWN = 20
 """Classes that are listed one by one; --json has all."""
 
 _OF_OWN_DATA = ("features", "outputs", "about", "notes")
 
-app = typer.Typer(help="Data sets: check and fetch their files.", no_args_is_help=True)
+data_app = typer.Typer(help="Data sets: check and fetch their files.", no_args_is_help=True)
 
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
@@ -31,7 +33,7 @@ DataSetName = Annotated[
 ]
 
 
-@app.command("check")
+@data_app.command("check")
 def check(
     path: Files,
     dataset: DataSetName = None,
@@ -68,7 +70,7 @@ def check(
         print_line(f"note: {note}")
 
 
-@app.command("digest")
+@data_app.command("digest")
 @expand_groups
 def digest(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The owner's samples.")],
@@ -118,7 +120,7 @@ def digest(
     print_line(to_hex(value))
 
 
-@app.command("fetch")
+@data_app.command("fetch")
 def fetch(
     name: Annotated[str, typer.Argument(help="The data set.")],
     destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
@@ -160,3 +162,35 @@ def _lines(contents: DataContents) -> list[str]:
             f"from {counts[rarest]:,} (class {rarest}) to {counts[commonest]:,} (class {commonest})"
         )
     return [samples, f"samples of {len(counts):,} classes: {shown}"]
+
+
+flower_app = typer.Typer(
+    help="Projects of Flower in whose rounds a committee decides.", no_args_is_help=True
+)
+
+
+@flower_app.callback()
+def flower() -> None:
+    """Projects of Flower in whose rounds a committee decides."""
+
+
+@flower_app.command("new")
+@expand_groups
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project.")],
+    options: ConfigurationOptions,
+) -> None:
+    """Write a project that flwr run runs: a ServerApp, a ClientApp and the run's settings.
+
+    SuperNodes train; the ServerApp's process has all clients' keys, and the home of the run.
+    """
+    from cmfl.flower import write_project
+
+    configuration = options.load()
+    write_project(folder, configuration)
+    clients = configuration.protocol.clients
+    print_line(f"{folder}: a project of Flower with {clients} clients")
+    print_line(
+        f"run it with: FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 "
+        f"flwr run {quote(str(folder))} --stream --federation-config num-supernodes={clients}"
+    )

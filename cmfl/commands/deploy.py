@@ -1,8 +1,15 @@
-"""`cmfl deploy`: deploy a run's contract, register its clients, and write the manifest."""
+"""`cmfl deploy`: deploy a run's contract, register its clients, and write the manifest.
+
+The node estimates the creation. It cannot estimate registrations for a contract that does not exist
+yet: the whole deployment is carried out on a private chain of this program's own EVM, with the same
+fork, and its receipts are read.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,8 +17,6 @@ import typer
 from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
-from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
-from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import (
     DEFAULT_HOME,
     DEFAULT_RUN,
@@ -20,18 +25,305 @@ from cmfl.commands.options import (
     AllowPredictableSeeds,
     HomeFolder,
     RunToMake,
+    expand_groups,
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
-from cmfl.commands.sender import Sender
-from cmfl.commands.source_options import CappedSenderOptions
+from cmfl.commands.sender import (
+    DATA_VARIABLE,
+    Sender,
+    in_ether,
+    print_next,
+    quoted_url,
+    variable_in_shell,
+)
+from cmfl.commands.sources import CappedSenderOptions
 from cmfl.where import Target
-from ledger.io.home import Home
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
     from ledger.chain.contract.manifest import Manifest
+    from ledger.chain.rpc.fees import Fees
+    from ledger.chain.rpc.node import RpcSettings, SendingNode
+    from ledger.protocol.documents.run import RunDocument
+
+
+_GWEI = 10**9
+_ONE_TRANSACTION_A_BLOCK = "cmfl-ledger/"
+
+
+CREATION, REGISTRATION = "creation", "registration"
+"""Kinds of transactions."""
+
+BY_NODE, REHEARSED = "node", "rehearsal"
+"""Sources of a transaction's gas."""
+
+COMMIT_WINDOW, CREATION_WAITS = "commit-window", "creation-waits"
+"""Foreseeable problems on a chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTransaction:
+    """A transaction that would be sent: how many clients it registers, and its gas."""
+
+    kind: str
+    clients: int
+    gas: int
+    gas_limit: int
+    counted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The current cost of a deployment, in wei.
+
+    Base fee, tip and `most`, the maximum of both together, are for each gas. `needed` is the
+    balance that the node requires, `balance` the sender's; None if the sender is unknown.
+    """
+
+    base_fee: int
+    tip: int
+    most: int
+    cost: int
+    needed: int
+    balance: int | None
+
+    @property
+    def is_short(self) -> bool:
+        """True if a known balance does not suffice."""
+        return self.balance is not None and self.balance < self.needed
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A deployment that was not carried out: what remains of it to be sent.
+
+    `contract` is that of an earlier deployment, with or without manifest. There is no price on the
+    home's own chain, whose money is worthless.
+    """
+
+    run: str
+    contract: str | None
+    sender: str | None
+    steps: tuple[PlannedTransaction, ...]
+    gas: int
+    price: Price | None
+    active: int
+    commit_blocks: int
+    hints: tuple[str, ...] = ()
+
+    @property
+    def is_affordable(self) -> bool:
+        """True unless the sender's balance is known to be too low."""
+        return self.price is None or not self.price.is_short
+
+
+def dry_run(
+    where: Target, name: str, configuration: Configuration, owners: Owners | None, sender: Sender
+) -> DryRun:
+    """Return the transactions and the cost of a run's deployment.
+
+    Args:
+        where: the home, and the node if one is named.
+        name: of the run.
+        configuration: of the run.
+        owners: clients with keys of their own; None for simulated clients.
+        sender: signs on a node.
+
+    Raises:
+        ConfigurationError: the home has the run with another configuration, or the fee is over its
+            cap.
+        ChainError: the chain does not suit, or does not answer.
+    """
+    from clients.runs.population import populate, run_document, with_training_path
+
+    population = populate(configuration, owners)
+    document = run_document(with_training_path(configuration, population), population)
+    contract, registered = _deployed(where, name, document)
+    remaining = []
+    for step in rehearsed(document):
+        registered -= step.clients
+        if contract is None or registered < 0:
+            remaining.append(step)
+    gas, rounds = sum(step.gas for step in remaining), document.parameters
+    plan = DryRun(
+        *(name, contract, None, tuple(remaining), gas, None, rounds.active, rounds.commit_blocks)
+    )
+    return plan if where.rpc_url is None else _on_node(where, plan, document, sender)
+
+
+def rehearsed(document: RunDocument) -> list[PlannedTransaction]:
+    """Carry out a deployment on a private chain, and return its transactions."""
+    from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployment_for
+    from ledger.chain.contract.ledger import LedgerWriter
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+
+    deployment, batches = deployment_for(document)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedChain.create(Path(folder) / "chain.sqlite", synchronous="NORMAL") as chain,
+    ):
+        creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        assert creation.contract_address is not None, "a creation that succeeded has an address"
+        steps = [PlannedTransaction(CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, REHEARSED)]
+        ledger = LedgerWriter(chain, creation.contract_address)
+        for batch in batches:
+            receipt, count = ledger.register_clients(batch.words, batch.rest), len(batch.words)
+            sent = chain.find(receipt.transaction_hash)
+            assert sent is not None, "the chain holds what it has a receipt of"
+            used, limit = receipt.gas_used, sent[2].gas
+            steps.append(PlannedTransaction(REGISTRATION, count, used, limit, REHEARSED))
+    return steps
+
+
+def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
+    """Return the run's contract, if there is one, and the number of its registered clients."""
+    from ledger.chain.contract.deploy import connect, deployment_for
+    from ledger.chain.contract.manifest import read_run_manifest
+
+    paths = Home(where.home).run(name)
+    if not paths.manifest.exists():
+        return _interrupted(where, paths, document)
+    manifest = read_run_manifest(paths)
+    config = f"0x{deployment_for(document)[0].config.hex()}"
+    if manifest.config != config:
+        raise ConfigurationError(
+            f"{paths.manifest} is of another configuration: run document {manifest.config}, not "
+            f"{config}"
+        )
+    with where.reader() as chain:
+        return manifest.address, connect(chain, manifest).state().registered
+
+
+def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
+    """Return the contract of an interrupted attempt without manifest."""
+    from ledger.chain.contract.deploy import (
+        creation_data,
+        deployment_for,
+        earlier_creation,
+        read_intent,
+    )
+    from ledger.chain.contract.ledger import CommitteeLedger
+
+    if (intent := read_intent(paths)) is None:
+        return None, 0
+    creation = creation_data(deployment_for(document)[0])
+    with where.own_reader() if where.rpc_url is None else _node(where) as chain:
+        receipt = earlier_creation(chain, intent, creation, paths)
+        if receipt is None or receipt.contract_address is None:
+            return None, 0
+        ledger = CommitteeLedger(chain, receipt.contract_address, receipt.block_number)
+        return receipt.contract_address, ledger.state().registered
+
+
+def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
+    from ledger.chain.rpc.node import SendingNode
+
+    return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
+
+
+def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
+    """Return the deployment with what a node says of its gas, and what it costs there."""
+    from ledger.chain.contract.deploy import creation_data, deployment_for
+    from ledger.chain.ports import require_plain_sender
+    from ledger.chain.rpc import fees
+    from ledger.chain.rpc.wire import to_hex
+    from ledger.protocol.types import Beacon
+
+    settings, account, hints = sender.settings(), sender.address(), []
+    with _node(where, settings) as node:
+        node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
+        if account is not None:
+            require_plain_sender(node, account)
+        market, caps = node.market(), settings.fee_caps
+        offer = fees.new_fees(market.base_fee, market.tip, caps)
+        if offer is None:
+            raise ConfigurationError(
+                f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
+                "nothing would be sent"
+            )
+        steps = list(plan.steps)
+        if steps and steps[0].kind == CREATION:
+            request = {"data": to_hex(creation_data(deployment_for(document)[0]))}
+            estimate = node.gas_of(request if account is None else {**request, "from": account})
+            steps[0] = replace(steps[0], gas=estimate, counted=BY_NODE)
+        price = _price(steps, market.base_fee, offer, node.balance_of(account) if account else None)
+        is_block_each = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+        if is_block_each and plan.commit_blocks < plan.active:
+            hints.append(COMMIT_WINDOW)
+        if plan.contract is None and _waits(node, Home(where.home).run(plan.run)):
+            hints.append(CREATION_WAITS)
+    gas = sum(step.gas for step in steps)
+    return DryRun(
+        *(plan.run, plan.contract, account, tuple(steps), gas, price),
+        *(plan.active, plan.commit_blocks, tuple(hints)),
+    )
+
+
+def _price(
+    steps: list[PlannedTransaction], base_fee: int, offer: Fees, balance: int | None
+) -> Price:
+    each, spent, needed = base_fee + offer.tip, 0, 0
+    for step in steps:
+        # A node requires a balance for the whole gas limit.
+        needed = max(needed, spent + step.gas_limit * offer.fee)
+        spent += step.gas * each
+    return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
+
+
+def _waits(node: SendingNode, paths: RunPaths) -> bool:
+    """Return whether an earlier attempt may have a pending creation."""
+    from ledger.chain.contract.deploy import read_intent
+
+    if paths.manifest.exists() or (intent := read_intent(paths)) is None:
+        return False
+    mined, counted = (node.nonce(intent.deployer, pending=pending) for pending in (False, True))
+    return mined <= intent.nonce < counted
+
+
+def print_dry_run(plan: DryRun) -> None:
+    """Print a deployment that was not carried out."""
+    if plan.contract is not None:
+        print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
+    for step in plan.steps:
+        subject = "creation" if step.kind == CREATION else f"{step.clients} clients"
+        source = "the node's estimate" if step.counted == BY_NODE else "on a private chain"
+        print_line(f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})")
+    print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
+    if plan.price is None:
+        print_line("costs nothing: the home's own chain has test money only")
+    else:
+        _print_price(plan, plan.price)
+    if COMMIT_WINDOW in plan.hints:
+        print_line(
+            f"each transaction has a block of its own there: where {plan.active} clients "
+            f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
+            "short for all of them"
+        )
+    if CREATION_WAITS in plan.hints:
+        print_line(
+            "an earlier attempt was cut off while its creation waited for a block: it would be "
+            "sent again with the same nonce, so that one contract comes of both"
+        )
+    print_line("nothing was sent, and nothing was written")
+
+
+def _print_price(plan: DryRun, price: Price) -> None:
+    each = price.base_fee + price.tip
+    print_line(
+        f"costs {in_ether(price.cost)} at {each / _GWEI:.6g} gwei for each gas: base fee "
+        f"{price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
+    )
+    if price.balance is None:
+        print_line(f"the sender must own {in_ether(price.needed)}; who it is, nobody said")
+        return
+    enough = "not enough" if price.is_short else "enough"
+    print_line(
+        f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
+        f"(limits at {price.most / _GWEI:.6g} gwei): {enough}"
+    )
 
 
 @expand_groups
@@ -54,7 +346,7 @@ def deploy(
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared
-    from cmfl.commands.dry_run import dry_run, print_dry_run
+    from cmfl.commands.deploy import dry_run, print_dry_run
 
     owners: Owners | None = None
     if registry is None:

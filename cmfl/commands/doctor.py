@@ -2,23 +2,480 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import ctypes
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from cmfl.commands.checks.check import run_checks
-from cmfl.commands.checks.home import home_checks
-from cmfl.commands.checks.machine import machine_checks
-from cmfl.commands.checks.node import node_checks
-from cmfl.commands.checks.training import training_checks
-from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.console import AsJson, counting, print_json, print_line, progress
 from cmfl.commands.exit_codes import FAILED
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_HOME, HomeFolder
-from cmfl.commands.sender import only_keystore
-from cmfl.commands.source_options import NodeOptions
+from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, HomeFolder, expand_groups
+from cmfl.commands.sender import (
+    environment_address,
+    in_ether,
+    keystore_address,
+    only_keystore,
+    read_keystore,
+)
+from cmfl.commands.serve import is_port_taken
+from cmfl.commands.sources import NodeOptions
+from cmfl.where import Target
+from ledger.io.home import RUN_NAME, WRITING, Home, RunPaths
+from ledger.protocol import types
+from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, CmflError, EncodingError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
+    from ledger.storage.blobs import FolderBlobs
+
+
+LONGEST = 2_000
+
+Check: TypeAlias = tuple[str, Callable[[], str]]
+"""What is checked, and what says in a sentence what it found, or raises what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """The result of one check.
+
+    Attributes:
+        found: a sentence; where something is wrong, it says what to do.
+    """
+
+    check: str
+    ok: bool
+    found: str
+
+
+def run_checks(checks: Iterable[Check]) -> Iterator[DoctorCheck]:
+    """Yield what each check has found."""
+    for name, check in checks:
+        try:
+            found, ok = check(), True
+        except CmflError as error:
+            found, ok = str(error)[:LONGEST], False
+        except OSError as error:
+            found, ok = f"{error.filename or ''}: {error.strerror or error}", False
+        yield DoctorCheck(name, ok, found)
+
+
+USUAL_PORT = 8000
+ENOUGH_BYTES = 100_000_000
+
+
+def machine_checks(home: Path, asked_port: int | None) -> list[Check]:
+    """Return the checks of installation and machine.
+
+    Args:
+        home: of the runs; it need not exist.
+        asked_port: that must be free; None to say whether the usual one is.
+    """
+    return [
+        ("python", platform.python_version),
+        ("signatures", _signatures),
+        ("contract artefact", _artefact),
+        ("distances", _distances),
+        ("torch", _torch),
+        ("environment class", _environment),
+        ("port", lambda: _port(asked_port)),
+        ("disk", lambda: _disk(home)),
+    ]
+
+
+def _signatures() -> str:
+    from ledger.protocol.encoding import keccak256
+    from ledger.protocol.signing import KeySigner, recover
+
+    signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
+    digest = keccak256(b"a message")
+    if recover(digest, signer.sign(digest)) != signer.address:
+        raise CmflError("a signature does not recover to its signer: install coincurve again")
+    return "secp256k1 signs and recovers"
+
+
+def _artefact() -> str:
+    """Compare the contract's sources with the compiled artefact."""
+    from cmfl.commands.chain import differing_sources
+    from ledger.chain.contract.abi import artifact
+
+    for name in differing_sources(artifact()):
+        raise CmflError(
+            f"contracts/{name} is not what the artefact was compiled from: compile it again, or "
+            f"put the source back"
+        )
+    return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
+
+
+def _distances() -> str:
+    from ledger.distances.fast import fallback_reason
+
+    reason = fallback_reason()
+    slower = f"by NumPy, which is about five times slower: {reason}"
+    return slower if reason else "compiled for this processor"
+
+
+def _torch() -> str:
+    installed = _torch_version()
+    missing = "not installed: audit and serve work, run and deploy do not"
+    return missing if installed is None else f"{installed}, {_gpu()}"
+
+
+def _torch_version() -> str | None:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def _environment() -> str:
+    """Say in which class updates are trained here, and under which caps they can be."""
+    if _torch_version() is None:
+        return "none without torch: nothing is trained or repeated here"
+    try:
+        from clients.training.environment import environment_here
+    except ImportError as error:
+        raise CmflError(f"torch cannot be imported: {error!s:.300}") from error
+    from clients.devices import available_caps
+
+    here = replace(environment_here("plain", "cpu"), path="plain or lockstep")
+    caps = ", ".join(available_caps()) or "left out alone: this processor has no choice"
+    return f"{here}; machine.isa can be {caps}"
+
+
+def _gpu() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
+    except OSError:
+        return "no GPU"
+    from clients.devices import cards_described
+
+    return cards_described()
+
+
+def _port(asked: int | None) -> str:
+    port = USUAL_PORT if asked is None else asked
+    if not is_port_taken(port):
+        return f"{port} is free"
+    sentence = f"{port} is taken: give cmfl serve another with --port"
+    if asked is not None:
+        raise CmflError(sentence)
+    return sentence
+
+
+def _disk(home: Path) -> str:
+    folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < ENOUGH_BYTES:
+        raise CmflError(f"only {free // 1_000_000} MB are free at {folder}: make room")
+    return f"{free / 1e9:.1f} GB free"
+
+
+def training_checks(
+    preset: str | None, config: Path | None, settings: tuple[str, ...]
+) -> list[Check]:
+    """Return the checks of how clients would train, if a configuration is named."""
+    if preset is None and config is None and not settings:
+        return []
+
+    def about(say: Callable[[Configuration], str]) -> Callable[[], str]:
+        from clients.configuration.loading import load
+
+        return lambda: say(load(preset, config, settings))
+
+    return [("training", about(_planned)), ("committee", about(_risk)), ("attacks", about(_regime))]
+
+
+def _risk(configuration: Configuration) -> str:
+    from clients.configuration.tested_regime import risk_sentence
+
+    return risk_sentence(configuration.parameters(dimension=1))
+
+
+def _planned(configuration: Configuration) -> str:
+    """Say on which path the clients' model would be trained, and why."""
+    from clients.runs.population import populate
+    from clients.training.lockstep.plan import plan
+
+    population, device = populate(configuration), configuration.machine.device
+    training = configuration.local_training()
+    planned = plan(population.model, population.data, training, device)
+    sentence, asked = f"{planned.path} path: {planned.reason}", configuration.training.path
+    if asked != "auto":
+        sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
+    return "; ".join([sentence, *planned.layers])
+
+
+def _regime(configuration: Configuration) -> str:
+    """Say whether the run is within what its rules were attacked in."""
+    from clients.configuration.tested_regime import regime_warnings
+
+    warnings = regime_warnings(configuration)
+    if not warnings:
+        return "within the regime that the rules were attacked in"
+    return f"WARNING: outside the regime that the rules were attacked in: {'; '.join(warnings)}"
+
+
+def node_checks(where: Target, keystore: Path | None) -> list[Check]:
+    """Return the checks of a node and of the sender's key, as far as one is named.
+
+    Args:
+        where: names the node, or none.
+        keystore: the sender's encrypted key; None for the one in the environment.
+    """
+    listed: list[Check] = []
+    if where.rpc_url is not None:
+        listed.append(("node", lambda: _node(where)))
+    if where.rpc_url is not None or keystore is not None:
+        listed.append(("account", lambda: _account(where, keystore)))
+    return listed
+
+
+def _node(where: Target) -> str:
+    from ledger.chain.rpc.node import Requirement
+
+    with where.node_reader() as node:
+        head = node.head()
+        node.require_suitable(needs_block_hash=False)
+        note = node.unmet_requirements().get(Requirement.BLOCK_HASH)
+    found = f"chain {node.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+    return found if note is None else f"{found}; {note}"
+
+
+def _account(where: Target, keystore: Path | None) -> str:
+    address, source = _address(keystore)
+    if address is None:
+        return source
+    if where.rpc_url is None:
+        return f"{address} of {source}"
+    with where.node_reader() as node:
+        balance = node.balance_of(address)
+    if balance == 0:
+        raise CmflError(
+            f"{address} of {source} has 0 ETH on chain {node.chain_id}: send it some, unless gas "
+            f"costs nothing there"
+        )
+    return f"{address} of {source} has {in_ether(balance)}"
+
+
+def _address(keystore: Path | None) -> tuple[str | None, str]:
+    """Return the sender's address and where it is from, or None and why it is not known."""
+    if keystore is not None:
+        address = keystore_address(read_keystore(keystore))
+        unnamed = f"{keystore} does not name its account; only its password shows it"
+        return address, unnamed if address is None else str(keystore)
+    address = environment_address()
+    missing = f"none: to write there, give --keystore or set {KEY_VARIABLE}"
+    return address, missing if address is None else f"the variable {KEY_VARIABLE}"
+
+
+_NAME = re.compile(types.BARE)
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The files of a folder of blobs."""
+
+    digests: list[Digest] = field(default_factory=list)
+    size_bytes: int = 0
+    empty: list[str] = field(default_factory=list)
+    unfinished: int = 0
+    others: int = 0
+
+
+def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
+    """Return what is in the folder, in a sentence.
+
+    Args:
+        blobs: the folder.
+        deep: whether each blob is read and hashed.
+
+    Raises:
+        BlobError: a blob is not what its name says.
+    """
+    listing = _listed(blobs)
+    damaged = listing.empty + (_damaged(blobs, listing.digests) if deep else [])
+    if damaged:
+        more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+        raise BlobError(
+            f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
+            f"stays incomplete"
+        )
+    sentence = f"{len(listing.digests)} blobs, {listing.size_bytes / 1e6:.1f} MB"
+    if deep:
+        sentence += ", each hashed"
+    if listing.unfinished:
+        sentence += f"; {listing.unfinished} unfinished files, which the next writer removes"
+    if listing.others:
+        sentence += f"; {listing.others} other files, which are ignored"
+    return sentence
+
+
+def _listed(blobs: FolderBlobs) -> _Listing:
+    listing = _Listing()
+    for path in sorted(blobs.folder.glob("*/*")):
+        if path.name.startswith(WRITING):
+            listing.unfinished += 1
+        elif not _NAME.fullmatch(path.name) or path.parent.name != path.name[:2]:
+            listing.others += 1
+        else:
+            size = path.stat().st_size
+            listing.digests.append(Digest(bytes.fromhex(path.name)))
+            listing.size_bytes += size
+            if size == 0:
+                listing.empty.append(f"blob {path.name} is empty")
+    return listing
+
+
+def _damaged(blobs: FolderBlobs, digests: list[Digest]) -> list[str]:
+    damaged = []
+    with progress() as bar:
+        for digest in bar.track(digests, description="blobs"):
+            try:
+                blobs.get(digest)
+            except BlobMissingError:
+                continue  # a writer has put another in its place meanwhile
+            except BlobError as error:
+                damaged.append(str(error))
+    return damaged
+
+
+LARGE_LOG_BYTES = 256 * 2**20
+
+
+def home_checks(where: Target, *, deep: bool) -> list[Check]:
+    """Return the checks of chain, runs, blobs and journals, in their order."""
+    folder = Home(where.home).runs
+    names = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    runs = [RunPaths(folder / name) for name in sorted(names)]
+    return [
+        ("chain", lambda: _chain(where, deep=deep)),
+        *((f"run {run.path.name}", partial(_run, where, run)) for run in runs),
+        ("blobs", lambda: check_blobs(where.blobs(), deep=deep)),
+        ("vote journals", lambda: _journals(where)),
+    ]
+
+
+def _chain(where: Target, *, deep: bool) -> str:
+    from ledger.chain.embedded.file.chain_store import require_one_name
+
+    if not where.chain_file.exists():
+        _require_none_noted(where)
+        return f"none yet in {where.home}"
+    require_one_name(where.chain_file)
+    with where.own_reader() as chain, chain.snapshot() as view:
+        noted, head = view.acknowledged(), view.head()
+        chain_text = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+        if noted is not None:
+            there = view.block(noted.number).hash if noted.number <= head.number else None
+            if there != noted.hash:
+                raise ChainError(
+                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this "
+                    f"home has acknowledged: a restored backup or a damaged file; put the newer "
+                    f"one back, or go on from here with cmfl run --resume --accept-rollback"
+                )
+        if deep:
+            with counting("blocks") as show:
+                view.verify(execute=True, progress=lambda number: show(number, head.number))
+            chain_text += ", every block run again"
+        if chain.wal_bytes >= LARGE_LOG_BYTES:
+            chain_text += (
+                f"; {chain.wal_bytes // 2**20} MiB wait in its write-ahead log, because a reader "
+                f"holds an old state: end the audit or service that has run for long"
+            )
+        return chain_text
+
+
+def _require_none_noted(where: Target) -> None:
+    from ledger.chain.embedded.file.chain_store import read_note
+
+    if (noted := read_note(where.chain_file)) is not None:
+        raise ChainError(
+            f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
+            f"acknowledged here: mount its disk, or put the file back with its -wal"
+        )
+
+
+def _run(where: Target, run: RunPaths) -> str:
+    from ledger.actors.journal import require_journal
+    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed, was_in_memory
+    from ledger.chain.round_ledger import ends_after
+    from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+    from ledger.protocol.types import NO_DIGEST
+
+    if not RUN_NAME.fullmatch(run.path.name):
+        raise CmflError("the folder's name is not that of a run: rename it, or take it away")
+    if not run.manifest.exists():
+        if was_in_memory(run):
+            return "was on the memory ledger: no chain has it, and it cannot be taken up again"
+        require_unplayed(run)
+        return "has no contract yet: cmfl run --resume deploys it, or finds the one that it started"
+    manifest = read_run_manifest(run)
+    if where.rpc_url is None and not where.chain_file.exists():
+        _require_none_noted(where)
+        return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
+    blobs = where.blobs()
+    with where.ledger_of(manifest) as ledger:
+        if ledger is None:
+            return f"is on chain {manifest.chain_id}, which was not looked at"
+        state, deployment = ledger.state(), ledger.deployment()
+        # The first model is made again by a resume.
+        is_model_missing = state.model != deployment.model and not blobs.has(state.model)
+        is_played_here = run.left_by_play() is not None or run.has_rows()
+        ends = ends_after(ledger, 0) if is_model_missing else []
+    if is_played_here:
+        require_journal(run, state, manifest.domain())
+        _require_claimed_head(replace(where, run=run.name))
+    # Workers elsewhere may publish in another store: then none of the later models is here.
+    later = {end.model for end in ends if isinstance(end, RoundDecided)}
+    if is_model_missing and (is_played_here or any(map(blobs.has, later))):
+        raise BlobMissingError(
+            f"blob {state.model.hex()} is missing, the model with which round {state.round} began "
+            f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
+            f"that has not ended cannot go on"
+        )
+    stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
+    found = f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
+    if not is_played_here and (state.round > 1 or state.commitments != NO_DIGEST):
+        found += "; its workers play it, each with a vote journal in its own folder"
+    if is_model_missing:
+        found += ", and no later model among its blobs: the workers use another store"
+    return found
+
+
+def _require_claimed_head(where: Target) -> None:
+    """Reject rows that the chain contradicts: a resume would reject them."""
+    from cmfl.commands.audit import compare_head, head_message
+    from ledger.claims import claimed_run
+
+    name = where.run or ""
+    try:
+        claimed = claimed_run(Home(where.home).run(name))
+    except EncodingError:
+        return  # a resume makes damaged rows again
+    comparison = compare_head(where, claimed)
+    if comparison.contradicts:
+        raise ChainError(head_message(name, comparison))
+
+
+def _journals(where: Target) -> str:
+    """Return what the runs' keys have signed: without it they may sign nothing any more."""
+    from ledger.actors.journal import count_statements
+
+    counts = [
+        f"{path.absolute().parent.name}: {count_statements(path)} statements"
+        for path in Home(where.home).journals()
+    ]
+    return ", ".join(counts) or f"none yet in {where.home}"
 
 
 @expand_groups

@@ -23,7 +23,7 @@ from cmfl.commands.console import (
     progress_of_rounds,
 )
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand, code_of
-from cmfl.commands.home_files import write_result
+from cmfl.commands.sources import write_result
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

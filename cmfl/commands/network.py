@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clients.testnet import ChainKind, StoreKind
-from cmfl.commands import verbosity
+from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, complain, print_json, print_line
+from cmfl.commands.console import AsJson, Verbosity, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import AllowPredictableSeeds
-from cmfl.commands.verbosity import Verbosity
+from cmfl.commands.options import AllowPredictableSeeds, expand_groups
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -118,7 +116,7 @@ def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> 
     from ledger.storage.blobs import FolderBlobs
 
     logs = LogFollower(federation.settings.home / "logs")
-    shows_logs = verbosity.chosen() is Verbosity.VERBOSE
+    shows_logs = console.chosen() is Verbosity.VERBOSE
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
         watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)

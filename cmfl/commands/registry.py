@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,17 +10,26 @@ import typer
 
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
-from cmfl.commands.home_files import refuse_home_file, write_result
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_RUN, RunToMake
-from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.options import DEFAULT_RUN, RunToMake, expand_groups
+from cmfl.commands.sender import (
+    KeyFile,
+    KeyPassword,
+    keystore_address,
+    keystore_key,
+    new_password,
+    only_keystore,
+    read_keystore,
+)
+from cmfl.commands.sources import refuse_home_file, write_result
 from ledger.io.folders import is_written_into
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
     from clients.onboarding.registration import Registry
+
 
 RegistryFile = Annotated[
     Path | None,
@@ -31,7 +41,7 @@ RegistryFile = Annotated[
 MOST_FILES = 20_000
 DEFAULT_REGISTRY = Path("registry.json")
 
-app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+registry_app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
 
 
 @expand_groups
@@ -85,7 +95,7 @@ def register(
     print_line(f"once the entries of all owners are in {out.parent}")
 
 
-@app.command("gather")
+@registry_app.command("gather")
 @expand_groups
 def gather(
     entries: Annotated[
@@ -130,8 +140,8 @@ def gather(
         print_line("with the settings, --config or --preset and --set, it prints how to go on")
 
 
-@app.command("show")
-def show(
+@registry_app.command("show")
+def show_registry(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
@@ -205,3 +215,81 @@ def _require_new(out: Path) -> None:
     refuse_home_file(out)
     if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
+
+
+keys_app = typer.Typer(help="Keys of clients.", no_args_is_help=True)
+
+
+@keys_app.command("new")
+def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
+    """Make a new key, write its keystore, and print its address; nothing is overwritten.
+
+    The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
+    it. A key whose keystore or password is lost cannot be restored.
+    """
+    from clients.onboarding.keystores import write_keystore
+    from ledger.protocol.signing import GROUP_ORDER, KeySigner
+
+    path = only_keystore(keystore)
+    if path.exists():
+        raise ConfigurationError(
+            f"--keystore {path}: there is a file already, and a key is never overwritten"
+        )
+    password = new_password(password_file)
+    key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
+    write_keystore(path, key, password)
+    _print_address(KeySigner(key).address, path, json=json)
+
+
+@keys_app.command("show")
+def show_key(
+    keystore: KeyFile,
+    password_file: KeyPassword = None,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Decrypt it, and sign a random challenge.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Print the address of a keystore; without --prove no password is asked for."""
+    path = only_keystore(keystore)
+    if prove:
+        _print_address(_proven(path, password_file), path, json=json, is_proven=True)
+        return
+    if password_file is not None:
+        raise ConfigurationError("--password-file has no effect without --prove")
+    named = keystore_address(read_keystore(path))
+    if named is None:
+        raise ConfigurationError(
+            f"--keystore {path}: does not name its account; use --prove to find it"
+        )
+    _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
+
+
+def _proven(keystore: Path, password_file: Path | None) -> Address:
+    """Return the address that a keystore's key signs for."""
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.signing import KeySigner, challenge_digest, recover
+
+    signer = KeySigner(keystore_key(keystore, password_file))
+    challenge = challenge_digest(secrets.token_bytes(32))
+    address = recover(challenge, signer.sign(challenge))
+    named = keystore_address(read_keystore(keystore))
+    if named is not None and named != checksum(address):
+        raise ConfigurationError(
+            f"--keystore {keystore}: names account {named}, and holds the key of "
+            f"{checksum(address)}"
+        )
+    return address
+
+
+def _print_address(
+    address: bytes, keystore: Path, *, json: bool, is_proven: bool | None = None
+) -> None:
+    from ledger.chain.addresses import checksum
+
+    shown = checksum(address)
+    if json:
+        proof = {} if is_proven is None else {"is_proven": is_proven}
+        print_json({"address": shown, "keystore": str(keystore)} | proof)
+        return
+    print_line(f"{shown} of {keystore}" + (": it signs" if is_proven else ""))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Mapping, Sequence
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cmfl.commands.console import (
+    AsCsv,
     AsJson,
+    complain,
+    print_csv,
     print_cursor,
     print_line,
     print_response,
@@ -16,26 +22,39 @@ from cmfl.commands.console import (
     shortened,
     whole,
 )
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import Cursor, Limit
-from cmfl.commands.source_options import HistoryOptions
-from cmfl.where import Target, open_history
+from cmfl.commands.options import (
+    Address,
+    Api,
+    ApiTokenFile,
+    ChainId,
+    Cursor,
+    Limit,
+    RunName,
+    expand_groups,
+)
+from cmfl.commands.sources import HistoryOptions
+from cmfl.commands.streams import results
+from cmfl.where import RemoteService, Target, deployment_at, open_history
 from ledger.history.queries import AskedRole, Order, RoundStatus
 from ledger.protocol import types
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, ServiceError
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
+    from api.client.deployment import RemoteDeployment
+    from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
+    from ledger.history.answers import Ban
     from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
 
-app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
+
+rounds_app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _DIGEST = re.compile(types.EITHER_FORM_ANY_CASE)
-_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
+_ROUND_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
-@app.command("list")
+@rounds_app.command("list")
 @expand_groups
 def list_rounds(
     source: HistoryOptions,
@@ -83,14 +102,14 @@ def list_rounds(
         print_response(page)
         return
     rows = [_row(entry) for entry in page["rounds"]]
-    shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
-    print_table(f"rounds of {name}", _COLUMNS, shown)
+    shown = [[shortened(row[column]) for column in _ROUND_COLUMNS] for row in rows]
+    print_table(f"rounds of {name}", _ROUND_COLUMNS, shown)
     print_cursor(page["next_cursor"])
 
 
-@app.command("show")
+@rounds_app.command("show")
 @expand_groups
-def show(
+def show_round(
     source: HistoryOptions,
     round_or_digest: Annotated[
         str,
@@ -140,7 +159,7 @@ def show(
     print_table(f"ranking of round {round_number}", columns, rows)
 
 
-@app.command("explain")
+@rounds_app.command("explain")
 @expand_groups
 def explain(source: HistoryOptions, round_number: Round, json: AsJson = False) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
@@ -248,3 +267,254 @@ def _left_out(round_: FullRound) -> list[str]:
             whom = f" (client {claim['named']})" if code == RefusalReason.FALSE_DISTANCE else ""
             lines.append(f"{'refused scores':15} member {claim['member']}: {why}{whom}")
     return lines
+
+
+clients_app = typer.Typer(
+    help="The registered clients and their part in the rounds.", no_args_is_help=True
+)
+
+Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
+_COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
+_CLIENT_COLUMNS = ("client", "address", "samples", *_COUNTS, "banned_in_round")
+_ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome", "scores", "voted")
+
+
+@clients_app.command("list")
+@expand_groups
+def list_clients(
+    source: HistoryOptions,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List the registered clients with their samples and their counts so far.
+
+    A ban takes effect in the round after the one that records it.
+    """
+    with open_history(source.target()) as history:
+        page = history.clients(limit, cursor)
+    if json:
+        print_response(page)
+        return
+    rows: Sequence[Mapping[str, Any]] = page["clients"]
+    if csv:
+        print_csv(_CLIENT_COLUMNS, rows)
+        return
+    shown = [[shortened(row[column]) for column in _CLIENT_COLUMNS] for row in rows]
+    print_table("clients", (*_CLIENT_COLUMNS[:-1], "banned in"), shown)
+    if page["records_missing"]:
+        print_line(
+            f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
+            "scores are unknown."
+        )
+    print_cursor(page["next_cursor"])
+
+
+@clients_app.command("show")
+@expand_groups
+def show_client(source: HistoryOptions, client: Client, json: AsJson = False) -> None:
+    """Show one client: its address, samples and counts so far."""
+    with open_history(source.target()) as history:
+        response = history.client(client)
+    if json:
+        print_response(response)
+        return
+    for name, value in response["client"].items():
+        if name != "links":
+            print_line(f"{name:15} {'' if value is None else value}".rstrip())
+    if response["ban"] is not None:
+        print_line(f"{'reason':15} {_reason(response['ban'])}")
+
+
+@clients_app.command("rounds")
+@expand_groups
+def rounds(
+    source: HistoryOptions,
+    client: Client,
+    limit: Limit = 20,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    cursor: Cursor = None,
+    json: AsJson = False,
+) -> None:
+    """Show one client's rounds: rank, outcome, scores and votes."""
+    order = Order.OLDEST if oldest else Order.NEWEST
+    with open_history(source.target()) as history:
+        page = history.client_rounds(client, order, limit, cursor)
+    if json:
+        print_response(page)
+        return
+    rows: Sequence[Mapping[str, Any]] = page["rounds"]
+    shown = [[_cell(row, column) for column in _ROUND] for row in rows]
+    print_table(f"rounds of client {client}", _ROUND, shown)
+    print_cursor(page["next_cursor"])
+
+
+def _reason(ban: Ban) -> str:
+    """Return why a client is banned, and where the chain holds the proof."""
+    from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
+
+    twice = ban["signed_twice"]
+    reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
+    return f"{reason}: block {ban['block']}, transaction {ban['transaction']}"
+
+
+def _cell(row: Mapping[str, Any], column: str) -> object:
+    """Return a table's value, with ranks counted from 1."""
+    value = row[column]
+    if column == "rank" and value is not None:
+        return value + 1
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+AWAY_SECONDS = 60.0
+"""Without an answer for this time, the service counts as gone."""
+
+STILL_SECONDS = 60.0
+"""Without a block for this time, the chain counts as stalled."""
+
+MOST_NAMED = 12
+"""Late clients named in one line."""
+
+Poll = Annotated[
+    float, typer.Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")
+]
+
+
+def watch(
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    run: RunName = None,
+    address: Address = None,
+    chain_id: ChainId = None,
+    poll: Poll = 1.0,
+    json: AsJson = False,
+) -> None:
+    """Follow the open round of a live federation: its stage, and who is late.
+
+    Polls a service with a mailbox (cmfl serve --mailbox), until the run is finished, Ctrl-C, or no
+    answer for a minute.
+    """
+    remote = RemoteService.of(api, api_token_file)
+    if remote is None:
+        raise ConfigurationError("--api: name a service with a mailbox (cmfl serve --mailbox)")
+    deployment = deployment_at(remote.service(), chain_id, address, run)
+    before: FederationAnswer | None = None
+    last_line, still = "", _Stillness()
+    while before is None or before["stage"] != "finished":
+        if before is not None:
+            time.sleep(poll)
+        answer = _poll(deployment, poll)
+        block = answer["as_of"]
+        if answer["stage"] != "finished" and still.is_news(block["hash"], time.monotonic()):
+            complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
+        for line in _ended(answer, before):
+            if not json:
+                print_line(line)
+        if (line := line_of(answer)) != last_line:
+            last_line = line
+            if json:
+                # Escaped: a service may send control sequences of a terminal.
+                results().write(dumps(answer) + "\n")
+                results().flush()
+            else:
+                print_line(line)
+        before = answer
+
+
+def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
+    """Return an answer; a service that is away for a moment is asked again."""
+    from api.client.connection import ServiceProblemError
+
+    since: float | None = None
+    while True:
+        try:
+            return deployment.federation()
+        except ServiceError as error:
+            if isinstance(error, ServiceProblemError) and error.status < 500:
+                raise
+            now = time.monotonic()
+            if since is None:
+                since = now
+                complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
+            elif now - since >= AWAY_SECONDS:
+                raise
+        time.sleep(poll)
+
+
+class _Stillness:
+    """Detection of a stalled chain."""
+
+    def __init__(self) -> None:
+        self._newest = ""
+        self._since = 0.0
+        self._is_reported = False
+
+    def is_news(self, newest: str, now: float) -> bool:
+        """Return whether the chain has stalled since the last call."""
+        if newest != self._newest:
+            self._newest, self._since, self._is_reported = newest, now, False
+        is_still = now - self._since >= STILL_SECONDS
+        is_new, self._is_reported = is_still and not self._is_reported, is_still
+        return is_new
+
+
+def line_of(answer: FederationAnswer) -> str:
+    """Return the status of a federation, without the time: equal lines for equal status."""
+    open_round = answer["open"]
+    if open_round is None:
+        return f"{answer['stage']}: no round is open"
+    parts = [f"round {open_round['round']}: {_stage(open_round)}"]
+    late = {
+        client["client"]: client
+        for client in open_round["clients"]
+        if client["late_since"] is not None
+    }
+    if late:
+        named = [_awaited(late[client]) for client in open_round["late"] if client in late]
+        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
+    if not answer["mailbox"]["read"]:
+        parts.append("the mailbox cannot be read as a whole")
+    return "; ".join(parts)
+
+
+def _stage(open_round: OpenRound) -> str:
+    stage = open_round["stage"]
+    clients = [each for each in open_round["clients"] if each["role"] != "empty_seat"]
+    committed = sum(client["committed_block"] is not None for client in clients)
+    if stage == "committing":
+        window = open_round["window_block"]
+        return f"{committed} of {len(clients)} committed, until block {window}"
+    view = open_round["view"]
+    if view is not None:
+        return f"{view['phase']}, view {view['number'] + 1}, primary {view['primary']}"
+    if stage == "exhausted":
+        return f"no view is left, may be abandoned from block {open_round['deadline_block']} on"
+    if stage == "deciding":
+        return "both votes are certified, the decision is pending"
+    published = sum(client["payload"] is not None for client in clients)
+    return f"{stage}, {published} of {committed} payloads published"
+
+
+def _awaited(client: ActiveClient) -> str:
+    return f"{client['client']} ({', '.join(awaited['act'] for awaited in client['awaited'])})"
+
+
+def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:
+    """Return a line for each round that has ended since the last answer, oldest first."""
+    if before is None:
+        return []
+    earlier = {each["round"] for each in before["rounds"] if each["ended"] is not None}
+    new = [
+        each
+        for each in answer["rounds"]
+        if each["ended"] is not None and each["round"] not in earlier
+    ]
+    return [_end(each) for each in reversed(new)]
+
+
+def _end(paced: PacedRound) -> str:
+    views = paced["views"]
+    in_views = "" if views is None else f" in views {views[0] + 1} and {views[1] + 1}"
+    return f"round {paced['round']}: {paced['status']}{in_views}, after {paced['seconds']} s"

@@ -2,18 +2,25 @@
 
 Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
 files. `cmfl runs show` compares the claimed head of a run with the chain.
+
+A service knows of a run what its chain and blobs hold, and what the run's own files claim of
+accuracy and attackers if they are in the home that it serves. Unknown values are None.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
+    command_line,
     complain,
     print_csv,
     print_json,
@@ -33,20 +40,220 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.run_summaries import (
-    COLUMNS,
-    HomeRuns,
-    RunSummary,
-    ServiceRuns,
-    open_run_summaries,
-    summary,
-)
-from cmfl.where import RemoteService, Target
-from ledger.io.home import Home
-from ledger.protocol.errors import CmflError
+from cmfl.opening import names_in
+from cmfl.recorded import last_known
+from cmfl.where import RemoteService, Target, chain_at, require_no_node
+from ledger.io.home import Home, RunPaths
+from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from cmfl.commands.claimed_head import HeadComparison
+    from api.client.service import Service
+    from cmfl.commands.audit import HeadComparison
+    from ledger.history.answers import DeploymentSummary, Series
+
+
+MAX_RUNS = 1_024
+"""That a service may serve."""
+
+COLUMNS = (
+    *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
+    *("head", "configuration", "unread"),
+)
+"""Of a summary, as `cmfl runs --json` prints it; configuration and head are 0x-hex.
+
+Rounds and head are the chain's; `unread` is None, or the reason why they are unknown.
+"""
+
+RunSummary: TypeAlias = dict[str, Any]
+
+
+def summary(name: str, **known: object) -> RunSummary:
+    """Return what is known of a run, with None for all else."""
+    return {**dict.fromkeys(COLUMNS), "run": name, **known}
+
+
+@contextmanager
+def open_run_summaries(target: Target) -> Iterator[HomeRuns | ServiceRuns]:
+    """Open the summaries of the home's runs, or of the service's."""
+    if target.remote is None:
+        yield HomeRuns(target)
+        return
+    require_no_node(target)
+    with target.remote.service() as service:
+        yield ServiceRuns(target.remote, service, chain_at(service, target.chain_id))
+
+
+class HomeRuns:
+    """Runs of a home, by their names; what they claim of themselves is in their folders."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.place = str(target.home)
+
+    def names(self) -> list[str]:
+        """Return the names of all runs, sorted."""
+        return names_in(self._target.home)
+
+    def row(self, name: str) -> RunSummary:
+        """Return the summary of a run."""
+        from ledger.chain.contract.manifest import settings_digest, was_in_memory
+        from ledger.claims import claimed_run
+
+        paths = self._paths(name)
+        claimed = claimed_run(paths)
+        planned = self.settings(name).get("protocol.rounds", "")
+        is_memory = not paths.manifest.exists() and was_in_memory(paths)
+        known = {"rounds": claimed.rounds, "head": claimed.head}
+        return summary(
+            name,
+            ledger="memory" if is_memory else "chain",
+            of=int(planned) if planned.isdecimal() else None,
+            accuracy=claimed.accuracy,
+            floor=claimed.floor,
+            accepted_attackers=claimed.accepted_attackers,
+            configuration=settings_digest(paths),
+            **(known if is_memory else self._on_chain(paths)),
+        )
+
+    def _on_chain(self, paths: RunPaths) -> dict[str, object]:
+        from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+        from ledger.chain.round_ledger import last_ended
+
+        if not paths.manifest.exists():
+            require_unplayed(paths)
+            return {"rounds": 0}
+        manifest = read_run_manifest(paths)
+        with self._target.ledger_of(manifest) as ledger:
+            if ledger is None:
+                where = f"chain {manifest.chain_id}: name its node by --rpc-url"
+                return {"unread": f"{paths.name} is on {where}"}
+            state = ledger.state()
+            return {"rounds": last_ended(state), "head": f"0x{state.head.hex()}"}
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return the settings by their full names, as TOML."""
+        from ledger.claims import recorded_settings
+
+        return recorded_settings(self._paths(name))
+
+    def unknown(self, name: str) -> str:  # noqa: ARG002 - as of a service
+        """Return nothing: a home knows all."""
+        return ""
+
+    def audit_of(self, name: str) -> str:
+        return command_line("audit", "--home", self._target.home, "--run", name)
+
+    def _paths(self, name: str) -> RunPaths:
+        paths = Home(self._target.home).run(name)
+        if not paths.path.is_dir():
+            raise ConfigurationError(
+                f"there is no run {name!r} in {self.place}; there are {', '.join(self.names())}"
+            )
+        return paths
+
+
+class ServiceRuns:
+    """Runs of a service, by their names; each is asked for once."""
+
+    def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
+        self._remote, self._service, self._chain = remote, service, chain
+        self._series: dict[str, Series] = {}
+        self.place = service.connection.shown_url
+
+    def names(self) -> list[str]:
+        return sorted(deployment["run"] for deployment in self._all)
+
+    def row(self, name: str) -> RunSummary:
+        """Return the summary of a run."""
+        deployment = self._deployment(name)
+        details = self._service.deployment(self._chain, deployment["address"]).details()
+        series = self._series_of(name)
+        claimed, numbers = series["claimed"], series["round"]
+        return summary(
+            name,
+            ledger="chain",
+            rounds=numbers[-1] - (series["status"][-1] == "open") if numbers else 0,
+            of=deployment["rounds"],
+            accuracy=None if claimed is None else last_known(claimed["accuracy"]),
+            floor=None if claimed is None else last_known(claimed["floor"]),
+            accepted_attackers=_accepted_attackers(series),
+            head=details["state"]["head"],
+        )
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return the settings in the run document, by their full names, as TOML."""
+        from ledger.claims import settings_by_name
+        from ledger.protocol import canonical
+        from ledger.protocol.documents.run import decode_run
+        from ledger.protocol.types import Digest
+
+        digest = Digest(bytes.fromhex(self._deployment(name)["config"][2:]))
+        document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
+        parameters = document.parameters
+        protocol = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+        return settings_by_name({**document.experiment, "protocol": protocol})
+
+    def unknown(self, name: str) -> str:
+        """Return why accuracy or attackers are unknown; nothing if they are known."""
+        series = self._series_of(name)
+        if series["claims"] == "absent":
+            return f"{name}: the run's own files are not where the service runs: no accuracy"
+        if series["claims"] == "unreadable":
+            return f"{name}: the service cannot read the run's own files: no accuracy"
+        if _is_sparse(series):
+            return (
+                f"{name}: the service shows only some of {series['round'][-1]} rounds, so the "
+                f"share of accepted attackers is unknown"
+            )
+        return ""
+
+    def audit_of(self, name: str) -> str:
+        """Return the command that audits a run, with a node that the reader names."""
+        chain_id = self._chain.partition("-")[0]
+        node = ("--rpc-url", "URL", "--chain-id", chain_id)
+        address = self._deployment(name)["address"]
+        return command_line("audit", "--api", self.place, *node, "--address", address)
+
+    def _deployment(self, name: str) -> DeploymentSummary:
+        named = [deployment for deployment in self._all if deployment["run"] == name]
+        if len(named) != 1:
+            there = "no run" if not named else "more than one run"
+            raise ConfigurationError(
+                f"{self.place} serves {there} {name!r}; it serves {', '.join(self.names())}"
+            )
+        return named[0]
+
+    @cached_property
+    def _all(self) -> list[DeploymentSummary]:
+        deployments = self._service.deployments(self._chain)["deployments"]
+        if len(deployments) > MAX_RUNS:
+            raise ServiceError(f"{self.place}: serves {len(deployments)} runs, over {MAX_RUNS}")
+        if not deployments:
+            raise ConfigurationError(f"{self.place} serves no run")
+        return deployments
+
+    def _series_of(self, name: str) -> Series:
+        if name not in self._series:
+            address = self._deployment(name)["address"]
+            self._series[name] = self._service.deployment(self._chain, address).series()
+        return self._series[name]
+
+
+def _is_sparse(series: Series) -> bool:
+    """Return whether a series has only some of the rounds."""
+    numbers = series["round"]
+    return bool(numbers) and len(numbers) < numbers[-1]
+
+
+def _accepted_attackers(series: Series) -> float | None:
+    """Return the attackers' share of the accepted updates; None if some round is unknown."""
+    if series["claimed"] is None or _is_sparse(series):
+        return None
+    pairs = zip(series["accepted"], series["claimed"]["malicious_accepted"], strict=True)
+    counts = [(accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None]
+    total = sum(accepted for accepted, _ in counts)
+    return sum(malicious for _, malicious in counts) / total if total else None
+
 
 app = typer.Typer(help="Summaries of the runs of a home or a service.", no_args_is_help=True)
 
@@ -116,7 +323,7 @@ def show(
     The head that its files claim is compared with the chain; a difference is reported with a
     warning and exit code 1. The claims of a service are not compared.
     """
-    from cmfl.commands.claimed_head import head_message
+    from cmfl.commands.audit import head_message
     from ledger.early_stop import claimed_stop
 
     remote = RemoteService.of(api, api_token_file)
@@ -157,7 +364,7 @@ def show(
 
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
     """Return the comparison of a run's claimed head with the chain; a service is not asked."""
-    from cmfl.commands.claimed_head import HeadComparison, HeadOutcome, compare_head
+    from cmfl.commands.audit import HeadComparison, HeadOutcome, compare_head
     from ledger.claims import claimed_run
 
     if target.remote is not None:

@@ -3,23 +3,148 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from cmfl.commands.amounts import GWEI_DECIMALS, wei_of
-from cmfl.commands.options import KEY_VARIABLE
+from cmfl.commands.console import command_line, print_line
+from cmfl.commands.exit_codes import InterruptedCommand
+from cmfl.commands.options import (
+    KEY_VARIABLE,
+    URL_VARIABLE,
+    AllowPredictableSeeds,
+    contract_address,
+)
+from cmfl.where import Target
+from ledger.chain.ports import (
+    ChainWriter,
+    NotServedError,
+    Receipt,
+    TransactionTimeoutError,
+    require_plain_sender,
+)
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.node import RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.sender import InFlightTransaction
+
+
+BLOBS_VARIABLE = "CMFL_BLOBS"
+MAILBOX_VARIABLE = "CMFL_MAILBOX"
+DATA_VARIABLE = "CMFL_DATA"
+
+_SECRET = "which may have a key in it"  # noqa: S105 - a sentence
+_USUAL = {
+    URL_VARIABLE: f"the node's URL, {_SECRET}",
+    BLOBS_VARIABLE: f"the place of the blobs, {_SECRET}",
+    MAILBOX_VARIABLE: f"the place of the mail, {_SECRET}",
+    DATA_VARIABLE: "the path of your data",
+}
+
+
+def print_next(introduction: str, command: str, descriptions: dict[str, str] | None = None) -> None:
+    """Print a command, and the values of its variables that are not set here.
+
+    Args:
+        introduction: printed before it.
+        command: for a shell.
+        descriptions: of variables that differ from the usual ones.
+    """
+    print_line(f"{introduction}: {command}")
+    for line in missing_variables(command, descriptions):
+        print_line(line)
+
+
+def command_on(where: Target, *words: object) -> str:
+    """Return a command on the home and the node of a target, for a shell and without secrets."""
+    words = (*words, "--home", where.home)
+    if where.rpc_url is None:
+        return command_line(*words)
+    url = quoted_url(where.rpc_url)
+    return f"{command_line(*words, '--chain-id', where.chain_id)} --rpc-url {url}"
+
+
+def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:
+    """Return lines about the variables of a command that are not set here; see `print_next`."""
+    return [
+        f"once {variable} holds {content}"
+        for variable, content in (_USUAL | (descriptions or {})).items()
+        if variable_in_shell(variable) in command and not os.environ.get(variable)
+    ]
+
+
+def variable_in_shell(name: str) -> str:
+    """Return a variable in shell syntax."""
+    return f'"${name}"'
+
+
+def quoted_url(url: str) -> str:
+    """Return a node's URL for a shell, or its variable if it may contain a secret."""
+    from ledger.io.http import HttpServer
+
+    try:
+        shown = HttpServer(url, timeout_seconds=1).shown_url
+    except ValueError:
+        shown = ""  # the connection to the node reports it
+    return shlex.quote(url) if url.rstrip("/") == shown else variable_in_shell(URL_VARIABLE)
+
+
+def quoted_place(text: str, variable: str) -> str:
+    """Return a location of blobs or mail for a shell, or `variable` if it may contain a secret."""
+    from ledger.protocol.errors import BlobError
+    from ledger.storage.objects import parse_locations
+
+    try:
+        shown = ",".join(place.shown for place in parse_locations("place", text))
+    except BlobError:
+        shown = ""
+    return shlex.quote(text) if shown == text.rstrip("/") else variable_in_shell(variable)
+
+
+ETHER_DECIMALS = 18
+GWEI_DECIMALS = 9
+_LONGEST = 40
+_MOST_WEI = 10**36
+
+
+def wei_of(text: str, option: str, decimals: int) -> int:
+    """Return an amount in wei.
+
+    Args:
+        text: digits, with an optional point.
+        option: its name, for the message.
+        decimals: of the unit: 18 for ether, 9 for gwei.
+
+    Raises:
+        ConfigurationError: it is not a positive amount, or finer than a wei.
+    """
+    try:
+        amount = Decimal(text) if len(text) <= _LONGEST else Decimal("NaN")
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or not 0 < amount.scaleb(decimals) <= _MOST_WEI:
+        most = _MOST_WEI // 10**decimals
+        raise ConfigurationError(
+            f"{option} {text[:_LONGEST]}: an amount is a number over 0, and at most {most:.0e}"
+        )
+    wei = amount.scaleb(decimals)
+    if wei != int(wei):
+        raise ConfigurationError(f"{option} {text}: at most {decimals} decimals")
+    return int(wei)
+
 
 KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
@@ -283,3 +408,261 @@ def _read(path: Path) -> str:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
+DEFAULT_WORKER = Path("cmfl-worker")
+
+WorkerFolderPath = Annotated[
+    Path,
+    typer.Option(
+        "--folder",
+        help="Folder of this worker alone: journal, own updates, status.",
+        envvar="CMFL_WORKER_FOLDER",
+    ),
+]
+
+
+class SharedPlaces(NamedTuple):
+    """Locations shared by all participants of a run."""
+
+    rpc_url: str
+    chain_id: int
+    contract: str
+    blobs: str
+    mailbox: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantOptions:
+    """The node, the contract, the shared storage, and what a participant has on its machine."""
+
+    rpc_url: Annotated[
+        str | None,
+        # Eager: the limits of fees ask whether it is there.
+        typer.Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
+    ] = None
+    chain_id: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=2**64 - 1,
+            help="The chain id that the node must have.",
+            envvar="CMFL_CHAIN_ID",
+        ),
+    ] = None
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the run's contract.", envvar="CMFL_CONTRACT", callback=contract_address
+        ),
+    ] = None
+    blobs: Annotated[
+        str | None,
+        typer.Option(
+            help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE
+        ),
+    ] = None
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            help="Where envelopes go; where the blobs are if not given.", envvar=MAILBOX_VARIABLE
+        ),
+    ] = None
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
+            envvar="CMFL_KEYSTORE",
+        ),
+    ] = None
+    password_file: Annotated[
+        Path | None, typer.Option(help="Password of all keystores; else asked for.")
+    ] = None
+    data: Annotated[
+        Path | None, typer.Option(help="Where the training data are on this machine.")
+    ] = None
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="section.key=value of this machine, such as machine.workers."),
+    ] = None
+    folder: WorkerFolderPath = DEFAULT_WORKER
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=1000,
+            help="Blocks on top of one before it counts as final; what the chain calls final if "
+            "not given.",
+        ),
+    ] = None
+    allow_predictable_seeds: AllowPredictableSeeds = False
+    allow_unknown_creation: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unknown-creation",
+            help="Accept a contract whose creation code is not checkable.",
+        ),
+    ] = False
+
+    def shared(self) -> SharedPlaces:
+        """Return what all participants share."""
+        url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs
+        if url is None or chain_id is None or contract is None or blobs is None:
+            needed = {
+                "--rpc-url": url,
+                "--chain-id": chain_id,
+                "--contract": contract,
+                "--blobs": blobs,
+            }
+            missing = next(name for name, value in needed.items() if value is None)
+            raise ConfigurationError(f"{missing} must be given; --help says what it is")
+        return SharedPlaces(url, chain_id, contract, blobs, self.mailbox or blobs)
+
+
+MOST_RECIPIENTS = 1_000
+# A plain account needs 21,000; one with code of its own (EIP-7702) may need more.
+GAS = 50_000
+ZERO_ADDRESS = f"0x{0:040}"
+_POLL_SECONDS = 0.05
+_AT_ONCE = 16  # geth accepts at least as many pending ones per account
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """A payment to an account, and what that owns afterwards."""
+
+    address: str
+    wei: int
+    balance_wei: int
+    transaction: str
+    block: int
+
+
+def recipients(addresses: Sequence[str]) -> list[str]:
+    """Return the accounts to pay, EIP-55.
+
+    Raises:
+        ConfigurationError: an address is malformed, repeated or zero, or there are too many.
+    """
+    from ledger.chain.addresses import eip55
+
+    if len(addresses) > MOST_RECIPIENTS:
+        raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
+    accounts: list[str] = []
+    for address in addresses:
+        try:
+            account = eip55(address)
+        except ChainError as error:
+            raise ConfigurationError(str(error)) from None
+        if account == ZERO_ADDRESS:
+            raise ConfigurationError(f"{address}: payments to the zero address are lost")
+        if account in accounts:
+            raise ConfigurationError(f"{address} is given twice")
+        accounts.append(account)
+    return accounts
+
+
+def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
+    """Pay an amount to each account, and return the payments in that order.
+
+    Raises:
+        ConfigurationError: the sender is among the accounts, or owns too little.
+        ChainError: a payment failed; the message names who was paid, who may be, and who was not.
+        InterruptedCommand: the same, after an interruption.
+    """
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
+
+    require_plain_sender(chain, chain.sender)
+    if chain.sender in accounts:
+        raise ConfigurationError(f"{chain.sender} is the sender's own account")
+    gas = 0
+    send: Callable[[Sequence[str], int, dict[str, Receipt], dict[str, None]], None]
+    balance_of: Callable[[str], int]
+    if isinstance(chain, EmbeddedChain):
+        send, balance_of = partial(_send_at_home, chain), partial(_balance_at_home, chain)
+    else:
+        assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
+        send, balance_of = partial(_send_by_node, chain), chain.balance_of
+        gas = chain.max_cost(GAS) * len(accounts)
+    owned = balance_of(chain.sender)
+    if owned < wei * len(accounts) + gas:
+        raise ConfigurationError(
+            f"account {chain.sender} owns {in_ether(owned)}, and is to pay "
+            f"{in_ether(wei * len(accounts))} and the gas; nothing was sent"
+        )
+    sent: dict[str, Receipt] = {}
+    unsure: dict[str, None] = {}
+    try:
+        for first in range(0, len(accounts), _AT_ONCE):
+            send(accounts[first : first + _AT_ONCE], wei, sent, unsure)
+        balances = [balance_of(address) for address in accounts]
+    except (ChainError, KeyboardInterrupt) as error:
+        if not (sent or unsure):
+            raise
+        told = str(error) if isinstance(error, ChainError) else "interrupted"
+        unpaid = [account for account in accounts if account not in {*sent, *unsure}]
+        for outcome, those in (
+            ("paid", [*sent]),
+            ("sent, and may still come into a block", [*unsure]),
+            ("not paid", unpaid),
+        ):
+            told += f"; {outcome}: {', '.join(those)}" if those else ""
+        kind = ChainError if isinstance(error, ChainError) else InterruptedCommand
+        raise kind(told) from error
+    return [
+        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
+        for address, balance, receipt in zip(accounts, balances, sent.values(), strict=True)
+    ]
+
+
+def _balance_at_home(own: EmbeddedChain, address: str) -> int:
+    return own.account(address)[1]
+
+
+def _send_at_home(
+    own: EmbeddedChain,
+    some: Sequence[str],
+    wei: int,
+    sent: dict[str, Receipt],
+    unsure: dict[str, None],  # noqa: ARG001 - nothing is unsure at home
+) -> None:
+    for address in some:
+        sent[address] = own.send(address, b"", GAS, value=wei)
+
+
+def _send_by_node(
+    node: RpcChain, some: Sequence[str], wei: int, sent: dict[str, Receipt], unsure: dict[str, None]
+) -> None:
+    """Send payments at once, and wait for all that were sent, also after one is refused."""
+    waiting: dict[str, InFlightTransaction] = {}
+    why: ChainError | None = None
+    for address in some:
+        # Noted before it is sent: who is interrupted in the middle cannot tell.
+        unsure[address] = None
+        try:
+            waiting[address] = node.submit(address, b"", GAS, value=wei)
+        except ChainError as error:
+            why = error
+            del unsure[address]
+            break
+    for address, pending in waiting.items():
+        try:
+            while (receipt := _polled(pending)) is None:
+                time.sleep(_POLL_SECONDS)
+            sent[address] = receipt
+        except TransactionTimeoutError as error:
+            why = why or error
+            continue
+        except ChainError as error:
+            why = why or error
+        del unsure[address]
+    if why is not None:
+        raise why
+
+
+def _polled(pending: InFlightTransaction) -> Receipt | None:
+    try:
+        return pending.poll()
+    except NotServedError:
+        return None  # asked again, until the payment's time is over

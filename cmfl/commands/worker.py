@@ -9,30 +9,50 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands import verbosity
-from cmfl.commands.console import AsJson, print_json, print_line
-from cmfl.commands.exit_codes import FAILED
+from cmfl.arguments import digest_of_head
+from cmfl.commands import console
+from cmfl.commands.console import (
+    AsJson,
+    Verbosity,
+    command_line,
+    complain,
+    print_json,
+    print_line,
+    print_table,
+)
+from cmfl.commands.exit_codes import FAILED, InterruptedCommand
 from cmfl.commands.interrupts import handled_with
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import MaxFee, MaxTip
-from cmfl.commands.participant_options import ParticipantOptions
-from cmfl.commands.sender import Sender, private_keys
-from cmfl.commands.verbosity import Verbosity
+from cmfl.commands.options import MaxFee, MaxTip, expand_groups
+from cmfl.commands.sender import (
+    BLOBS_VARIABLE,
+    DEFAULT_WORKER,
+    MAILBOX_VARIABLE,
+    ParticipantOptions,
+    Sender,
+    SharedPlaces,
+    WorkerFolderPath,
+    print_next,
+    private_keys,
+    quoted_place,
+    quoted_url,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
     from clients.worker.process import WorkerOptions, WorkerTarget
     from clients.worker.status import WorkerFolder
-    from ledger.chain.rpc.node import RpcSettings
+    from ledger.chain.rpc.node import RpcSettings, SendingNode
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.signing import KeySigner
+
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +220,7 @@ def _logged(style: str) -> Iterator[None]:
     if style not in set(LogFormat):
         raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
     levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
-    level = levels.get(verbosity.chosen(), logging.DEBUG)
+    level = levels.get(console.chosen(), logging.DEBUG)
     with logging_to(sys.stderr, LogFormat(style), level):
         yield
 
@@ -261,3 +281,148 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
         yield f"  phase {phase}, " + ("before its views" if view is None else f"view {view}")
     for part, failure in status["troubles"].items():
         yield f"  {part}: {failure['says']} ({failure['times']} times)"
+
+
+PROBE_BYTES = 64
+
+
+@expand_groups
+def join(
+    options: ParticipantOptions,
+    genesis: Annotated[
+        str | None, typer.Option(help="Expected hash of block 0: 0x and 64 hex digits.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check all that you need to take part, say what is missing, and print how to begin.
+
+    Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
+    data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
+    """
+    from clients.onboarding.checks import CheckState, PreflightChecks
+    from clients.worker.process import WorkerTarget
+    from ledger.protocol.signing import KeySigner
+
+    shared = options.shared()
+    expected = None if genesis is None else digest_of_head(genesis, "--genesis")
+
+    def open_keys() -> list[KeySigner]:
+        return [
+            KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
+        ]
+
+    def open_node() -> SendingNode:
+        from ledger.chain.rpc.node import SendingNode
+
+        return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
+
+    ready = PreflightChecks(
+        WorkerTarget(
+            shared.contract,
+            shared.blobs,
+            shared.mailbox,
+            options.data,
+            tuple(options.setting or ()),
+            options.confirmations,
+            options.allow_unknown_creation,
+        ),
+        options.folder,
+        open_node,
+        open_keys,
+        wall=time.time(),
+        probe=secrets.token_bytes(PROBE_BYTES),
+        allow_predictable_seeds=options.allow_predictable_seeds,
+    )
+    results = list(ready.checks())
+    is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
+    command = _worker_command(options, shared)
+    if json:
+        clients, checks = ready.clients, [asdict(result) for result in results]
+        about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
+        print_json(about | {"checks": checks, "command": command})
+    else:
+        rows = [(result.check, str(result.state), result.found) for result in results]
+        print_table("what it takes to join", ("check", "state", "found"), rows)
+        if is_ready:
+            print_next("start with", command)
+    raise typer.Exit(0 if is_ready else FAILED)
+
+
+def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
+    """Return the command that starts the worker, with secrets and URLs as variables."""
+    from clients.configuration.parsing import ALLOW_PREDICTABLE
+    from ledger.chain.contract.deploy import ALLOW_UNKNOWN_CREATION
+
+    chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
+    words: list[object] = ["worker", *chain]
+    for option, value in (
+        *(("--keystore", path) for path in options.keystore or ()),
+        ("--password-file", options.password_file),
+        ("--data", options.data),
+        ("--folder", options.folder),
+        ("--confirmations", options.confirmations),
+        *(("--set", setting) for setting in options.setting or ()),
+    ):
+        words += [] if value is None else [option, value]
+    words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
+    words += [ALLOW_UNKNOWN_CREATION] if options.allow_unknown_creation else []
+    storage = (
+        f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
+        f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
+    )
+    return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+
+
+LOOK_SECONDS = 0.2
+
+
+def leave(
+    folder: WorkerFolderPath = DEFAULT_WORKER,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Ask it, and do not wait until it has ended.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Ask a worker to finish its round and end; its clients stay registered.
+
+    A client that is drawn and absent is late in that round, no more. To take part again, start the
+    worker on the same folder. A worker that is killed meanwhile has not been asked any more.
+    """
+    from clients.worker.status import WorkerFolder
+    from ledger.io.home import DISK
+
+    worker = WorkerFolder(folder)
+    if not worker.is_held():
+        raise ConfigurationError(f"--folder {folder}: no worker runs on it")
+    round_number = _round_of(worker)
+    DISK.write_whole(worker.leave, b"")
+    if not json:
+        which = "its round" if round_number is None else f"round {round_number}"
+        complain(f"{folder}: the worker ends after {which}")
+    has_ended = False
+    try:
+        while not no_wait and not (has_ended := not worker.is_held()):
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        raise InterruptedCommand("interrupted: the worker ends all the same") from None
+    if has_ended and worker.leave.exists():
+        complain(
+            f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "
+            f"again"
+        )
+    if json:
+        print_json({"round": round_number, "has_ended": has_ended})
+    elif has_ended:
+        last = _round_of(worker)
+        print_line(f"{folder}: ended, with round {last} open" if last else f"{folder}: ended")
+
+
+def _round_of(worker: WorkerFolder) -> int | None:
+    """Return the round in which the worker says it is; None if it has not said yet."""
+    from cmfl.commands.worker import status_of
+
+    try:
+        number = status_of(worker)[0].get("round")
+    except ConfigurationError:
+        return None
+    return number if type(number) is int else None

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clients.models.model import RECORDED_FILE
-from cmfl.training_coverage import coverage_of
+from cmfl.replaying import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
 from ledger.history.serialise_rounds import time_of

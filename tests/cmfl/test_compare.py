@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cmfl
-from cmfl.methods import METHODS
+from cmfl.comparison import METHODS
 from tests.cmfl.conftest import FACE
 
 pytestmark = FACE

@@ -12,7 +12,7 @@ from benchmarks.figures import MARKED, MEASURED, ROOT, PageError, all_figures, f
 from clients.experiments.kinds import kind_named
 from clients.experiments.run import row_of, task_of
 from clients.training.environment import environment_here
-from cmfl.commands.demo.runs import ATTACKED, cells_of
+from cmfl.commands.demo import ATTACKED, cells_of
 
 FIGURE = re.compile(
     r"""±\ ?\d

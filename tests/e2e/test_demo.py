@@ -12,8 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from clients.testnet.node import free_port as unused_port
-from cmfl.commands.demo.command import MOST_PORTS, _made_anew, free_port
-from cmfl.commands.demo.runs import DemoStep, steps_of
+from cmfl.commands.demo import MOST_PORTS, DemoStep, _made_anew, free_port, steps_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import refusal
@@ -71,7 +70,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cmfl.commands.demo.command.is_port_taken", lambda _: True),
+            patch("cmfl.commands.demo.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)

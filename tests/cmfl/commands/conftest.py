@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from cmfl.auditing import AuditRequest, audit_target
-from cmfl.commands import application, progress_lines
+from cmfl.commands import application, console
 from cmfl.where import Target
 from ledger.audit.report import AuditReport
 from ledger.chain.embedded.reader import EmbeddedReader
@@ -76,9 +76,9 @@ def cmfl(*arguments: object, patient: bool = True) -> Result:
     A patient caller wants no lines of progress, however slow the machine is.
     """
     out, err = io.StringIO(), io.StringIO()
-    soonest = math.inf if patient else progress_lines.SOONEST
+    soonest = math.inf if patient else console.SOONEST
     with (
-        patch.object(progress_lines, "SOONEST", soonest),
+        patch.object(console, "SOONEST", soonest),
         patch.object(sys, "argv", ["cmfl", *map(str, arguments)]),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -14,8 +14,8 @@ import pytest
 import typer
 
 from clients.configuration.parsing import PRESETS
-from cmfl.commands import application, verbosity
-from cmfl.commands.verbosity import Verbosity
+from cmfl.commands import application, console
+from cmfl.commands.console import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
 from tests.cmfl.commands.conftest import SHARED, cmfl, every_command, refusal, succeeds
 
@@ -78,7 +78,7 @@ def test_quiet_and_verbose_contradict_each_other(home: Path) -> None:
     assert refusal(*rows, "-q", "-v") == "-q and -v contradict each other: give one of them"
     usual, quiet = succeeds(*rows), succeeds(*rows, "--quiet")
     assert usual.out == quiet.out
-    assert verbosity.chosen() is Verbosity.USUAL
+    assert console.chosen() is Verbosity.USUAL
 
 
 def test_verbose_says_what_is_read_and_how_long_it_took(home: Path) -> None:

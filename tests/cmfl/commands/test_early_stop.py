@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cmfl.stopping import StopOutcome, check_stop
+from cmfl.auditing import StopOutcome, check_stop
 from cmfl.where import Target
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, settings_of, succeeds

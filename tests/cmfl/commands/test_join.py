@@ -385,7 +385,7 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
 def test_a_worker_that_is_asked_to_leave_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cmfl.commands.leave.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("cmfl.commands.worker.LOOK_SECONDS", 0.01)
     worker = WorkerFolder(tmp_path / "worker")
     assert "no worker runs on it" in refusal("leave", "--folder", worker.path)
     begun = threading.Event()

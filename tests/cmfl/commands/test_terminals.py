@@ -15,8 +15,13 @@ from unittest.mock import patch
 import pytest
 import typer
 
-from cmfl.commands import progress_lines, sender
+from cmfl.commands import console, sender
 from cmfl.commands.console import (
+    LATEST,
+    PARTS,
+    SOONEST,
+    ProgressLines,
+    Verbosity,
     command_line,
     complain,
     print_csv,
@@ -25,8 +30,6 @@ from cmfl.commands.console import (
     print_table,
     progress,
 )
-from cmfl.commands.progress_lines import LATEST, PARTS, SOONEST, ProgressLines
-from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
 
@@ -200,7 +203,7 @@ def test_a_tenth_that_takes_long_has_lines_in_between() -> None:
 
 def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> None:
     run = ("run", "--preset", "smoke", "--rounds", 2, *settings_of("machine.ledger=memory"))
-    with patch.object(progress_lines, "SOONEST", 0.0):
+    with patch.object(console, "SOONEST", 0.0):
         usual = cmfl(*run, "--home", tmp_path / "a", patient=False)
         quiet = cmfl(*run, "--home", tmp_path / "b", "-q", patient=False)
     line = r"cmfl: run, rounds: {} of 2, accuracy 0\.[0-9]{{3}}, 3 accepted, 0 of them malicious\n"
@@ -211,5 +214,5 @@ def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> No
 
 
 def test_quiet_disables_bars_too() -> None:
-    with patch("cmfl.commands.verbosity.chosen", lambda: Verbosity.QUIET), progress() as bar:
+    with patch("cmfl.commands.console.chosen", lambda: Verbosity.QUIET), progress() as bar:
         assert bar.add_task("x", total=1) is not None

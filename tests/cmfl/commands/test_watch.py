@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
-from cmfl.commands import watch
+from cmfl.commands import rounds
 from ledger.protocol.errors import ServiceError
 from tests.api.conftest import serving
 from tests.api.examples import example
@@ -57,13 +57,13 @@ def test_each_stage_has_its_line() -> None:
         ({"stage": "exhausted"}, "round 2: no view is left, may be abandoned from block 17 on"),
     ):
         clients = changed.get("clients") or [client | {"late_since": None}]
-        assert watch.line_of(answer(**changed | {"clients": clients})) == line
+        assert rounds.line_of(answer(**changed | {"clients": clients})) == line
 
 
 def test_a_round_is_followed_until_the_service_is_gone(
     live: LiveFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "AWAY_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAY_SECONDS", 0)
     monkeypatch.setattr("api.federation.monitor.FRESH_SECONDS", 0.0)
     out, faults = io.StringIO(), []
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
@@ -71,7 +71,7 @@ def test_a_round_is_followed_until_the_service_is_gone(
 
         def follow() -> None:
             try:
-                watch.watch(api=str(client.base_url), poll=0.03)
+                rounds.watch(api=str(client.base_url), poll=0.03)
             except ServiceError as error:
                 faults.append(error)
 
@@ -122,12 +122,12 @@ class Away:
 def give_time(monkeypatch: pytest.MonkeyPatch, away: Away, sleep: Callable[[float], None]) -> None:
     """Let the command have a clock of its own: the process's is that of servers, too."""
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: away.now)
-    monkeypatch.setattr("cmfl.commands.watch.time", clock)
+    monkeypatch.setattr("cmfl.commands.rounds.time", clock)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> FederationAnswer:
     give_time(monkeypatch, away, away.sleep)
-    return watch._poll(away, poll)  # type: ignore[arg-type]
+    return rounds._poll(away, poll)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("poll", [0.1, 1.0, 600.0])
@@ -149,10 +149,10 @@ def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **
     told = iter(answers)
     monkeypatch.setattr(Away, "federation", lambda _: next(told))
     give_time(monkeypatch, away, lambda _: away.sleep(60))
-    monkeypatch.setattr("cmfl.commands.watch.deployment_at", lambda *_: away)
+    monkeypatch.setattr("cmfl.commands.rounds.deployment_at", lambda *_: away)
     out = io.StringIO()
     with redirect_stdout(out):
-        watch.watch(api="http://127.0.0.1:1", **how)
+        rounds.watch(api="http://127.0.0.1:1", **how)
     return out.getvalue()
 
 

@@ -16,8 +16,8 @@ from unittest.mock import patch
 import pytest
 
 import cmfl as package
-from cmfl import running
-from cmfl.commands import transparency_log
+from cmfl import simulating
+from cmfl.commands import witness
 from ledger.transparency.notes import parse_vkey
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
 from tests.docs.test_code_blocks import PASSWORD
@@ -65,7 +65,7 @@ def play_and_copy(folder: Path) -> None:
         if done == 2:
             shutil.copytree(folder / "home", folder / "older")
 
-    with patch.object(running, "tracking", lambda *_, **__: nullcontext(copy)):
+    with patch.object(simulating, "tracking", lambda *_, **__: nullcontext(copy)):
         package.run("smoke", home=folder / "home", rounds=3, progress=False)
     manifest = json.loads((folder / "home" / "runs" / "run" / "deployment.json").read_text())
     chain = ("--chain-id", manifest["chain_id"], "--rounds", 3)
@@ -231,7 +231,7 @@ def test_what_is_published_is_read_while_no_other_process_publishes(
     witnessed: Published, tmp_path: Path
 ) -> None:
     """A slow reader would else have fewer rounds than the key has signed meanwhile."""
-    read = transparency_log._entries_of
+    read = witness._entries_of
     others: list[Result] = []
 
     def slowly(*arguments: Any, **options: Any) -> Any:
@@ -240,7 +240,7 @@ def test_what_is_published_is_read_while_no_other_process_publishes(
             others.append(witnessed.publish(out=tmp_path / "log"))
         return found
 
-    with patch.object(transparency_log, "_entries_of", slowly):
+    with patch.object(witness, "_entries_of", slowly):
         assert witnessed.publish(out=tmp_path / "log").code == 0
     assert [(other.code, "serves it" in other.err) for other in others] == [(2, True)]
 

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands import verbosity
+from cmfl.commands import console
 from cmfl.commands.configuration_options import ConfigurationOptions
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
+from cmfl.commands.console import (
+    AsCsv,
+    AsJson,
+    Verbosity,
+    complain,
+    print_csv,
+    print_json,
+    print_line,
+    progress_of_rounds,
+)
 from cmfl.commands.deploy import resume_command
-from cmfl.commands.exit_codes import InterruptedCommand
-from cmfl.commands.next_command import command_on, missing_variables, print_next
-from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_HOME, DEFAULT_RUN, HomeFolder, RunToMake
-from cmfl.commands.sender import Sender
-from cmfl.commands.source_options import SenderOptions
-from cmfl.commands.verbosity import Verbosity
-from cmfl.where import Target
+from cmfl.commands.exit_codes import WRONG, InterruptedCommand
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    DEFAULT_RUN,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    Rules,
+    RunName,
+    RunToMake,
+    Settings,
+    expand_groups,
+)
+from cmfl.commands.sender import Sender, command_on, missing_variables, print_next
+from cmfl.commands.sources import SenderOptions
+from cmfl.where import Target, opened_ledger
 from ledger.io.home import Home
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
+    from clients.configuration.schema import Configuration, TrackSection
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.playing import PlayedRun
+    from cmfl.simulating import PlayedRun
+    from cmfl.tracking import TrackedRow
+    from ledger.io.home import RunPaths
 
 
 @expand_groups
@@ -58,7 +79,7 @@ def run(
     --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
     and every fault: cmfl settings.
     """
-    from cmfl.playing import play
+    from cmfl.simulating import play
     from ledger.chain.ports import NotServedError, TransactionTimeoutError
     from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -196,7 +217,7 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
         complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
     if quiet:
         return opened.go_on(lambda _: None)
-    if verbosity.chosen() is not Verbosity.QUIET:
+    if console.chosen() is not Verbosity.QUIET:
         for line in opened.population.clean.about:
             print_line(line)
     total = opened.configuration.protocol.rounds
@@ -212,3 +233,191 @@ def _short(row: RoundMetrics) -> str:
     accepted = f"{len(row.accepted)} accepted, {row.malicious_accepted} of them malicious"
     state = accepted if row.decided else "abandoned"
     return state if row.accuracy is None else f"accuracy {row.accuracy:.3f}, {state}"
+
+
+LISTS = ("presets", "data", "attacks", "faults", "rules")
+
+
+def settings(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECTION|presets|data|attacks|faults|rules]",
+            help="One section, such as protocol or malice; the presets; options and partitions of "
+            "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",
+        ),
+    ] = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show every setting with its default, what it may be, and what it is.
+
+    A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
+    """
+    from clients.configuration import settings_reference as reference
+
+    lists: dict[str, Callable[[], Sequence[Any]]] = {
+        "presets": reference.presets,
+        "data": lambda: [*_of_section("data"), *reference.data_settings()],
+        "attacks": reference.attacks,
+        "faults": reference.faults,
+        "rules": reference.rules,
+    }
+    rows = [*lists.get(what or "", lambda: _of_section(what))()]
+    if csv:
+        print_csv(list(rows[0]), rows)
+    elif json:
+        print_json(rows)
+    else:
+        for row in rows:
+            _print(row)
+
+
+def _of_section(section: str | None) -> list[Any]:
+    """Return the settings of a section; all for None."""
+    from clients.configuration import settings_reference as reference
+
+    every = reference.settings()
+    places = {row["name"]: row["name"].rpartition(".")[0] for row in every}
+    matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
+    if not matching:
+        names = ", ".join(dict.fromkeys((*filter(None, places.values()), *LISTS)))
+        raise ConfigurationError(f"settings {section}: there are no such; there are {names}")
+    return matching
+
+
+def _print(row: dict[str, Any]) -> None:
+    """Print an entry as a block: name, allowed values, description."""
+    if "may_be" in row:
+        default = "must be given" if row["is_needed"] else _default(row["default"])
+        print_line(f"{row['name']}  ({default})", bold=True)
+        lines = [row["sentence"], row["may_be"]]
+    elif "sends" in row:
+        print_line(f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})")
+        lines = [row["sends"], row["source"]]
+        if row["factor"] is not None:
+            lines.append(
+                f"malice.factor: {row['factor']:g} if not given, {row['least']:g} to "
+                f"{row['most']:g}"
+            )
+    else:
+        print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
+        lines = [row["sentence"]]
+    for line in lines:
+        print_line(f"    {line}")
+
+
+def _default(value: object) -> str:
+    if value is None or value == {}:
+        return "not set"
+    return f"default {str(value).lower() if isinstance(value, bool) else value}"
+
+
+def track(
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    setting: Settings = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    rules: Rules = None,
+    json: AsJson = False,
+) -> None:
+    """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
+
+    Trackers are those of the run's own settings, and of --set track.mlflow=FOLDER,
+    track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
+    twice. Exit code 2 if one of them fails.
+    """
+    from cmfl.tracking import (
+        NOT_AUDITED,
+        TrackingSession,
+        described_run,
+        prefixed,
+        recorded_rows,
+        require_apart,
+    )
+
+    where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
+    paths = _paths(where)
+    section = _section(paths, tuple(setting or ()))
+    require_apart(section, home)
+    session = TrackingSession(section, complain)
+    rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
+    session.open(described_run(home, paths.name, section), rows)
+    model = paths.model if section.model and paths.model.exists() else None
+    # A run on the memory ledger has no manifest, and no chain to audit.
+    audited = section.audit and paths.manifest.exists()
+    tags = {"audit": _verdict(where, tuple(rules or ())) if audited else NOT_AUDITED}
+    if rows:
+        tags["head"] = rows[-1].head
+    session.close(prefixed(tags), model)
+    if json:
+        print_json({"run": paths.name, "rounds": len(rows), "tracked": session.places})
+    else:
+        for tracker, place in session.places.items():
+            print_line(f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}")
+    if session.warnings:
+        raise typer.Exit(WRONG)
+
+
+def _paths(where: Target) -> RunPaths:
+    """Return the run's folder; a run on the memory ledger has no manifest, and must be named."""
+    if where.run is not None:
+        named = Home(where.home).run(where.run)
+        if named.configuration.exists() and not named.manifest.exists():
+            return named
+    return where.run_paths()
+
+
+def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
+    """Return the trackers of a run's file, with settings over them."""
+    from clients.configuration.parsing import tracked_by
+    from ledger.io.home import read_text
+    from ledger.io.parsing import MAX_TOML_BYTES, parse_toml
+
+    recorded = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES)).get("track", {})
+    for each in settings:
+        if not each.startswith("track."):
+            raise ConfigurationError(f"--set {each}: only track.KEY=VALUE has an effect here")
+    section = tracked_by({"track": recorded}, settings)
+    if not section.used:
+        raise ConfigurationError(
+            "no tracker is named: --set track.mlflow=FOLDER, track.tensorboard=FOLDER or "
+            "track.wandb=FOLDER"
+        )
+    return section
+
+
+def _rows_of_chain(where: Target) -> list[TrackedRow]:
+    """Return what the chain has of each round, for a run that was not played in this home."""
+    from cmfl.tracking import tracked_row
+    from ledger.chain.round_ledger import ends_after
+    from ledger.protocol.ledger_state import RoundDecided
+
+    with opened_ledger(where) as ledger:
+        ends = ends_after(ledger, 0)
+    return [
+        tracked_row(
+            {
+                "round": end.round,
+                "head": f"0x{end.head.hex()}",
+                "decided": isinstance(end, RoundDecided),
+                "accepted": end.accepted if isinstance(end, RoundDecided) else (),
+                "views": end.views if isinstance(end, RoundDecided) else None,
+            }
+        )
+        for end in ends
+    ]
+
+
+def _verdict(where: Target, rules: tuple[str, ...]) -> str:
+    """Return what an audit says now, or why there was none."""
+    from cmfl.auditing import AuditRequest
+    from cmfl.commands.audit import audited_with_progress
+    from cmfl.tracking import in_words
+    from ledger.protocol.errors import CmflError
+
+    try:
+        return in_words(audited_with_progress(where, AuditRequest(jobs=1, rules=rules)))
+    except (CmflError, OSError) as error:
+        return f"not checkable: {error}"

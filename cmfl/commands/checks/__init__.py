@@ -1,1 +1,0 @@
-"""Checks of `cmfl doctor`: machine, home and node."""
