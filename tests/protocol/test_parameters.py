@@ -27,7 +27,7 @@ from ledger.protocol.parameters import (
     require_layout,
     rounded_share,
 )
-from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.rules.distance import DIRECTION, SQUARED
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -325,3 +325,8 @@ def test_every_error_is_in_one_tree_and_the_docstring() -> None:
     leaves = errors.CmflError.__subclasses__()
     for leaf in (leaf for leaf in leaves if leaf.__module__ == errors.__name__):
         assert leaf.__name__ in drawn
+
+
+def test_a_distance_has_a_sentence_without_its_function() -> None:
+    assert made().distance_sentence == SQUARED.sentence
+    assert made(strategy=3).distance_sentence == DIRECTION.sentence
