@@ -1,4 +1,4 @@
-"""Devices, and the settings with which equal inputs give equal bytes.
+"""Devices, instruction sets, and the settings with which equal inputs give equal bytes.
 
 ATen, oneDNN and MKL choose their kernels by the processor's instruction set, once in the life of a
 process. Kernels of two sets form sums in another order, so the last bits of an update differ. A cap

@@ -1,4 +1,4 @@
-"""A run with all actors in one process, each with its own key, and immediate delivery.
+"""A run with all actors in one process, and distances computed early.
 
 The actors are those of separate workers. Only the contract moves the run on, and a killed run
 resumes from chain, blobs and journal. Time is an argument: it jumps to the next moment at which any

@@ -1,4 +1,4 @@
-"""Missing optional packages as one sentence that names the extra to install."""
+"""Checks of Python arguments, and the sentence that names a missing extra."""
 
 from __future__ import annotations
 

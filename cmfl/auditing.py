@@ -1,4 +1,4 @@
-"""Audits: everything that was decided, recomputed from the chain and the blobs alone.
+"""Audits of a run, their early stop check, and what witnesses state.
 
 The chain records the rule, by the digest of the run document, and how many rounds have ended. It
 records no measurement: that the rule was met is a claim of the run's own files.

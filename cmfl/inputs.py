@@ -1,4 +1,4 @@
-"""Settings of a run from keyword arguments: flat names, `section.key`, or a table of a section."""
+"""Settings, models, data and attacks of a run from Python keywords and objects."""
 
 from __future__ import annotations
 

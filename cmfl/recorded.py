@@ -1,4 +1,4 @@
-"""A recorded run and its rounds, read from a home, from a node or through a service."""
+"""A recorded run, its rounds and its proofs, from a home, a node or a service."""
 
 from __future__ import annotations
 

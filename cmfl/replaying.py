@@ -1,4 +1,4 @@
-"""Repeated training: updates of a run, trained again from chain, blobs and the owners' data."""
+"""Repeated training of updates, and the coverage that auditors reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default home and run, and the environment variables of a node and a service.
+"""Where a run is: a home, a node or a service, and how each is opened.
 
 Both give the same responses, but for `as_of`, which only a service adds.
 

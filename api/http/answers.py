@@ -1,4 +1,4 @@
-"""The path below which a reverse proxy serves the service, in the links of its answers.
+"""Answers of a request: the view that it reads, its bytes, and its caching headers.
 
 A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`. No
 answer holds a traceback, a path of this machine or a node's address.

@@ -1,4 +1,4 @@
-"""Middleware of both services: HEAD, the Host header, the limit of bodies, security headers.
+"""Middleware of both services: hosts, bodies, access, rates and metrics.
 
 Neither contains a header, a query or a token: only endpoint, status and duration. A line is JSON,
 so that no path can look like another line.

@@ -1,4 +1,4 @@
-"""An ASGI app under uvicorn, with bounds on connections and headers."""
+"""An ASGI app under uvicorn, with bounds, which ends its streams before it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the limit on open streams, and the start of one after a reconnect."""
+"""Server-sent events with a limit on open streams, and byte ranges of blobs."""
 
 from __future__ import annotations
 

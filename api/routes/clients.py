@@ -1,4 +1,4 @@
-"""Endpoints of clients and of their rounds."""
+"""Endpoints of clients, evidence and digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events about the rounds of a deployment."""
+"""Endpoints of a live run: events and the open round."""
 
 from __future__ import annotations
 

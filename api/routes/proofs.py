@@ -1,4 +1,4 @@
-"""Endpoints of proofs and bundles, which a caller checks without trusting this service."""
+"""Endpoints of proofs, bundles and blobs, which a caller checks without trusting this service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints of rounds and their parts."""
+"""Endpoints of rounds, their parts, series and training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints of the service's health, readiness and status."""
+"""Endpoints of the service, its chains and its deployments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses about the service itself: health, readiness, status and versions."""
+"""Answers about the service itself, and problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store as an ASGI app: blobs and mail of one folder, and errors as problems."""
+"""The store as an ASGI app: blobs and mail of one folder, with retention."""
 
 from __future__ import annotations
 

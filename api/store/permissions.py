@@ -1,4 +1,4 @@
-"""Write permissions of a contract's clients, read from the chain at most once a second."""
+"""Permissions and settings of the store: contracts' clients and auditors may write."""
 
 from __future__ import annotations
 

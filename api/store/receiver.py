@@ -1,4 +1,4 @@
-"""Uploads: who signed them, bounded in size and time before and while they arrive.
+"""Uploads and their charges: who signed them, bounded in size and time.
 
 A charge is made before the bytes arrive, so that a client cannot exceed its quota by sending many
 blobs at once, and taken back if they do not. The same bytes are charged once, however often they

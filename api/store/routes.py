@@ -1,4 +1,4 @@
-"""Integrity of a folder's blobs: hashed on request, but not for each request."""
+"""Endpoints of blobs and mail, and the integrity of the folder's blobs."""
 
 from __future__ import annotations
 

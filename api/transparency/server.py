@@ -1,4 +1,4 @@
-"""The files of a log as an ASGI app (c2sp.org/tlog-tiles); any server of static files does, too."""
+"""The files of a log, and a witness, as ASGI apps (C2SP)."""
 
 from __future__ import annotations
 

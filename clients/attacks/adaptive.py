@@ -1,4 +1,4 @@
-"""The colluders' estimate of a round's judgement: each of them represents an honest client.
+"""The adaptive attack (ours): it knows the rule in force, and stays just inside it.
 
 They score one another as a committee of their own, without the pair of an update and itself, which
 is always near.

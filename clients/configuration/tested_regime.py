@@ -1,4 +1,4 @@
-"""Bounds of the settings in which the rules of `docs/presets.md` were attacked and held.
+"""The settings in which the rules of `docs/presets.md` held, and the risk of a committee.
 
 Outside of them the accuracy that those tables promise under an attack is not to be expected, as
 `cmfl experiment run robustness-worst-settings` shows.

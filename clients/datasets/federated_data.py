@@ -1,4 +1,4 @@
-"""A data set divided among clients, for training and evaluation."""
+"""A data set divided among clients, and the records that it is made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`digits`: the 1,797 handwritten digits of scikit-learn, 8 × 8, without writers.
+"""Published images: `digits`, `digits-by-writer` and FEMNIST.
 
 Models get LEAF's convention from every layout: background 1.0, ink 0.0; 62 classes: 0-9, A-Z, a-z.
 (The paper says 64 classes; LEAF's data have 62.)

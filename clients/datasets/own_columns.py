@@ -1,4 +1,4 @@
-"""Columns and settings of a user's own data: which column has which role, by options or by name.
+"""Columns, targets and settings of a user's own data.
 
 Names of columns and of classes are compared without blanks around them, and in Unicode form NFC.
 

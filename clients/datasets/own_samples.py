@@ -1,4 +1,4 @@
-"""Samples of the clients that one worker hosts.
+"""Samples of the clients that one worker hosts, and what binds them to a run.
 
 A shared data set is divided as on every machine: part i is client i's. Of `own` only the hosted
 clients' files are read.

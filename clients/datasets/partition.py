@@ -1,4 +1,4 @@
-"""The port of partitioners, and what they share."""
+"""Partitions of data among clients: iid, shards, quantity, Dirichlet and natural."""
 
 from __future__ import annotations
 

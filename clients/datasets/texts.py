@@ -1,4 +1,4 @@
-r"""GloVe word vectors: text, one word and its numbers per line, or an `.npz` file.
+r"""Published texts, Shakespeare and Sent140, and GloVe word vectors.
 
 Only the vectors of requested words are kept: usual files have 400,000 words and more.
 

@@ -1,4 +1,4 @@
-"""`softmax`: multinomial logistic regression.
+"""The built-in models: softmax, MLP, CNNs, AlexNet and a text LSTM.
 
 The layers are those of Krizhevsky's second AlexNet ("One weird trick", arXiv 1404.5997: 64, 192,
 384, 256, 256 channels and no response normalisation), also torchvision's. Its kernels and strides

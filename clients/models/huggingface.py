@@ -1,4 +1,4 @@
-"""Rules for the folder of a base, before transformers reads it.
+"""Hugging Face models with adapters, and rules for the folder of their base.
 
 transformers lets the folder's own files name what else is loaded: attention kernels, which are code
 from a network, and files of weights, which may be pickles or lie elsewhere.

@@ -1,4 +1,4 @@
-"""Models: any `torch.nn.Module` whose trainable parameters are one flat vector.
+"""Models, their tasks, and what binds a model to a run.
 
 The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
 as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,

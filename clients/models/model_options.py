@@ -1,4 +1,4 @@
-"""Validation of the built-in models' options.
+"""Options, initial weights and parameter rules of models.
 
 torch's own initial values follow from a global state that everything else in the process draws
 from.

@@ -1,4 +1,4 @@
-"""Readiness of what a client depends on: final blocks in time, blobs, mail and its folder.
+"""Checks before a client takes part: chain, contract, inputs, store, mail and folder.
 
 A check that needs the result of a failed one is not made, and says so. Nothing is sent to the
 chain, and no output contains a key or a password.

@@ -1,4 +1,4 @@
-"""The inputs of repeated training: settings, model and samples, each compared with its digest.
+"""Inputs of repeated training: environment, update, settings, model and samples.
 
 What fails its comparison takes only the updates with it that follow from it: a wrong model all of
 them, an owner's wrong file its own.

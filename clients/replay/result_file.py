@@ -1,4 +1,4 @@
-"""Results of repeated training in a file, so that an interrupted replay goes on where it ended.
+"""Results of repeated training in a file, and their attestation.
 
 A line is one result with all that it follows from: run, round, client, commitment, environment,
 model code and samples. A result counts only for the same. The losses are in it: the file is its

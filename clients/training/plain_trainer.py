@@ -1,4 +1,4 @@
-"""The plain path: one client after another, any module, by automatic differentiation.
+"""The plain path: local SGD of one client after another, for any module.
 
 A client's training is line 3 of Algorithm 3 and no more: load the parameters, take tau steps of SGD
 on its own batches, and write the difference Δ = w_t − w_end to its destination.

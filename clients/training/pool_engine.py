@@ -1,4 +1,4 @@
-"""The worker processes of an engine: started, given tasks, and ended by their parent.
+"""An engine of worker processes on this machine.
 
 A client is trained by one worker on one thread, so its update has the same bytes on any worker.
 Workers write updates into shared memory, encode and hash them; the parent does next to nothing per

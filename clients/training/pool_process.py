@@ -1,4 +1,4 @@
-"""Memory shared by a process and its workers, which the kernel frees when the last of them ends.
+"""A process of the pool, and the memory that it shares with its parent.
 
 It is an unlinked file whose descriptor is passed to a worker at its start. `multiprocessing`'s own
 shared memory has names that outlive a killed owner.

@@ -1,4 +1,4 @@
-"""The chain's time, as one process estimates it.
+"""Time, failures and background work of a worker.
 
 Nothing signed holds a time, and no clock is trusted. The estimate is never behind a block that was
 seen, never goes back, and advances between blocks by the machine's steady clock. Only the time of a

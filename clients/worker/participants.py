@@ -1,4 +1,4 @@
-"""Guard against a chain that takes back final blocks that a worker acted on.
+"""The clients that a worker hosts, their part in a round, and the guard against lost blocks.
 
 They are honest, unless a process of the tests hands in another behaviour: nothing in an owner's
 environment or folder can make a worker misbehave.

@@ -1,4 +1,4 @@
-"""Setup of a worker, and verification that its inputs are those of the contract.
+"""The process of a worker: its setup, its log and its loop.
 
 Missing parts are waited for: a node that is starting, a blob that has not arrived. Wrong parts end
 the worker at once: another chain, other code at the address, unregistered keys, other data.

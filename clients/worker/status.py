@@ -1,4 +1,4 @@
-"""The folder of one worker: lock, journal, updates and status."""
+"""A worker's folder, metrics and status."""
 
 from __future__ import annotations
 

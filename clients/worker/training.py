@@ -1,4 +1,4 @@
-"""An engine that is replaced after a failure.
+"""Training of a worker's clients in a round, and an engine that is replaced after a failure.
 
 An engine of several processes ends all of them if one fails. A worker runs unattended for months:
 a process that the system kills for its memory must not cost its clients all further rounds.

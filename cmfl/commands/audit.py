@@ -1,4 +1,4 @@
-"""`cmfl audit`: replay a whole run from chain and blobs alone."""
+"""`cmfl audit` and `cmfl coverage`: replay a run, and show which updates were repeated."""
 
 from __future__ import annotations
 

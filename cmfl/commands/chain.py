@@ -1,4 +1,4 @@
-"""`cmfl chain`: the home's own chain as a node, and gas for other accounts."""
+"""`cmfl chain` and `cmfl contract`: the home's chain as a node, and the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmfl data`: check and fetch the files of a data set."""
+"""`cmfl data` and `cmfl flower`: files of data sets, and projects of Flower."""
 
 from __future__ import annotations
 

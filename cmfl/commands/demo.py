@@ -1,4 +1,4 @@
-"""The demo's runs: every method, clean and attacked, one chain for each seed."""
+"""`cmfl demo`: every method, clean and attacked, with an audit and the served history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmfl deploy`: deploy a run's contract, register its clients, and write the manifest.
+"""`cmfl deploy`: try out a deployment, or deploy a run's contract.
 
 The node estimates the creation. It cannot estimate registrations for a contract that does not exist
 yet: the whole deployment is carried out on a private chain of this program's own EVM, with the same

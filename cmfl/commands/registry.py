@@ -1,4 +1,4 @@
-"""`cmfl register` and `cmfl registry`: owners' signed entries, combined into one registry."""
+"""`cmfl register`, `cmfl registry` and `cmfl keys`: owners' signed entries and keys."""
 
 from __future__ import annotations
 

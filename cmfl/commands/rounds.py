@@ -1,4 +1,4 @@
-"""`cmfl rounds`: the recorded rounds, in tables, JSON and plain words."""
+"""`cmfl rounds`, `cmfl clients` and `cmfl watch`: the recorded history, and the open round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmfl run`: simulated rounds, all actors in one process, recorded and enforced on a chain."""
+"""`cmfl run`, `cmfl settings` and `cmfl track`: simulate, list settings, log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account that signs and pays on a node: from a keystore, or from the environment."""
+"""The account that signs and pays, a participant's options, and payments."""
 
 from __future__ import annotations
 

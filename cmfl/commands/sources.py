@@ -1,4 +1,4 @@
-"""Options that name a chain, the account that signs on it, and the contract that is read."""
+"""Options that name a run's chain, store and contract, and files in a home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cmfl witness`: cosign the checkpoints of logs that take nothing back."""
+"""`cmfl witness` and `cmfl log`: cosign checkpoints, and publish the heads of a run."""
 
 from __future__ import annotations
 

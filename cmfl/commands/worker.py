@@ -1,4 +1,4 @@
-"""`cmfl worker`: clients of one owner, as a process of their own on a chain shared with others."""
+"""`cmfl worker`, `cmfl join` and `cmfl leave`: take part with clients of one owner."""
 
 from __future__ import annotations
 

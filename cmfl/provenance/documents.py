@@ -1,4 +1,4 @@
-"""JSON as the documents are written, read, and compared field by field.
+"""Provenance documents: the in-toto statement, the ML-BOM and the RO-Crate, as JSON.
 
 RO-Crate 1.2; profiles Process Run Crate 0.5 and, as draft 0.1 of February 2026 has it, Federated
 Learning RO-Crate, which extends it. https://esciencelab.org.uk/federated-learning-ro-crate-profile

@@ -1,4 +1,4 @@
-"""Signatures with a key on an elliptic curve: of folders (OpenSSF Model Signing), of statements.
+"""Signatures of provenance statements, and of model folders (OpenSSF Model Signing).
 
 A statement is signed in a DSSE envelope, a folder in a sigstore bundle over all of its files. Both
 say who vouches for a document; what the document says is derived from the run.

@@ -1,4 +1,4 @@
-"""Gathers what actors can see: the open round on the chain, envelopes, and payloads.
+"""What actors can see: the followed contract, the run's models, envelopes and payloads.
 
 What is final does not change, so only the events since are read, and those only if the contract's
 storage moved: every event moves it (`complete_log`), and heads and digests are chains of

@@ -1,4 +1,4 @@
-"""Types of the status of an open round.
+"""The status of an open round: its stage, its votes, and who is missing.
 
 An honest client that is reached by everything has done each expected action in time; one that has
 not may be away, cut off, or right to wait. Being late is no proof of anything.

@@ -1,4 +1,4 @@
-"""Actions that an actor's step returns, and the context that a driver carries them out in.
+"""An actor's steps in a round, and the actions that a driver carries out.
 
 `member.py` decides when; in tests, a schedule in the paper's line order does. A step that the
 journal does not allow, or that lacks an input, returns no action.

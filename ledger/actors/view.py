@@ -1,4 +1,4 @@
-"""The view of a round: the chain up to its closing block, and genuine envelopes.
+"""The view of a round and its timing: the chain up to its closing block, and envelopes.
 
 Pure: a view grows by envelopes and payloads and is never changed. An envelope is genuine by what
 it carries, not by its sender; others are skipped. Of statements that one key can sign without

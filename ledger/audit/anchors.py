@@ -1,4 +1,4 @@
-"""The chain as an audit finds it: its newest blocks, its own check, and whether it changed.
+"""What an audit starts from: the chain's newest blocks, and an earlier report.
 
 A chain file is read in one snapshot and takes nothing back. A node may answer from another branch
 at every call: what it has not called final when the audit begins proves nothing yet, and if even

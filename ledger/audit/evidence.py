@@ -1,4 +1,4 @@
-"""Blobs as an auditor reads them: hashed in this process, and what cannot be had said to be so.
+"""Evidence of a round as an auditor reads it: blobs, incidents and the chain of models.
 
 The document is not signed: one that is missing, or accuses without proof, changes no outcome.
 """

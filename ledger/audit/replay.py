@@ -1,4 +1,4 @@
-"""Going on after a transaction whose call data cannot be read, or do not do what its event says.
+"""Replay of a run's transactions by the specification, with what follows an unreadable one.
 
 The event is believed as far as it follows: head, seed and drawn committees are recomputed from
 it, only signatures are not. Believing it lets the rounds after it be checked against their own

@@ -1,4 +1,4 @@
-"""The inner loop of distances, compiled for this machine on first use.
+"""Distances compiled for this machine on first use, and streamed from files.
 
 It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in vectors of
 eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and by the

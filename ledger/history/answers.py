@@ -1,4 +1,4 @@
-"""Responses about chains and deployments."""
+"""Types of answers about chains, deployments, clients, digests, evidence and training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployments that a service serves: those whose manifest agrees with the chain.
+"""Deployments of a chain as of one block, read for a service.
 
 A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
 compared with the chain, and the manifest of a run of this home with the run's folder. A manifest

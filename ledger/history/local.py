@@ -1,4 +1,4 @@
-"""The history of one deployment as responses, from its chain.
+"""The history of one deployment as answers, and news of a run.
 
 A round that has ended in a block that is not final may be taken back. The follower remembers the
 block of each such round. If another block takes its place, the follower reports the first round to

@@ -1,4 +1,4 @@
-"""Queries for rounds, and the page that answers one.
+"""Queries for rounds, their orders and status, the page that answers one, and paths.
 
 A contract has the same address in every fresh home, so an address alone is no name: every path
 holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one

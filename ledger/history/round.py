@@ -1,4 +1,4 @@
-"""One round, made of the contract's events.
+"""One round: events, documents, digests, and each client's part.
 
 A client is *sampled* if the seed draws it as a trainer, and a *member* if it is on the committee;
 a member that was banned when the round opened has an empty seat and does not *serve*. It has

@@ -1,4 +1,4 @@
-"""A chain, and a deployment with its fixed parameters and its current state.
+"""Answers about chains, deployments, clients, digests and series, built from the history.
 
 Nothing proves accuracy: only the process that has played the run reports it. It is shown as a
 claim, with the accuracy of always answering the commonest class.

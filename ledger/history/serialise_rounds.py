@@ -1,4 +1,4 @@
-"""Values that several responses contain, and the round with its documents.
+"""Answers about a round, its parts and its evidence, built from the history.
 
 Two signed statements prove a ban, and the contract has verified them. Refused scores are signed;
 the reason is in the round's record, for which a quorum has voted. Incidents are the claim of the

@@ -1,4 +1,4 @@
-"""Files that a user names for a result: the one place that writes them.
+"""Files that a user names for a result, and locks of folders.
 
 A device, a pipe and an open descriptor (`/dev/stdout`) are written into, and never replaced. Links
 are followed. A regular file is replaced as a whole: a reader sees the old bytes or the new ones,

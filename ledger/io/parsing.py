@@ -1,4 +1,4 @@
-"""JSON that others may have written, whose nesting is bounded before it is parsed.
+"""JSON that others may have written, with bounded nesting, and TOML.
 
 Python's parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so far
 that a deep document ends the process, not the parsing.

@@ -1,4 +1,4 @@
-"""Code of a user's own: functions and classes in files, or in installed packages.
+"""A user's own code: functions and classes in files or installed packages, and own rules.
 
 Naming code runs it, as `python file.py` would: a configuration or an option must be trusted like a
 program, and nothing on a chain or in a blob can name a file. Each process runs exactly the bytes

@@ -1,4 +1,4 @@
-"""Inputs of a round: its closing block with the commitments that count, and published evidence.
+"""Inputs of a round: its sampled clients, its closing block, and published evidence.
 
 Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; the first committee
 and one after an abandoned round are drawn by keccak256, which the contract can repeat.

@@ -1,4 +1,4 @@
-"""Bytes with their digest: hashed once, by the process that made or received them.
+"""Payloads: dense float32 and q8 updates, and bytes with their digest.
 
 A number is q · 2^(lo + offset), with |q| at most 127, the offset of its block at most 10, and the
 exponent in [-126, 121]. Every number is therefore 0 or a finite normal float32, so that neither a

@@ -1,4 +1,4 @@
-"""EIP-712 typed data and secp256k1 signatures of everything that clients and members sign.
+"""EIP-712 typed data and secp256k1 signatures of messages and of registrations.
 
 A signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of the group order, so
 that no third party can turn a valid signature into another valid one.

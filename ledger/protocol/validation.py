@@ -1,4 +1,4 @@
-"""Violations of records and score vectors: a member refuses them, an audit contradicts them.
+"""Scores of a round, and violations of records and score vectors.
 
 The stages are claims, updates, scores and omissions; `judgement.py` derives the results of a
 record that passes them. A violation is a code and the clients that it concerns.

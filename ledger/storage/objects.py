@@ -1,4 +1,4 @@
-"""The port of every object store, the one in memory, and the bounds of reading a shared folder.
+"""The port of object stores, the stores in memory and in a folder, and their locations.
 
 An object is immutable bytes under a path whose last part is their sha256, so that a store need not
 be trusted: a torn, damaged or foreign object does not have its name. Every failure is an OSError.

@@ -1,4 +1,4 @@
-"""The checkpoints of a run that its logs and witnesses give, as of now."""
+"""Checkpoints of a run, collected from its logs and witnesses."""
 
 from __future__ import annotations
 

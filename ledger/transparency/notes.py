@@ -1,4 +1,4 @@
-"""Signed notes (c2sp.org/signed-note): text, a blank line, and one line for each signature.
+"""Keys and signed notes (c2sp.org/signed-note).
 
 A signing key is derived from the secret of a keystore, the key's use and its name: one keystore
 serves any number of logs, no two of which share a key, and never signs twice as two cosigners.

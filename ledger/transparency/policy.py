@@ -1,4 +1,4 @@
-"""Trust policies (c2sp.org/tlog-policy): known logs, known witnesses, and the quorum of these.
+"""Trust policies (c2sp.org/tlog-policy), and proofs of inclusion under them.
 
 The `extra` line holds the entry. Nothing trusts it: the proof is of its hash.
 """

@@ -1,4 +1,4 @@
-"""The files of a log (c2sp.org/tlog-tiles): tiles of hashes, and bundles of entries.
+"""Entries and tiles of a log (c2sp.org/tlog-tiles).
 
 Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text:
 

@@ -1,4 +1,4 @@
-"""Arrays of `.npz` files, checked against rules before they are unpacked; nothing is unpickled."""
+"""Arrays of `.npz` and `.safetensors` files, checked against rules; nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection of a path's layout: by folder, extension, and the names of arrays or columns.
+"""Detection of a path's layout, and folders of LEAF.
 
 an .npz file                      arrays
 a .parquet file, or a folder      the Hugging Face layouts, and our own table of tweets

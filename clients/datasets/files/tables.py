@@ -1,4 +1,4 @@
-"""Imports of optional packages for some data.
+"""Tables: lines of JSON and CSV, Parquet, Arrow, and saved data sets.
 
 The order is: size of the file, rows and sizes that its footer states, types of the columns, then
 rows, some thousands at a time. Text and images stay dictionaries until the length of each entry is

@@ -1,4 +1,4 @@
-"""The port to the nodes of Flower, and what is asked of all of them at once.
+"""The nodes of Flower, and the messages between them and a run.
 
 A SuperNode may be killed at any time. Restarted, it is another node to Flower, with the same
 partition: it describes itself, and gets the work that the lost one had.

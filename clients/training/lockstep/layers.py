@@ -1,4 +1,4 @@
-"""A module as a chain of layers, each of which processes samples independently."""
+"""Layers of a module that process samples independently, for stacked clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers of several clients: one shared matrix with low-rank changes, or one matrix each."""
+"""Linear layers and convolutions of several clients."""
 
 from __future__ import annotations
 

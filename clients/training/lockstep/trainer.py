@@ -1,4 +1,4 @@
-"""The lockstep path: the clients of a chunk take each step together, with parameters of their own.
+"""The lockstep path: the clients of a chunk take each step together.
 
 It computes what `PlainTrainer` computes, line 3 of Algorithm 3, but sums in another order: its
 updates differ from plain ones in their last digits.

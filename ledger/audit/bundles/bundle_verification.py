@@ -1,4 +1,4 @@
-"""The audit of one round out of a bundle: the ten steps of the whole run's audit, on this round.
+"""The audit of one round from a bundle, and the export of bundles.
 
 The round's beginning - model, seed, committee, bans, head - follows from the path of heads, or from
 the contract that is trusted; from there on the same replay, checker and steps judge as in `audit`.

@@ -1,4 +1,4 @@
-"""Step 5: every blob that the run names is there, and every payload opens its commitment."""
+"""Steps 5 and 9: every blob is there and opens its commitment, and the model follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 1: what was deployed is what the run's configuration says."""
+"""Steps 1, 2 and 4: deployment parameters, the chain of heads, and sampling."""
 
 from __future__ import annotations
 

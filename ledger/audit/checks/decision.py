@@ -1,4 +1,4 @@
-"""Step 8: the ranked trainers, both sets, and the roots and reveal over them.
+"""Steps 3 and 8: certificates, ranking, sets and roots of a decision.
 
 The replay recovers every signature. The findings that two signatures prove against their signer
 are made here.

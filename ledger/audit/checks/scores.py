@@ -1,4 +1,4 @@
-"""Step 6: each member's published distances against the updates that it had before it.
+"""Steps 6 and 7: each member's distances, and the means of the scores.
 
 A false vector that was counted is a contradiction that names its member. A vector that was left
 out must deserve it: if it does, its signed digest is kept as evidence; if not, the contradiction

@@ -1,4 +1,4 @@
-"""The proof of what became of one client in one round: all that a stranger needs to check it."""
+"""The proof of one client's part in one round, and its statement."""
 
 from __future__ import annotations
 

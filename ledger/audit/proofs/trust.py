@@ -1,4 +1,4 @@
-"""The trust of a verifier, in a head or a contract, and what a round rests on held against it."""
+"""The trust of a verifier in a head or a contract, and comparisons of a proof with it."""
 
 from __future__ import annotations
 

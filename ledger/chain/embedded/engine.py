@@ -1,4 +1,4 @@
-"""The precompiled contract `ecrecover` by one call of coincurve.
+"""A faster loop of py-evm: opcodes, code blocks, trie nodes and `ecrecover`.
 
 py-evm's goes through eth-keys, whose objects cost as much as the recovery itself.
 

@@ -1,4 +1,4 @@
-"""Blocks of a chain file: headers, transactions, receipts, logs.
+"""A chain file, read: headers, transactions, receipts, logs and calls.
 
 Every lookup is indexed, so its cost does not grow with the chain.
 

@@ -1,4 +1,4 @@
-"""Logs from a node: filters, ranges halved until the node serves them, and verified answers.
+"""A chain read from a JSON-RPC node, and the node's requirements.
 
 A node is not trusted to behave well: answers are bounded and parsed strictly, and every failure is
 a `NotServedError`, which says nothing about the chain. It is trusted for the content of its chain;

@@ -1,4 +1,4 @@
-"""An account that signs transactions, each with a unique hash.
+"""Transactions of one account: signed, sent, replaced and awaited.
 
 A key can sign many copies of a transaction that differ only in the signature's random part. Here
 that part is drawn anew for each signature, so two processes with one key never produce the same

@@ -1,4 +1,4 @@
-"""Strict parsers and writers of JSON-RPC values.
+"""JSON-RPC over HTTP, with strict parsers and writers of its values.
 
 `rpc_reader.py` parses a node's answers with it, `server/` the requests to the embedded chain.
 Anything that differs from the specification raises a named error, never a stray KeyError.

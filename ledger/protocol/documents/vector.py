@@ -1,4 +1,4 @@
-"""A score vector: what a member publishes of a round, and signs by its sha256.
+"""A member's score vector, and the incidents of a round, as documents.
 
 Each incident but silence and a missing quorum is proven by the accused's own signature, so a
 missing or bogus document neither fails an audit nor makes it incomplete.

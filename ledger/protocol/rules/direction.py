@@ -1,4 +1,4 @@
-"""Strategy III's distance, ours: the direction of an update against the round's other updates.
+"""Strategy III's distance (ours): direction against the round's other updates, and crowding.
 
 Late in training honest updates are nearly orthogonal, so the distance also compares each update
 with the model's recent travel, which is much longer than any one update and which everybody can

@@ -1,4 +1,4 @@
-"""Distance rules: D_k^c of Eq. computeScore and its variants, by their plain, binding code.
+"""The squared distance of Eq. computeScore, and a user's own distance.
 
 A member publishes its distances to all other usable updates of a round. Orders of summation
 differ, so a published distance is true within a margin.

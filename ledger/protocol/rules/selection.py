@@ -1,4 +1,4 @@
-"""Selection rules: the trainers of a ranking that enter the model ("Selection Strategy")."""
+"""Selection of trainers from a ranking, and the aggregation of their updates."""
 
 from __future__ import annotations
 
