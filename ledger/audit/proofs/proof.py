@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -98,12 +98,10 @@ class UpdateWeight:
     Attributes:
         samples: n_k; 1 for strategy 3.
         total: Σ n_k over S_a; the number of accepted updates for strategy 3.
-        is_clipped: whether a long update is shortened first; for the sentence alone.
     """
 
     samples: int
     total: int
-    is_clipped: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ def _ranked(statement: ClientStatement) -> str:
     if weight is None:
         return f"was not used: {place}; {limit}"
     share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
-    if weight.is_clipped:
+    if cut_off.form is AcceptanceForm.BELOW_TWO:
         share = f"{share}, shortened if it was longer than two fifths of the round's updates"
     return f"was used {share}: {place}; {limit}"
 
@@ -537,8 +535,7 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
 def _weight(proof: ClientProof) -> UpdateWeight:
     document = proof.document
     weights = weights_of(document.parameters.form, document.registry, proof.sets[0])
-    is_clipped = document.parameters.compares_directions
-    return UpdateWeight(weights[proof.client], sum(weights.values()), is_clipped)
+    return UpdateWeight(weights[proof.client], sum(weights.values()))
 
 
 def _scores(

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from ledger.audit.proofs.proof import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight
+from ledger.audit.proofs.proof import (
+    ClientVerdict,
+    CutOff,
+    Rank,
+    ScoresTaken,
+    UpdateWeight,
+    stated,
+)
 from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
@@ -107,6 +114,17 @@ def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(hon
     assert client_with(honest, 1, verdict=ClientVerdict.NOT_SAMPLED, has_committed=False) >= 0
     assert client_with(honest, 4, verdict=ClientVerdict.BANNED) == honest.ledger.bans()[0].client
     assert client_with(honest, 3, verdict=ClientVerdict.ABANDONED) >= 0
+
+
+@pytest.mark.parametrize(("strategy", "clips"), [(1, False), (2, False), (3, True)])
+def test_a_file_states_what_its_maker_stated(tmp_path: Path, strategy: int, *, clips: bool) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=strategy))
+    run.play()
+    client = decided(run, 1).accepted[0]
+    made = make_proof(run.ledger, run.blobs, 1, client)
+    sentence = stated(1, client, made.statement)
+    assert stated(1, client, read_proof(proof_bytes(made)).statement) == sentence
+    assert ("two fifths of the round's updates" in sentence) is clips
 
 
 def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
