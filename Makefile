@@ -9,8 +9,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 # collect them takes 8 s instead of 22.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Up to 1.5 GB each. One more than there are cores: while a test waits for another process, none is idle.
-TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
+# One for each core, up to 1.5 GB each.
+TEST_PROCESSES ?= auto
 
 .PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
@@ -34,7 +34,7 @@ serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
 
 test: lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 8
 
 # The core, after every change: protocol, actors, history, and the contract on revm. Two minutes on two cores.
 quick: $(VENV)/.dev
