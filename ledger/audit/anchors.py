@@ -24,13 +24,13 @@ from ledger.audit.checks.chain import (
     HEAD_NOTE_UNREADABLE,
     ROLLED_BACK,
 )
-from ledger.audit.checks.common import REORGANISED
-from ledger.audit.observations import Disagreement, Unavailable
+from ledger.audit.checks.common import REORGANISED, CheckResult, contradicted, not_served
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditOutcome,
     AuditReport,
     AuditStep,
+    Contradiction,
     StepOutcome,
     TrustedEarlierAudit,
     plain,
@@ -81,21 +81,21 @@ class ChainAnchor:
         """Say whether nothing up to a block can be taken back."""
         return block <= self.final_number
 
-    def check_file(self, chain: ChainReader) -> Iterator[Disagreement | Unavailable]:
+    def check_file(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         if (verify := getattr(chain, "verify", None)) is not None:
             try:
                 verify()
             except ChainDamagedError as error:
-                yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
+                yield contradicted(0, Contradiction(CHAIN_FILE_DAMAGED, true=str(error)))
             except ChainError as error:
-                yield Unavailable(0, CHAIN_FILE_UNCHECKED, detail=str(error))
+                yield from not_served(0, CHAIN_FILE_UNCHECKED, detail=str(error))
         if (acknowledged := getattr(chain, "acknowledged", None)) is None:
             return
         try:
             noted = acknowledged()
         except ChainError as error:
-            yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
+            yield from not_served(0, HEAD_NOTE_UNREADABLE, detail=str(error))
             return
         if noted is not None:
             head = self.head.number
@@ -103,19 +103,20 @@ class ChainAnchor:
             if block_hash != noted.hash:
                 there = f"there it is {to_hex(block_hash)}" if block_hash else ""
                 true = there or f"it ends with block {head}"
-                yield Disagreement(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
+                values = str(noted.number), to_hex(noted.hash), true
+                yield contradicted(0, Contradiction(ROLLED_BACK, None, (), *values))
 
-    def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
+    def changes(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Yield what keeps one from saying that the chain stayed as it was."""
         try:
             again = chain.block(self.head.number)
         except ChainDamagedError:
             return
         except ChainError as error:
-            yield Unavailable(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
+            yield from not_served(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
             return
         if again.hash != self.head.hash:
-            yield Unavailable(self.head.number, REORGANISED)
+            yield from not_served(self.head.number, REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
         """Say whether what was final still is there."""

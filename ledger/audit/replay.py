@@ -22,14 +22,6 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
-from ledger.audit.checks.all_checks import (
-    EVENT_KIND,
-    REFUSED_CALL,
-    malformed_event,
-    step_of_event,
-    step_of_refusal,
-    wrong_field,
-)
 from ledger.audit.checks.chain import (
     BLOCK_UNREADABLE,
     DEPLOYMENT_UNLOGGED,
@@ -39,16 +31,29 @@ from ledger.audit.checks.chain import (
     LOGS_UNREADABLE,
     PARENT_BLOCK,
 )
-from ledger.audit.checks.common import BLOCK_UNAVAILABLE, CHAIN_UNAVAILABLE, LOGS_INCOMPLETE
-from ledger.audit.checks.completeness import EVENT_COUNT
-from ledger.audit.checks.decision import CALL_DATA_UNAVAILABLE, TRANSACTION_DIFFERS
-from ledger.audit.observations import (
-    Disagreement,
-    Observation,
-    ReplayedEvent,
-    ReplayedRound,
-    Unavailable,
+from ledger.audit.checks.common import (
+    BLOCK_UNAVAILABLE,
+    CHAIN_UNAVAILABLE,
+    EVENT_KIND,
+    LOGS_INCOMPLETE,
+    REFUSED_CALL,
+    CheckResult,
+    contradicted,
+    malformed_event,
+    not_served,
+    results_of,
+    step_of_event,
+    step_of_refusal,
+    wrong_field,
 )
+from ledger.audit.checks.completeness import EVENT_COUNT, count_commitments
+from ledger.audit.checks.decision import (
+    CALL_DATA_UNAVAILABLE,
+    TRANSACTION_DIFFERS,
+    check_signatures,
+)
+from ledger.audit.evidence import ReplayedEvent, ReplayedRound
+from ledger.audit.report import AuditStep, Contradiction, Fact
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import (
     AbandonCall,
@@ -249,8 +254,6 @@ def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
 
 LOG_BATCH_BLOCKS = 512
 
-Inconsistency: TypeAlias = Disagreement | Unavailable
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedTransaction:
@@ -269,15 +272,15 @@ class RecordedTransaction:
     call: Call | None
     unserved: str
     block: BlockContext | None
-    inconsistencies: tuple[Inconsistency, ...]
+    inconsistencies: tuple[CheckResult, ...]
 
 
 class ReadingEndedError(Exception):
     """The chain does not serve what everything after it rests on."""
 
-    def __init__(self, observed: Inconsistency) -> None:
-        self.observed = observed
-        super().__init__(str(observed))
+    def __init__(self, *results: CheckResult) -> None:
+        self.results = results
+        super().__init__(str(results))
 
 
 class TransactionReader:
@@ -288,7 +291,7 @@ class TransactionReader:
         self._chain: ChainReader = ledger.chain
         self._block: Block | None = None
 
-    def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
+    def read(self, to_block: int) -> Iterator[RecordedTransaction | CheckResult]:
         """Yield every transaction that left an event, and what is wrong among their logs."""
         ledger = self._ledger
         for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
@@ -304,32 +307,32 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            blocks, fact = f"{first} to {last}", LOGS_UNREADABLE
-            raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
+            wrong = _wrong(first, LOGS_UNREADABLE, f"{first} to {last}", true=str(error))
+            rest = not_served(first, CHAIN_UNAVAILABLE)
+            raise ReadingEndedError(wrong, *rest) from error
         except ChainError as error:
-            raise ReadingEndedError(
-                Unavailable(first, CHAIN_UNAVAILABLE, detail=str(error))
-            ) from error
+            missing = not_served(first, CHAIN_UNAVAILABLE, detail=str(error))
+            raise ReadingEndedError(*missing) from error
 
-    def _disorder(self, logs: list[Log]) -> Iterator[Inconsistency]:
+    def _disorder(self, logs: list[Log]) -> Iterator[CheckResult]:
         for one, other in pairwise(logs):
             if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
                 before, after = (
                     f"log {x.log_index} of block {x.block_number}" for x in (one, other)
                 )
-                yield Disagreement(other.block_number, LOG_ORDER, before, after)
+                yield _wrong(other.block_number, LOG_ORDER, before, after)
         for log in logs:
             if log.address != self._ledger.address:
-                yield Disagreement(log.block_number, LOG_ADDRESS, true=log.address)
+                yield _wrong(log.block_number, LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
-        inconsistencies: list[Inconsistency] = []
+        inconsistencies: list[CheckResult] = []
         call, unserved = self._call(logs[0], inconsistencies)
         block = self._context(logs, inconsistencies)
         identity = logs[0].transaction_hash, logs[0].block_number
         return RecordedTransaction(*identity, logs, call, unserved, block, tuple(inconsistencies))
 
-    def _call(self, log: Log, found: list[Inconsistency]) -> tuple[Call | None, str]:
+    def _call(self, log: Log, found: list[CheckResult]) -> tuple[Call | None, str]:
         """Return what the log's transaction asks of the contract, and why it cannot be had."""
         number, subject = log.block_number, to_hex(log.transaction_hash)
         try:
@@ -337,13 +340,13 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=str(error)))
+            found.append(_wrong(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
         other = _difference(log, transaction)
         if other is not None:
-            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=other))
+            found.append(_wrong(number, TRANSACTION_DIFFERS, subject, true=other))
         if other is not None or transaction.to != self._ledger.address:
             return None, ""
         try:
@@ -351,7 +354,7 @@ class TransactionReader:
         except ChainError:
             return None, ""
 
-    def _context(self, logs: tuple[Log, ...], found: list[Inconsistency]) -> BlockContext | None:
+    def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
         subject = str(number)
@@ -360,21 +363,28 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, BLOCK_UNREADABLE, subject, true=str(error)))
+            found.append(_wrong(number, BLOCK_UNREADABLE, subject, true=str(error)))
             return None
         except ChainError as error:
-            found.append(Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}"))
+            found += not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
         if block.number != number or wrong:
             recorded = to_hex((wrong or logs)[0].block_hash)
             true = f"block {block.number}, {to_hex(block.hash)}"
-            found.append(Disagreement(number, LOG_BLOCK, subject, recorded, true))
+            found.append(_wrong(number, LOG_BLOCK, subject, recorded, true))
         if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
             recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
-            found.append(Disagreement(number, PARENT_BLOCK, subject, recorded, true))
+            found.append(_wrong(number, PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
+
+
+def _wrong(
+    block: int, fact: Fact, subject: str = "", recorded: str = "", true: str = ""
+) -> CheckResult:
+    """Return the contradiction of two answers about a block or one of its transactions."""
+    return contradicted(block, Contradiction(fact, None, (), subject, recorded, true))
 
 
 def _difference(log: Log, transaction: Transaction) -> str | None:
@@ -389,7 +399,7 @@ def _difference(log: Log, transaction: Transaction) -> str | None:
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""
 
-ReplayItem: TypeAlias = "Observation | ReplayedRound"
+ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
 
 @dataclass
@@ -452,10 +462,10 @@ class Replay:
         """Yield the effects of the transactions, every round when it ends, and inconsistencies.
 
         Yields:
-            An observation, or a round that ended; `state` is then the next one's.
+            A result, an event, or a round that ended; `state` is then the next one's.
         """
         for transaction in self._transactions.read(to_block):
-            if isinstance(transaction, Disagreement | Unavailable):
+            if isinstance(transaction, CheckResult):
                 yield transaction
                 continue
             yield from transaction.inconsistencies
@@ -478,7 +488,7 @@ class Replay:
             if _is_deployment(transaction):
                 yield from self._deployed(transaction)
                 return
-            yield self._without_deployment(transaction.block_number)
+            yield from self._without_deployment(transaction.block_number)
         before, block = self.state, transaction.block
         call = transaction.call or _evident_call(transaction)
         if call is None or block is None or not self._can_apply(call):
@@ -488,15 +498,9 @@ class Replay:
         try:
             self.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
-            yield Disagreement(
-                transaction.block_number,
-                REFUSED_CALL,
-                to_hex(transaction.hash),
-                true=refusal.fact,
-                round=at,
-                step=step_of_refusal(type(refusal)),
-                rests_on_all_logs=True,
-            )
+            subject, step = to_hex(transaction.hash), step_of_refusal(type(refusal))
+            wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.fact)
+            yield contradicted(transaction.block_number, wrong, step, rests_on_all_logs=True)
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
@@ -505,7 +509,7 @@ class Replay:
         if len(transaction.logs) < len(events) and (
             difference := self._receipt_difference(transaction)
         ):
-            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, difference)
+            yield from not_served(transaction.block_number, LOGS_INCOMPLETE, at, difference)
         else:
             differences = list(_compare_events(events, transaction, at))
             if differences and isinstance(call, CommitCall):
@@ -523,12 +527,12 @@ class Replay:
         yield from _compare_events((event,), transaction, None)
         yield from self._follow(self.state, event, transaction, None)
 
-    def _without_deployment(self, block_number: int) -> Observation:
+    def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
-            return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
+            return (_wrong(block_number, DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
-        return Unavailable(block_number, LOGS_INCOMPLETE, None, str(error))
+        return not_served(block_number, LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Fold the recorded events of a node; return the heads that they name."""
@@ -589,7 +593,7 @@ class Replay:
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
-                yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
+                yield from not_served(number, CALL_DATA_UNAVAILABLE, at, detail)
             block = transaction.block
             for name, *values in mismatches(before, event, block) if block else ():
                 yield wrong_field(number, at, type(event), name, values, is_made=False)
@@ -602,10 +606,18 @@ class Replay:
         self, before: LedgerState, event: Event, transaction: RecordedTransaction, call: Call | None
     ) -> Iterator[ReplayItem]:
         """Yield an event, and the round that it ends; collect the commitments of the open one."""
-        yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
+        number = transaction.block_number
+        replayed = ReplayedEvent(number, before, event, call, transaction.hash)
+        yield replayed
+        yield from results_of(
+            number,
+            (AuditStep.CERTIFICATES, check_signatures(replayed)),
+            (AuditStep.COMPLETENESS, count_commitments(event)),
+            rests_on_all_logs=False,
+        )
         match event:
             case UpdatesCommitted():
-                mined = mined_commitments(event, transaction.block_number)
+                mined = mined_commitments(event, number)
                 clients = before.deployment.clients
                 self._open.commitments += [
                     commitment for commitment in mined if commitment.client < clients
@@ -678,19 +690,19 @@ def _apply(state: LedgerState, call: Call, block: BlockContext) -> Step:
 
 def _compare_events(
     events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
-) -> Iterator[Observation]:
+) -> Iterator[CheckResult]:
     """Yield the differences between the events that a transaction makes and its logs."""
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
         made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
-        values = to_hex(transaction.hash), str(recorded), made
-        yield Disagreement(number, EVENT_COUNT, *values, at, rests_on_all_logs=True)
+        wrong = Contradiction(EVENT_COUNT, at, (), to_hex(transaction.hash), str(recorded), made)
+        yield contradicted(number, wrong, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
         if encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
 
 
-def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation]:
+def _differences(event: Event, log: Log, at: int | None) -> Iterator[CheckResult]:
     number, kind = log.block_number, type(event)
     try:
         logged = decode_log(log).event
@@ -698,8 +710,8 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation
         yield malformed_event(number, at, kind, str(error))
         return
     if type(logged) is not kind:
-        names = type(logged).__name__, kind.__name__
-        yield Disagreement(number, EVENT_KIND, "", *names, at, step_of_event(kind), True)
+        other = Contradiction(EVENT_KIND, at, (), "", type(logged).__name__, kind.__name__)
+        yield contradicted(number, other, step_of_event(kind), rests_on_all_logs=True)
         return
     wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
     if not wrong:

@@ -102,18 +102,27 @@ MAX_FINDINGS = 10_000
 
 
 class AuditStep(IntEnum):
-    """The ten steps of an audit."""
+    """The ten steps of an audit, each with its title."""
 
-    DEPLOYMENT = 1
-    HEAD = 2
-    CERTIFICATES = 3
-    SAMPLING = 4
-    BLOBS = 5
-    DISTANCES = 6
-    MEANS = 7
-    RANKING = 8
-    MODEL = 9
-    COMPLETENESS = 10
+    title: str
+
+    def __new__(cls, number: int, title: str) -> Self:
+        """Take the number for the value."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.title = title
+        return member
+
+    DEPLOYMENT = 1, "deployment and parameters"
+    HEAD = 2, "head chain and seeds"
+    CERTIFICATES = 3, "certificates, signatures and bases"
+    SAMPLING = 4, "sampling from the seed"
+    BLOBS = 5, "blobs equal to their commitments"
+    DISTANCES = 6, "each member's distances"
+    MEANS = 7, "mean distances, bit for bit"
+    RANKING = 8, "ranking, accepted set and election"
+    MODEL = 9, "the model, bit for bit"
+    COMPLETENESS = 10, "nothing missing in between"
 
 
 class StepOutcome(StrEnum):

@@ -14,17 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ledger.audit.checks.all_checks import CHECKS
-from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
-from ledger.audit.observations import (
-    ClosedRound,
-    DecidedRound,
-    Disagreement,
-    EndedRound,
-    KeptHeadPosition,
-    Observation,
-    StateComparison,
-)
+from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, CheckResult
 from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
@@ -35,10 +25,7 @@ from ledger.audit.report import (
     MissingInput,
     StepOutcome,
     StepReport,
-    StepResult,
 )
-
-_FROM_ALL_BEFORE = (EndedRound, ClosedRound, DecidedRound, StateComparison)
 
 
 @dataclass
@@ -54,13 +41,14 @@ class AuditLog:
     _missing: dict[AuditStep, dict[MissingInput, None]] = field(default_factory=dict)
     _missing_counts: Counter[AuditStep] = field(default_factory=Counter)
 
-    def take(self, step: AuditStep, result: StepResult, *, is_final: bool = True) -> None:
+    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
         """Add a result; the first contradiction of each step is kept.
 
         Args:
             is_final: whether nothing that it rests on can be taken back; otherwise it proves
                 nothing yet, neither against the record nor against a client.
         """
+        step, result = found.step, found.result
         match result:
             case Contradiction() if is_final:
                 self._contradiction_counts[step] += 1
@@ -83,7 +71,7 @@ class AuditLog:
 
     def steps(self) -> tuple[StepReport, ...]:
         """Return the ten steps so far."""
-        return tuple(self._step_report(check.step, check.title) for check in CHECKS)
+        return tuple(map(self._step_report, AuditStep))
 
     def _add_missing(self, step: AuditStep, missing: MissingInput) -> None:
         named = self._missing.setdefault(step, {})
@@ -104,10 +92,10 @@ class AuditLog:
             return StepOutcome.FAILED
         return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
 
-    def _step_report(self, step: AuditStep, title: str) -> StepReport:
+    def _step_report(self, step: AuditStep) -> StepReport:
         return StepReport(
             number=step,
-            title=title,
+            title=step.title,
             outcome=self._outcome(step),
             contradiction=self._contradictions.get(step),
             contradictions=self._contradiction_counts[step],
@@ -116,65 +104,39 @@ class AuditLog:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PendingResult:
-    """A result that waits for its confirmation.
-
-    Attributes:
-        is_final: whether nothing up to that block can be taken back.
-        rests_on_all_logs: whether a missing log could be its cause.
-    """
-
-    step: AuditStep
-    result: StepResult
-    block: int
-    is_final: bool
-    rests_on_all_logs: bool
-
-    def unconfirmed(self) -> PendingResult:
-        """Return what remains of it where a log may be missing."""
-        match self.result:
-            case Contradiction(fact=fact) as contradiction if self.rests_on_all_logs:
-                at, clients = contradiction.round, contradiction.clients
-                missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
-                return replace(self, result=missing)
-            case Finding() as finding if self.rests_on_all_logs:
-                return replace(self, result=replace(finding, proven=False))
-            case _:
-                return self
-
-
 class UnconfirmedResults:
     """Results that rest on events that no head has confirmed yet, in their order."""
 
     def __init__(self) -> None:
-        self._pending: deque[PendingResult] = deque()
+        self._pending: deque[CheckResult] = deque()
 
-    def hold(self, result: PendingResult) -> None:
+    def hold(self, result: CheckResult) -> None:
         """Add the next result."""
         self._pending.append(result)
 
-    def confirmed(self) -> Iterator[PendingResult]:
+    def confirmed(self) -> Iterator[CheckResult]:
         """Yield, and forget, all results: the end of a round has confirmed the logs before it."""
         while self._pending:
             yield self._pending.popleft()
 
-    def rest(self, complete_to: int) -> Iterator[PendingResult]:
+    def rest(self, complete_to: int) -> Iterator[CheckResult]:
         """Yield, and forget, all that is left; unconfirmed where a log may be missing."""
         while self._pending:
             pending = self._pending.popleft()
-            yield pending if pending.block <= complete_to else pending.unconfirmed()
+            yield pending if pending.block <= complete_to else _unconfirmed(pending)
 
 
-def rests_on_all_logs(observation: Observation) -> bool:
-    """Say whether a missing log could make an observation what it is."""
-    match observation:
-        case KeptHeadPosition():
-            return observation.round is None
-        case Disagreement():
-            return observation.rests_on_all_logs
+def _unconfirmed(found: CheckResult) -> CheckResult:
+    """Return what remains of a result where a log may be missing."""
+    match found.result:
+        case Contradiction(fact=fact) as contradiction if found.rests_on_all_logs:
+            at, clients = contradiction.round, contradiction.clients
+            missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
+            return replace(found, result=missing)
+        case Finding() as finding if found.rests_on_all_logs:
+            return replace(found, result=replace(finding, proven=False))
         case _:
-            return isinstance(observation, _FROM_ALL_BEFORE)
+            return found
 
 
 def _not_final(contradiction: Contradiction) -> MissingInput:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from ledger.audit.observations import Observation
+from ledger.audit.checks.common import CheckResult
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
@@ -30,8 +30,8 @@ ROUNDS_PER_BATCH = 4
 MAX_WAITING_BATCHES = 3
 """For each process, batches that are begun and not yet taken: more are not replayed ahead."""
 
-ReadItem: TypeAlias = "Observation | RoundTask | Milestone"
-CheckedItem: TypeAlias = "Observation | CheckedRound | Milestone"
+ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
+CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
 
 WORKER_START_BYTES = 500_000_000
@@ -67,7 +67,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The position of a round's results among the observations."""
+    """The position of a round's results among what was read."""
 
     batch: _Batch
     number: int

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from clients.training.plain_trainer import LocalTraining, batches
 from ledger.audit.bundles.bundle import BundleDocument
-from ledger.audit.checks.all_checks import step_of_field
+from ledger.audit.checks.common import step_of_field
 from ledger.audit.proofs.proof_document import ProofDocument
 from ledger.protocol import canonical, consensus, inputs, ledger_state, parameters, signing
 from ledger.protocol.documents import envelope, vector

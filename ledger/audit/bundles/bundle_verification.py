@@ -6,7 +6,7 @@ the contract that is trusted; from there on the same replay, checker and steps j
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from ledger.audit.bundles.bundle import (
     rounds_of_models,
 )
 from ledger.audit.bundles.container import BundleFile, write_container
-from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.checks.blobs import BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN
+from ledger.audit.checks.common import CheckResult
 from ledger.audit.checks.scores import DISPLACEMENT_UNKNOWN
-from ledger.audit.observations import Observation, ReplayedRound, RunStart
+from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import (
     Caveat,
@@ -47,6 +47,7 @@ from ledger.audit.replay import ReadingEndedError, Replay
 from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
 from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
+from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.codec import decode_log
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log
@@ -201,36 +202,34 @@ class _RoundAudit:
             BundleChain(self._bundle), self._start.address, self._bundle.opened_block
         )
         replay = Replay(ledger, self._state)
-        self._judge(self._start)
+        self._take(check_beginning(self._start))
         try:
-            for observation in replay.observe(self._bundle.blocks[-1].number):
-                if isinstance(observation, ReplayedRound):
-                    self._check(observation)
-                else:
-                    self._judge(observation)
+            for item in replay.observe(self._bundle.blocks[-1].number):
+                if isinstance(item, ReplayedRound):
+                    self._check(item)
+                elif isinstance(item, CheckResult):
+                    self._take([item])
         except ReadingEndedError as ended:
-            self._judge(ended.observed)
+            self._take(ended.results)
         self.head = replay.state.head
 
     def _check(self, replayed: ReplayedRound) -> None:
-        for item in self._reader.observe(replayed, is_trusted=False):
-            if not isinstance(item, RoundTask):
-                self._judge(item)
-                continue
-            task = replace(item, origin=self._origin())
-            checked = self._checker.check(task)
-            for step, result in checked.results:
-                self.log.take(step, result, is_final=self._is_final)
-            self.log.counts["blobs"] += checked.blobs_read
-            self.log.counts["bytes"] += checked.bytes_read
+        for item in self._reader.read(replayed, is_trusted=False):
+            if isinstance(item, RoundTask):
+                checked = self._checker.check(replace(item, origin=self._origin()))
+                self._take(checked.results)
+                self.log.counts["blobs"] += checked.blobs_read
+                self.log.counts["bytes"] += checked.bytes_read
+            else:
+                self._take([item])
 
     def _origin(self) -> Digest | None:
         rounds = rounds_of_models(self._bundle.basis)
         return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
 
-    def _judge(self, seen: Observation) -> None:
-        for step, result in run_checks(seen):
-            self.log.take(step, result, is_final=self._is_final)
+    def _take(self, results: Iterable[CheckResult]) -> None:
+        for result in results:
+            self.log.take(result, is_final=self._is_final)
 
 
 def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
-from ledger.audit.evidence import BlobFailure, RoundEvidence, UnavailableBlob
-from ledger.audit.observations import DecidedRound, Observation, RunStart
+from ledger.audit.checks.common import UPDATES_MISSING, contradictions_of
+from ledger.audit.evidence import (
+    Accusations,
+    BlobFailure,
+    ModelStep,
+    RoundEvidence,
+    UnavailableBlob,
+)
 from ledger.audit.report import (
-    AuditStep,
     Contradiction,
     Fact,
     Finding,
@@ -24,10 +27,6 @@ from ledger.audit.report import (
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import ClientId, Digest
 from ledger.protocol.validation import ViolationCode
-
-if TYPE_CHECKING:
-    from ledger.audit.evidence import ModelStep
-
 
 BLOB_DAMAGED = Fact("blob", "the {subject} is blob {recorded}", "it is not: {true}")
 OPENS_NO_COMMITMENT = Fact(
@@ -42,37 +41,27 @@ EQUAL_PAYLOADS = FindingKind("equal payloads", "they committed to one and the sa
 VIOLATIONS = {ViolationCode.OPENS_NO_COMMITMENT: OPENS_NO_COMMITMENT}
 
 
-def check_blobs(observation: Observation) -> Iterator[StepResult]:
+def check_blobs(
+    evidence: RoundEvidence, model: ModelStep, accusations: Accusations
+) -> Iterator[StepResult]:
     """Yield blobs that are missing or damaged, and payloads that open nothing or are shared."""
-    match observation:
-        case RunStart(lost=lost, model=model):
-            for blob in (lost, model.lost if model is not None else None):
-                yield from _unavailable(blob)
-        case DecidedRound(_, evidence):
-            for blob in (*evidence.lost, observation.model.lost):
-                yield from _unavailable(blob)
-            for blob in observation.accusations.lost:
-                # What nobody has signed may name anything; only what is there can be damaged.
-                if blob.loss is BlobFailure.DAMAGED:
-                    yield from _unavailable(blob)
-            yield from contradictions_of(evidence, VIOLATIONS)
-            yield from _shared(evidence)
-        case _:
-            pass
+    # What nobody has signed may name anything; only what is there can be damaged.
+    accused = [blob for blob in accusations.lost if blob.loss is BlobFailure.DAMAGED]
+    yield from unavailable_blobs(*evidence.lost, model.lost, *accused)
+    yield from contradictions_of(evidence, VIOLATIONS)
+    yield from _shared(evidence)
 
 
-def _unavailable(blob: UnavailableBlob | None) -> Iterator[StepResult]:
-    if blob is None:
-        return
-    name = to_hex(blob.digest)
-    if blob.is_bad:
-        values = str(blob.kind), name, blob.detail
-        yield Contradiction(BLOB_DAMAGED, blob.round, blob.clients, *values)
-    elif blob.loss is BlobFailure.MISSING:
-        yield MissingInput(BLOB_MISSING, blob.round, blob.clients, blob.kind, name)
-    else:
-        detail = f"{name} ({blob.detail})"
-        yield MissingInput(BLOB_UNREADABLE, blob.round, blob.clients, blob.kind, detail)
+def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
+    """Yield what blobs that are not to be had contradict or leave open."""
+    for blob in filter(None, blobs):
+        name, about = to_hex(blob.digest), (blob.round, blob.clients)
+        if blob.is_bad:
+            yield Contradiction(BLOB_DAMAGED, *about, str(blob.kind), name, blob.detail)
+        elif blob.loss is BlobFailure.MISSING:
+            yield MissingInput(BLOB_MISSING, *about, blob.kind, name)
+        else:
+            yield MissingInput(BLOB_UNREADABLE, *about, blob.kind, f"{name} ({blob.detail})")
 
 
 def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
@@ -91,26 +80,14 @@ def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
             yield Finding(EQUAL_PAYLOADS, at, tuple(clients), digests, proven=True)
 
 
-BLOBS_CHECK = AuditCheck(AuditStep.BLOBS, "blobs equal to their commitments", check_blobs)
-
-
 MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates make it {true}")
 MODEL_MALFORMED = Fact("model malformed", "blob {recorded} is a model", "it is not: {true}")
 MODEL_NOT_FINITE = Fact("model not finite", "the model is usable", "it is not finite")
 MODEL_BEFORE_UNKNOWN = Need("model before", "the model before it is not known")
 
 
-def check_models(observation: Observation) -> Iterator[StepResult]:
-    """Yield a model that does not follow, is malformed, or is not finite."""
-    if isinstance(observation, DecidedRound):
-        at, step = observation.evidence.event.round, observation.model
-        yield from _check_next(step, at)
-        if step.malformed:
-            recorded = to_hex(step.recorded)
-            yield Contradiction(MODEL_MALFORMED, at, recorded=recorded, true=step.malformed)
-
-
-def _check_next(step: ModelStep, at: int) -> Iterator[StepResult]:
+def check_model(step: ModelStep, at: int) -> Iterator[StepResult]:
+    """Yield whether the model that round `at` recorded follows, is well formed, and is finite."""
     if not step.is_known_before:
         yield MissingInput(MODEL_BEFORE_UNKNOWN, at)
     elif step.computed is None or step.digest is None:
@@ -120,6 +97,6 @@ def _check_next(step: ModelStep, at: int) -> Iterator[StepResult]:
         yield Contradiction(MODEL_DIFFERS, at, (), "", *values)
     elif not np.isfinite(step.computed).all():
         yield Contradiction(MODEL_NOT_FINITE, at)
-
-
-MODELS_CHECK = AuditCheck(AuditStep.MODEL, "the model, bit for bit", check_models)
+    if step.malformed:
+        recorded = to_hex(step.recorded)
+        yield Contradiction(MODEL_MALFORMED, at, recorded=recorded, true=step.malformed)

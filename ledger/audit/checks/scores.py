@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from ledger.audit.checks.common import UPDATES_MISSING, VECTORS_UNUSABLE, AuditCheck, missing_rule
+from ledger.audit.checks.common import UPDATES_MISSING, VECTORS_UNUSABLE, missing_rule
 from ledger.audit.evidence import RoundEvidence
-from ledger.audit.observations import DecidedRound, Observation
 from ledger.audit.report import (
-    AuditStep,
     Contradiction,
     CountIncrement,
     Fact,
@@ -89,11 +87,11 @@ _NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
 _FINDINGS = {RefusalReason.FALSE_DISTANCE: FALSE_SCORES, RefusalReason.TWO_VECTORS: TWO_VECTORS}
 
 
-def check_distances(observation: Observation) -> Iterator[StepResult]:
+def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield false scores that count, true ones that do not, and their members."""
-    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+    record = evidence.record
+    if record is None:
         return
-    evidence, record = observation.evidence, observation.evidence.record
     for violation in evidence.violations:
         yield from _violation(violation, evidence, record)
     if evidence.lacks_displacement:
@@ -186,19 +184,16 @@ def _is_compared(
     )
 
 
-DISTANCES_CHECK = AuditCheck(AuditStep.DISTANCES, "each member's distances", check_distances)
-
-
 DISTANCE_DIFFERS = Fact(
     "distance", "its distance is {recorded}", "the counted scores make it {true}"
 )
 
 
-def check_means(observation: Observation) -> Iterator[StepResult]:
+def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield ranked distances that do not follow from the counted scores."""
-    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+    if evidence.record is None:
         return
-    event, ranking = observation.evidence.event, observation.evidence.ranking
+    event, ranking = evidence.event, evidence.ranking
     if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
@@ -208,6 +203,3 @@ def check_means(observation: Observation) -> Iterator[StepResult]:
         if true.get(client, word) != word:
             values = (repr(float_from_bits(bits >> 32)) for bits in (word, true[client]))
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
-
-
-MEANS_CHECK = AuditCheck(AuditStep.MEANS, "mean distances, bit for bit", check_means)
