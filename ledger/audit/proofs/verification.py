@@ -1,4 +1,8 @@
-"""The trust of a verifier in a head or a contract, and comparisons of a proof with it."""
+"""Verification of a proof by its recipient, step by step, from what the recipient trusts.
+
+Nothing that the document says is believed: what follows from its parts is computed again, and the
+parts are compared with a head that was kept, or with a contract on the caller's own chain.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,34 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
-from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment, RoundBasis
-from ledger.audit.report import AuditOutcome
+from ledger.audit.proofs.documents import STATEMENT
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    ClientStatement,
+    ClientVerdict,
+    CommittedDecision,
+    EventLocation,
+    ProvenRole,
+    RecordedCommitment,
+    RoundBasis,
+    ScoresTaken,
+    derive_statement,
+    stated,
+)
+from ledger.audit.proofs.recorded import TrustedContract
+from ledger.audit.report import AuditOutcome, shown
 from ledger.chain.contract.codec import RecordedEvent
-from ledger.chain.contract.deploy import code_violation
-from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log, UncheckableCreationError
-from ledger.protocol import encoding
-from ledger.protocol.encoding import to_hex
-from ledger.protocol.fold import RoundStart
-from ledger.protocol.inputs import drawn_committee
-from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
-from ledger.protocol.types import ClientId, Digest, Domain
+from ledger.chain.ports import Log
+from ledger.protocol import encoding, merkle
+from ledger.protocol.documents.record import RoundRecord
+from ledger.protocol.encoding import to_hex, word_client
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.fold import DecisionLink, EndLink, RoundStart
+from ledger.protocol.inputs import MinedCommitment, drawn_committee, round_closing, window_end
+from ledger.protocol.judgement import score_leaves
+from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.signing import recover, typed_digest
+from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
 
 
 class _CodeWithSentence(StrEnum):
@@ -178,7 +198,7 @@ def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
     return VerificationStep(name, None, computed, None)
 
 
-def location_value(place: EventLocation | None) -> Value:
+def location_value(place: EventLocation | RecordedEvent | Log | None) -> Value:
     """Return a place on a chain as a step shows it."""
     if place is None:
         return None
@@ -193,118 +213,7 @@ class TrustedHead:
     head: Digest
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedContract:
-    """A round as a contract on a trusted chain reports it.
-
-    Attributes:
-        code_doubt: why code or creation there are not the ledger's; empty if they are.
-        code_unchecked: why the creation is not checkable; empty if it is.
-        opening: how the round began; None if it has not.
-        bans: those recorded before it opened, in the chain's order.
-        commitments: those taken in it, in the chain's order.
-        places: where the chain holds each event of the round up to its end, in the chain's order.
-        ended: head after decision or abandonment; None while the round is open.
-        ended_at: where the chain holds it; None while the round is open.
-        is_final: whether nothing of all this can be taken back.
-    """
-
-    domain: Domain
-    genesis_hash: bytes
-    deployment: Deployment
-    code_doubt: str
-    code_unchecked: str
-    opening: RoundStart | None
-    bans: tuple[RecordedBan, ...]
-    commitments: tuple[RecordedCommitment, ...]
-    commitment_places: dict[ClientId, EventLocation]
-    places: tuple[EventLocation, ...]
-    ended: Digest | None
-    ended_at: EventLocation | None
-    is_final: bool
-
-
 Trusted: TypeAlias = TrustedHead | TrustedContract
-
-
-def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
-    """Return what a contract says of a round."""
-    chain = ledger.chain
-    domain = ledger.domain()
-    deployment, final = ledger.deployment(), chain.finalized()
-    recorded = ledger.round_events(round_number)
-    ended = end_of(recorded)
-    opening = ledger.opening(round_number)
-    newest = chain.head().number if ended is None else ended.block_number
-    commitments, places = commitments_of(recorded)
-    doubt, unchecked = "", ""
-    try:
-        doubt = code_violation(ledger, deployment, domain) or ""
-    except UncheckableCreationError as error:
-        unchecked = str(error)
-    return TrustedContract(
-        domain=domain,
-        genesis_hash=chain.genesis_hash,
-        deployment=deployment,
-        code_doubt=doubt,
-        code_unchecked=unchecked,
-        opening=opening,
-        bans=bans_before(ledger, round_number),
-        commitments=commitments,
-        commitment_places=places,
-        places=tuple(map(location_of, until_end(recorded))),
-        ended=None if ended is None else _head_of(ended),
-        ended_at=None if ended is None else location_of(ended),
-        is_final=newest <= final,
-    )
-
-
-def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan, ...]:
-    """Return the bans that were recorded before a round opened, in the chain's order."""
-    bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
-    return tuple(ban for ban in bans if ban.round < round_number)
-
-
-def location_of(recorded: RecordedEvent) -> EventLocation:
-    """Return where a chain holds an event."""
-    where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
-    return EventLocation(*where, recorded.log_index)
-
-
-def log_location(log: Log) -> EventLocation:
-    """Return where a chain holds a log."""
-    return EventLocation(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
-
-
-def end_of(recorded: Iterable[RecordedEvent]) -> RecordedEvent | None:
-    """Return the event that ends a round, None while it is open."""
-    ends = (entry for entry in recorded if isinstance(entry.event, RoundDecided | RoundAbandoned))
-    return next(ends, None)
-
-
-def until_end(recorded: list[RecordedEvent]) -> list[RecordedEvent]:
-    """Return a round's events up to decision or abandonment, all while it is open."""
-    ended = end_of(recorded)
-    return recorded if ended is None else recorded[: recorded.index(ended) + 1]
-
-
-def _head_of(recorded: RecordedEvent) -> Digest | None:
-    event = recorded.event
-    return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
-
-
-def commitments_of(
-    recorded: Iterable[RecordedEvent],
-) -> tuple[tuple[RecordedCommitment, ...], dict[ClientId, EventLocation]]:
-    """Return a round's commitments, and where the chain holds them."""
-    commitments: list[RecordedCommitment] = []
-    places: dict[ClientId, EventLocation] = {}
-    for entry in recorded:
-        if isinstance(entry.event, UpdatesCommitted):
-            pairs = zip(entry.event.clients, entry.event.commitments, strict=True)
-            commitments += [RecordedCommitment(*pair) for pair in pairs]
-            places |= dict.fromkeys(entry.event.clients, location_of(entry))
-    return tuple(commitments), places
 
 
 def compare_with_chain(
@@ -317,7 +226,7 @@ def compare_with_chain(
 
 def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
     """Return what is trusted, as far as it can contradict: not a chain that lags behind."""
-    if not isinstance(trusted, TrustedContract) or trusted.ended is not None:
+    if not isinstance(trusted, TrustedContract) or trusted.round.end is not None:
         return trusted
     has_ended = basis.path.ended(basis.round) is not None
     return replace(trusted, is_final=trusted.is_final and not has_ended)
@@ -333,7 +242,8 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
         case TrustedContract():
             yield from _of_contract(basis, trusted)
             yield _of_end(basis, trusted)
-            seed = None if trusted.opening is None else to_hex(trusted.opening.seed)
+            opening = trusted.round.opening
+            seed = None if opening is None else to_hex(opening.seed)
             yield compare_with_chain(StepName.SEED, seed, to_hex(basis.seed), trusted)
         case TrustedHead(head):
             yield from _of_head(basis, head)
@@ -383,7 +293,7 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
 def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
     place = basis.path.end_of(basis.round)
     computed = None if place is None else to_hex(basis.path.heads[place + 1])
-    expected = None if facts.ended is None else to_hex(facts.ended)
+    expected = None if facts.round.head is None else to_hex(facts.round.head)
     return compare_with_chain(StepName.HEAD, expected, computed, facts)
 
 
@@ -399,7 +309,7 @@ def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationSte
     """Return whether the committee is the one that the round before elected, or that was drawn."""
     computed = to_hex(encoding.set_digest(basis.committee))
     if isinstance(trusted, TrustedContract):
-        opening = trusted.opening
+        opening = trusted.round.opening
         elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
         return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
     before = basis.path_to_end.ended(basis.round - 1)
@@ -428,3 +338,251 @@ def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
 def _field(deployment: Deployment, name: str) -> Value:
     value = getattr(deployment, name)
     return to_hex(value) if isinstance(value, bytes) else str(value)
+
+
+_OUTCOMES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PROVEN: {}",
+    AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
+    "checked: {}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProofVerification:
+    """The result of checking a proof.
+
+    Attributes:
+        caveats: what is not proven, however they end.
+    """
+
+    round: int
+    client: ClientId
+    statement: ClientStatement
+    steps: tuple[VerificationStep, ...]
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """Passed if the statement is proven, failed if it is contradicted, else incomplete."""
+        return outcome_of(self.steps)
+
+    @property
+    def sentence(self) -> str:
+        return _OUTCOMES[self.outcome].format(stated(self.round, self.client, self.statement))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "round": self.round,
+            "client": self.client,
+            "outcome": str(self.outcome),
+            "sentence": self.sentence,
+            "statement": STATEMENT.write(self.statement),
+            "steps": shown(self.steps),
+            "caveats": shown(self.caveats),
+        }
+
+
+def verify_proof(
+    proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
+) -> ProofVerification:
+    """Return the result of checking a proof.
+
+    Args:
+        trusted: what the caller takes for true; None for nothing, which proves nothing.
+    """
+    question, given = (round_number, client), (proof.round, proof.client)
+    statement, trusted = derive_statement(proof), final_trust(proof, trusted)
+    steps = [compare(StepName.QUESTION, question, given), *verify_basis(proof, trusted)]
+    steps += _of_round(proof, trusted)
+    steps += _of_update(proof)
+    if proof.decision is not None and proof.recorded is not None:
+        steps += _of_record(proof, proof.decision, proof.recorded)
+        if isinstance(trusted, TrustedContract) and trusted.round.opening is not None:
+            steps.append(_of_closing(proof, proof.recorded, trusted, trusted.round.opening))
+    claimed = proof.statement
+    steps.append(
+        VerificationStep(
+            StepName.STATEMENT, str(claimed.verdict), str(statement.verdict), claimed == statement
+        )
+    )
+    caveats = caveats_of(proof, statement, trusted)
+    return ProofVerification(round_number, client, statement, tuple(steps), caveats)
+
+
+def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
+    """Yield what was decided, who committed, and where the chain holds it."""
+    link, decision, commitments = (
+        proof.path.ended(proof.round),
+        proof.decision,
+        _taken(proof.commitments),
+    )
+    if link is not None:
+        yield _of_decision(proof, link, decision)
+    if isinstance(trusted, TrustedContract):
+        yield compare_with_chain(
+            StepName.COMMITMENTS, _taken(trusted.round.commitments), commitments, trusted
+        )
+        yield from _of_places(proof, trusted)
+    elif link is not None:
+        yield compare(StepName.COMMITMENTS, to_hex(link.commitments), commitments)
+    else:
+        yield not_comparable(StepName.COMMITMENTS, commitments)
+    if decision is not None:
+        ranked = {word_client(word) for word in decision.ranking}
+        foreign = ranked.difference(proof.participants.trainers)
+        yield compare(StepName.SAMPLING, (), tuple(sorted(foreign)))
+
+
+def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether the chain has the round's end and the commitment at the claimed locations."""
+    if facts.round.end is not None or proof.ended_at is not None:
+        expected, claimed = location_value(facts.round.end), location_value(proof.ended_at)
+        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, claimed, facts)
+    if proof.commitment is not None:
+        taken = {made.client: place for made, place in facts.round.committed}
+        expected = location_value(taken.get(proof.client))
+        claimed = location_value(proof.committed_at)
+        yield compare_with_chain(StepName.COMMITMENT_PLACE, expected, claimed, facts)
+
+
+def _of_decision(
+    proof: ClientProof, link: EndLink, decision: CommittedDecision | None
+) -> VerificationStep:
+    """Return whether sets, result and votes are those of the link; none, where it has none."""
+    computed: tuple[Value, ...] = ()
+    expected: tuple[Value, ...] = ()
+    if isinstance(link, DecisionLink):
+        digests = link.accepted, link.committee, link.result, link.votes
+        expected = tuple(map(to_hex, digests))
+    if decision is not None:
+        accepted, elected = map(encoding.set_digest, proof.sets)
+        votes = encoding.votes_digest(decision.views, decision.signers, decision.incidents)
+        computed = tuple(map(to_hex, (accepted, elected, decision.result(), votes)))
+    return compare(StepName.DECISION, expected, computed)
+
+
+def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
+    """Yield whether the client's update is the one that it committed to, and signed for."""
+    commitment, payload = proof.commitment, proof.payload
+    if commitment is not None and payload is not None:
+        opened = encoding.commitment_of(proof.client, payload)
+        yield compare(StepName.COMMITMENT, to_hex(commitment), to_hex(opened))
+    if commitment is not None and proof.signature is not None:
+        promised = Commitment(proof.round, proof.client, commitment)
+        try:
+            signer = to_hex(recover(typed_digest(proof.domain, promised), proof.signature))
+        except SignatureError:
+            signer = ""
+        yield compare(StepName.AUTHOR, to_hex(proof.registry[proof.client].address), signer)
+    if proof.decision is None or proof.siblings is None or payload is None:
+        return
+    chosen = proof.client in proof.sets[0]
+    for place, word in enumerate(proof.decision.ranking):
+        if word_client(word) == proof.client:
+            leaf = (proof.client, payload, place, word >> 32, chosen)
+            root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
+            yield compare(StepName.UPDATES_ROOT, to_hex(proof.decision.updates_root), to_hex(root))
+
+
+def _of_record(
+    proof: ClientProof, decision: CommittedDecision, record: RoundRecord
+) -> Iterator[VerificationStep]:
+    """Yield whether the record is the one that was voted for, and fits the chain."""
+    data = proof.record or b""
+    yield compare(StepName.RECORD, to_hex(decision.record), to_hex(encoding.sha256(data)))
+    counted = _counted(proof, record.base)
+    yield compare(
+        StepName.BASE,
+        (record.round, to_hex(record.base)),
+        (proof.round, None if counted is None else to_hex(record.base)),
+    )
+    payloads = record.payloads()
+    ranked = [word_client(word) for word in decision.ranking]
+    lacking = tuple(sorted(set(ranked).difference(payloads)))
+    reveal = None if lacking else to_hex(encoding.reveal_of(payloads, ranked))
+    yield compare(StepName.REVEAL, to_hex(decision.reveal), reveal)
+    root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
+    yield compare(StepName.SCORES_ROOT, to_hex(decision.scores_root), to_hex(root))
+    dropouts = {dropout.client: dropout.reason for dropout in record.dropouts}
+    if counted is not None and proof.client in dropouts:
+        has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
+        yield compare(StepName.DROPOUT, int(proof.client in counted), int(has_committed))
+
+
+def _of_closing(
+    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundStart
+) -> VerificationStep:
+    """Return whether the record is of the commitments that the chain's blocks make count."""
+    mined = [MinedCommitment(place.block_number, *made) for made, place in facts.round.committed]
+    end = window_end(proof.deployment, opening.opened_block)
+    closing = round_closing(end, proof.participants.expected, end, mined)
+    base = None if closing is None else to_hex(closing.base)
+    return compare_with_chain(StepName.CLOSING, base, to_hex(record.base), facts)
+
+
+def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
+    """Return whose commitments count by a base; None if the chain never had it."""
+    digest, clients = NO_DIGEST, set[ClientId]()
+    if digest == base:
+        return frozenset()
+    for entry in proof.commitments:
+        digest = encoding.commitments_digest(digest, entry.client, entry.commitment)
+        clients.add(entry.client)
+        if digest == base:
+            return frozenset(clients)
+    return None
+
+
+def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
+    return to_hex(
+        encoding.commitments_chain((entry.client, entry.commitment) for entry in promises)
+    )
+
+
+_OF_DROPOUT = {
+    DropoutReason.PAYLOAD_MISSING: Caveat.ABSENCE_CERTIFIED,
+    DropoutReason.PAYLOAD_MALFORMED: Caveat.MALFORMED_CERTIFIED,
+}
+
+
+def caveats_of(
+    proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
+) -> tuple[Caveat, ...]:
+    """Return what is not proven of a statement."""
+    return (*_of_trust(proof, trusted), *_of_statement(proof, statement))
+
+
+def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
+    match trusted:
+        case None:
+            yield Caveat.NOTHING_TRUSTED
+        case TrustedContract():
+            if not trusted.is_final:
+                yield Caveat.NOT_FINAL
+        case TrustedHead():
+            if proof.signature is None:
+                yield Caveat.CONTRACT_UNPROVEN
+            if proof.committed_at is not None or proof.ended_at is not None:
+                yield Caveat.PLACES_UNPROVEN
+            if proof.record is not None:
+                yield Caveat.CLOSING_CERTIFIED
+    if proof.commitment is not None and proof.signature is None:
+        yield Caveat.AUTHOR_LACKING
+
+
+def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
+    if statement.rank is not None:
+        yield Caveat.DISTANCES_CERTIFIED
+    if statement.verdict is ClientVerdict.USED:
+        yield Caveat.MODEL_CERTIFIED
+    if statement.dropout in _OF_DROPOUT:
+        yield _OF_DROPOUT[statement.dropout]
+    if statement.scores is ScoresTaken.NONE and statement.dropout is None:
+        yield Caveat.SILENCE_UNPROVEN
+    is_active = (
+        statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER} and proof.decision is not None
+    )
+    if is_active and proof.record is None and proof.siblings is None:
+        yield Caveat.RECORD_LACKING
