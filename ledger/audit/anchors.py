@@ -30,7 +30,6 @@ from ledger.audit.report import (
     AuditOutcome,
     AuditReport,
     AuditStep,
-    Contradiction,
     StepOutcome,
     TrustedEarlierAudit,
     plain,
@@ -87,7 +86,7 @@ class ChainAnchor:
             try:
                 verify()
             except ChainDamagedError as error:
-                yield contradicted(0, Contradiction(CHAIN_FILE_DAMAGED, true=str(error)))
+                yield contradicted(0, CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:
                 yield from not_served(0, CHAIN_FILE_UNCHECKED, detail=str(error))
         if (acknowledged := getattr(chain, "acknowledged", None)) is None:
@@ -103,8 +102,7 @@ class ChainAnchor:
             if block_hash != noted.hash:
                 there = f"there it is {to_hex(block_hash)}" if block_hash else ""
                 true = there or f"it ends with block {head}"
-                values = str(noted.number), to_hex(noted.hash), true
-                yield contradicted(0, Contradiction(ROLLED_BACK, None, (), *values))
+                yield contradicted(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
 
     def changes(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Yield what keeps one from saying that the chain stayed as it was."""

@@ -53,7 +53,7 @@ from ledger.audit.checks.decision import (
     check_signatures,
 )
 from ledger.audit.evidence import ReplayedEvent, ReplayedRound
-from ledger.audit.report import AuditStep, Contradiction, Fact
+from ledger.audit.report import AuditStep, Contradiction
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import (
     AbandonCall,
@@ -89,6 +89,7 @@ from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Event,
     LedgerDeployed,
+    LedgerOpened,
     LedgerStage,
     LedgerState,
     RoundAbandoned,
@@ -116,22 +117,22 @@ _FOLDED = (
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
     """Return the state that an event claims, and whether it is of the round that is open."""
     match event:
-        case ledger_state.LedgerDeployed():
+        case LedgerDeployed():
             return state, True
-        case ledger_state.ClientsRegistered(_, words):
+        case ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
             return _folded(state, replace(event, words=words[:left]), block_number), True
-        case ledger_state.LedgerOpened():
+        case LedgerOpened():
             state = _folded(_padded(state), event, block_number)
             state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
             return replace(state, committee=_known(state, event.committee)), True
-        case ledger_state.UpdatesCommitted(number, clients, commitments):
+        case UpdatesCommitted(number, clients, commitments):
             pairs = zip(clients, commitments, strict=True)
             known = [pair for pair in pairs if pair[0] < state.deployment.clients]
             clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
             event = replace(event, clients=clients, commitments=commitments)
             return _folded(state, event, block_number), number == state.round
-        case ledger_state.ClientBanned(number, _, head):
+        case ClientBanned(number, _, head):
             after = _folded(state, event, block_number)
             return replace(after, head=head), number == state.round
         case _:
@@ -144,88 +145,59 @@ def mismatches(
     state: LedgerState, event: Event, block: BlockContext
 ) -> Iterator[tuple[str, object, object]]:
     """Yield fields of an event that do not follow: name, what is recorded, and what is true."""
-    for name, true in _expected(state, event, block):
+    for name, true in _expected(state, event, block).items():
         recorded = getattr(event, name)
         if recorded != true:
             yield name, recorded, true
-    if isinstance(event, ledger_state.LedgerOpened):
+    if isinstance(event, LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
         registered, _ = ledger_state.registry_batches(words)
         if registered != state.deployment.registry:
             yield "registry", registered, state.deployment.registry
 
 
-def _expected(
-    state: LedgerState, event: Event, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    """Yield name and value of the fields of an event that follow from the rest."""
+def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str, object]:
+    """Return the fields of an event that follow from the state before it, and from the others."""
+    sizes, seed = state.deployment, state.seed
+    beacon = block.parent_hash if sizes.beacon is Beacon.BLOCK else NO_DIGEST
+    before = encoding.HeadContext(state.head, state.round, seed, state.commitments)
     match event:
-        case ledger_state.ClientsRegistered():
-            yield "first", len(state.registry)
-            left = state.deployment.clients - len(state.registry)
-            yield "words", event.words[:left]
-        case ledger_state.LedgerOpened():
-            yield from _expected_opening(state, block)
-        case ledger_state.UpdatesCommitted():
-            yield "round", state.round
-        case ledger_state.ClientBanned():
-            client = ClientId(min(event.client, state.deployment.clients - 1))
-            yield "round", state.round
-            yield "client", client
-            yield "head", head_after(_before(state), replace(event, client=client))
-        case ledger_state.RoundDecided():
-            yield from _expected_decision(state, event, block)
-        case ledger_state.RoundAbandoned():
-            yield from _expected_abandonment(state, event, block)
+        case ClientsRegistered():
+            known = len(state.registry)
+            return {"first": known, "words": event.words[: sizes.clients - known]}
+        case LedgerOpened():
+            seed = encoding.first_seed(sizes.config, beacon)
+            drawn = drawn_committee(seed, sizes.clients, sizes.members, ())
+            return {"config": sizes.config, "seed": seed, "committee": drawn, "model": sizes.model}
+        case UpdatesCommitted():
+            return {"round": state.round}
+        case ClientBanned():
+            client = ClientId(min(event.client, sizes.clients - 1))
+            head = head_after(before, replace(event, client=client))
+            return {"round": state.round, "client": client, "head": head}
+        case RoundDecided():
+            seed = encoding.next_seed(seed, event.reveal, beacon)
+            fields = {"round": state.round, "next_seed": seed, "head": head_after(before, event)}
+            return fields | _expected_primaries(state, event)
+        case RoundAbandoned():
+            seed = encoding.seed_after_abandoned(seed, beacon)
+            banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
+            drawn = drawn_committee(seed, sizes.clients, sizes.members, banned)
+            head = head_after(before, replace(event, next_committee=drawn))
+            drawn_fields = {"next_seed": seed, "next_committee": drawn, "head": head}
+            return {"round": state.round, **drawn_fields}
         case _:
-            pass
+            return {}
 
 
-def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
-    deployment = state.deployment
-    seed = encoding.first_seed(deployment.config, _beacon(state, block))
-    drawn = drawn_committee(seed, deployment.clients, deployment.members, ())
-    yield "config", deployment.config
-    yield "seed", seed
-    yield "committee", drawn
-    yield "model", deployment.model
-
-
-def _expected_decision(
-    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    yield "round", state.round
-    beacon = _beacon(state, block)
-    yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
-    yield "head", head_after(_before(state), event)
-    committee = state.committee
-    if committee:
-        places = (
-            primary_seat(state.seed, phase, event.views[phase - 1], len(committee))
-            for phase in Phase
-        )
-        yield "primaries", tuple(committee[place] for place in places)
-
-
-def _expected_abandonment(
-    state: LedgerState, event: ledger_state.RoundAbandoned, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    deployment = state.deployment
-    seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
-    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
-    drawn = drawn_committee(seed, deployment.clients, deployment.members, banned)
-    yield "round", state.round
-    yield "next_seed", seed
-    yield "next_committee", drawn
-    yield "head", head_after(_before(state), replace(event, next_committee=drawn))
-
-
-def _beacon(state: LedgerState, block: BlockContext) -> Digest:
-    return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
-
-
-def _before(state: LedgerState) -> encoding.HeadContext:
-    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
+def _expected_primaries(state: LedgerState, event: RoundDecided) -> dict[str, object]:
+    """Return the primaries of a decision; nothing where the committee is not known."""
+    seats = state.committee
+    if not seats:
+        return {}
+    views = zip(Phase, event.views, strict=True)
+    places = [primary_seat(state.seed, phase, view, len(seats)) for phase, view in views]
+    return {"primaries": tuple(seats[place] for place in places)}
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -245,8 +217,7 @@ def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
     view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
     view = view.after(event, block_number)
     committed = frozenset(mined.client for mined in view.mined)
-    starts = ledger_state.LedgerOpened, ledger_state.RoundDecided, ledger_state.RoundAbandoned
-    if not isinstance(event, starts):
+    if not isinstance(event, LedgerOpened | RoundDecided | RoundAbandoned):
         committed |= state.committed
     folded = {name: getattr(view, name) for name in _FOLDED}
     return replace(state, committed=committed, **folded)
@@ -307,7 +278,7 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            wrong = _wrong(first, LOGS_UNREADABLE, f"{first} to {last}", true=str(error))
+            wrong = contradicted(first, LOGS_UNREADABLE, f"{first} to {last}", true=str(error))
             rest = not_served(first, CHAIN_UNAVAILABLE)
             raise ReadingEndedError(wrong, *rest) from error
         except ChainError as error:
@@ -320,10 +291,10 @@ class TransactionReader:
                 before, after = (
                     f"log {x.log_index} of block {x.block_number}" for x in (one, other)
                 )
-                yield _wrong(other.block_number, LOG_ORDER, before, after)
+                yield contradicted(other.block_number, LOG_ORDER, before, after)
         for log in logs:
             if log.address != self._ledger.address:
-                yield _wrong(log.block_number, LOG_ADDRESS, true=log.address)
+                yield contradicted(log.block_number, LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
         inconsistencies: list[CheckResult] = []
@@ -340,13 +311,13 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(_wrong(number, TRANSACTION_DIFFERS, subject, true=str(error)))
+            found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
         other = _difference(log, transaction)
         if other is not None:
-            found.append(_wrong(number, TRANSACTION_DIFFERS, subject, true=other))
+            found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=other))
         if other is not None or transaction.to != self._ledger.address:
             return None, ""
         try:
@@ -363,7 +334,7 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(_wrong(number, BLOCK_UNREADABLE, subject, true=str(error)))
+            found.append(contradicted(number, BLOCK_UNREADABLE, subject, true=str(error)))
             return None
         except ChainError as error:
             found += not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
@@ -373,18 +344,11 @@ class TransactionReader:
         if block.number != number or wrong:
             recorded = to_hex((wrong or logs)[0].block_hash)
             true = f"block {block.number}, {to_hex(block.hash)}"
-            found.append(_wrong(number, LOG_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, LOG_BLOCK, subject, recorded, true))
         if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
             recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
-            found.append(_wrong(number, PARENT_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
-
-
-def _wrong(
-    block: int, fact: Fact, subject: str = "", recorded: str = "", true: str = ""
-) -> CheckResult:
-    """Return the contradiction of two answers about a block or one of its transactions."""
-    return contradicted(block, Contradiction(fact, None, (), subject, recorded, true))
 
 
 def _difference(log: Log, transaction: Transaction) -> str | None:
@@ -500,7 +464,7 @@ class Replay:
         except ProtocolRefusal as refusal:
             subject, step = to_hex(transaction.hash), step_of_refusal(type(refusal))
             wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.fact)
-            yield contradicted(transaction.block_number, wrong, step, rests_on_all_logs=True)
+            yield CheckResult(step, wrong, transaction.block_number, rests_on_all_logs=True)
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
@@ -529,7 +493,7 @@ class Replay:
 
     def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
-            return (_wrong(block_number, DEPLOYMENT_UNLOGGED),)
+            return (contradicted(block_number, DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
         return not_served(block_number, LOGS_INCOMPLETE, None, str(error))
@@ -696,7 +660,7 @@ def _compare_events(
     if len(events) != recorded:
         made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
         wrong = Contradiction(EVENT_COUNT, at, (), to_hex(transaction.hash), str(recorded), made)
-        yield contradicted(number, wrong, rests_on_all_logs=True)
+        yield CheckResult(EVENT_COUNT.step, wrong, number, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
         if encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
@@ -711,7 +675,7 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[CheckResult
         return
     if type(logged) is not kind:
         other = Contradiction(EVENT_KIND, at, (), "", type(logged).__name__, kind.__name__)
-        yield contradicted(number, other, step_of_event(kind), rests_on_all_logs=True)
+        yield CheckResult(step_of_event(kind), other, number, rests_on_all_logs=True)
         return
     wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
     if not wrong:

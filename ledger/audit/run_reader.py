@@ -43,7 +43,7 @@ from ledger.audit.checks.common import (
 )
 from ledger.audit.evidence import Archive, ReplayedEvent, ReplayedRound, RunStart, UnavailableBlob
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
-from ledger.audit.report import AuditStep, BlobKind, Contradiction, Finding, KeptHeadReport
+from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
@@ -95,22 +95,19 @@ class RunTree:
         if conflict is not None:
             one, other = conflict
             subject = f"{one.origin}, {one.size} rounds,"
-            values = subject, to_hex(one.root), to_hex(other.root)
-            yield contradicted(0, Contradiction(SIGNED_TREES_CONFLICT, None, (), *values))
+            roots = to_hex(one.root), to_hex(other.root)
+            yield contradicted(0, SIGNED_TREES_CONFLICT, subject, *roots)
         for checkpoint in evidence.checkpoints:
             size = checkpoint.size
             is_there = size <= rounds
             root = root_of(self._leaves[:size]) if is_there else None
             block = self._blocks[size - 1] if is_there and size else newest_block
-            if root is None:
-                values = checkpoint.origin, str(size), str(rounds)
-                wrong = Contradiction(SIGNED_ROUNDS_ABSENT, None, (), *values)
-            else:
+            fact, values = SIGNED_ROUNDS_ABSENT, (checkpoint.origin, str(size), str(rounds))
+            if root is not None:
                 subject = f"{checkpoint.origin}, {size} rounds,"
-                values = subject, to_hex(checkpoint.root), to_hex(root)
-                wrong = Contradiction(SIGNED_TREE_DIFFERS, None, (), *values)
+                fact, values = SIGNED_TREE_DIFFERS, (subject, to_hex(checkpoint.root), to_hex(root))
             if root != checkpoint.root:
-                yield contradicted(block, wrong, rests_on_all_logs=True)
+                yield contradicted(block, fact, *values, rests_on_all_logs=True)
         for claim in evidence.withheld:
             yield from not_served(0, CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
@@ -204,8 +201,8 @@ class RunReader:
     def _absent(self, head: Digest) -> CheckResult:
         """Return that the run does not pass through a head that was kept."""
         newest = self._anchor.head.number
-        absent = Contradiction(KEPT_HEAD_ABSENT, None, (), str(newest), to_hex(head))
-        return contradicted(newest, absent, rests_on_all_logs=True)
+        values = str(newest), to_hex(head)
+        return contradicted(newest, KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
@@ -316,8 +313,7 @@ class RunReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            wrong = Contradiction(BLOCK_UNREADABLE, subject=str(number), true=str(error))
-            yield contradicted(number, wrong)
+            yield contradicted(number, BLOCK_UNREADABLE, str(number), true=str(error))
             return
         except ChainError as error:
             yield from not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
@@ -329,8 +325,7 @@ class RunReader:
             if recorded != true:
                 values = str(number), to_hex(recorded), to_hex(true)
                 rests = fact is EARLIER_HEAD_DIFFERS
-                wrong = Contradiction(fact, None, (), *values)
-                yield contradicted(number, wrong, rests_on_all_logs=rests)
+                yield contradicted(number, fact, *values, rests_on_all_logs=rests)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
@@ -355,7 +350,7 @@ class RunReader:
         except (ChainError, ProtocolRefusal) as error:
             if isinstance(error, NotServedError) or is_node_failure(self._ledger, error):
                 return not_served(number, STATE_UNAVAILABLE, detail=str(error))
-            return (contradicted(number, Contradiction(STATE_UNREADABLE, true=str(error))),)
+            return (contradicted(number, STATE_UNREADABLE, true=str(error)),)
 
     def _final(self) -> dict[str, Any]:
         """Return the newest head that cannot be taken back, and the rounds that it covers."""
@@ -381,7 +376,7 @@ class RunReader:
 def unreadable(error: ChainError) -> Iterator[CheckResult]:
     """Yield the consequences of a chain that cannot be read any further."""
     if isinstance(error, ChainDamagedError):
-        yield contradicted(0, Contradiction(CHAIN_UNREADABLE, true=str(error)))
+        yield contradicted(0, CHAIN_UNREADABLE, true=str(error))
     yield from not_served(0, CHAIN_UNAVAILABLE, detail=str(error))
 
 
@@ -405,7 +400,7 @@ def read_start(
         if is_node_failure(ledger, error):
             yield from not_served(block, DEPLOYMENT_UNKNOWN, detail=str(error))
             return None
-        yield contradicted(block, Contradiction(DEPLOYMENT_UNREADABLE, true=str(error)))
+        yield contradicted(block, DEPLOYMENT_UNREADABLE, true=str(error))
         yield from not_served(block, DEPLOYMENT_UNKNOWN)
         return None
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)

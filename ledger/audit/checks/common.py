@@ -65,17 +65,16 @@ def not_served(
 
 def contradicted(
     block: int,
-    contradiction: Contradiction,
-    step: AuditStep | None = None,
+    fact: Fact,
+    subject: str = "",
+    recorded: str = "",
+    true: str = "",
     *,
     rests_on_all_logs: bool = False,
 ) -> CheckResult:
-    """Return the result of two answers of a chain that cannot both be true.
-
-    Args:
-        step: that fails; None for the fact's own.
-    """
-    return CheckResult(step or contradiction.fact.step, contradiction, block, rests_on_all_logs)
+    """Return that two answers of a chain cannot both be true, or that one cannot be read."""
+    contradiction = Contradiction(fact, None, (), subject, recorded, true)
+    return CheckResult(fact.step, contradiction, block, rests_on_all_logs)
 
 
 _FROM_ROUND_BEFORE = (
@@ -200,7 +199,7 @@ def step_of_field(kind: type[Event], name: str) -> AuditStep:
 
 def malformed_event(block: int, at: int | None, made: type[Event] | None, true: str) -> CheckResult:
     """Return that a log is none of the contract's events, instead of one of a kind."""
-    return contradicted(block, Contradiction(EVENT_MALFORMED, at, true=true), step_of_event(made))
+    return CheckResult(step_of_event(made), Contradiction(EVENT_MALFORMED, at, true=true), block)
 
 
 def wrong_field(
@@ -217,7 +216,7 @@ def wrong_field(
     is_drawn = kind is RoundAbandoned and name == "next_committee"
     rests = is_drawn or name in _FIELDS_FROM_ALL_BEFORE
     wrong = Contradiction(fact, at, (), f"{kind.__name__}.{name}", *map(text_of, values))
-    return contradicted(block, wrong, step_of_field(kind, name), rests_on_all_logs=rests)
+    return CheckResult(step_of_field(kind, name), wrong, block, rests)
 
 
 def missing_rule(evidence: RoundEvidence, rule: OwnRuleName) -> MissingInput:
