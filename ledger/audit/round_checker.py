@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.audit.checks.blobs import check_blobs, check_model
 from ledger.audit.checks.chain import check_sampling
 from ledger.audit.checks.common import (
     RECORD_UNREADABLE,
@@ -23,7 +22,7 @@ from ledger.audit.checks.common import (
 )
 from ledger.audit.checks.completeness import check_commitments, check_order, check_record
 from ledger.audit.checks.decision import check_accusations, check_base, check_ranking, check_sets
-from ledger.audit.checks.scores import check_distances, check_means
+from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
 from ledger.audit.evidence import (
     Accusations,
     Archive,

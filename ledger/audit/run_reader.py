@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, EarlierReportError, PriorKnowledge
-from ledger.audit.checks.blobs import unavailable_blobs
 from ledger.audit.checks.chain import (
     BLOCK_UNREADABLE,
     CHAIN_UNREADABLE,
@@ -41,6 +40,7 @@ from ledger.audit.checks.common import (
     not_served,
     results_of,
 )
+from ledger.audit.checks.published import unavailable_blobs
 from ledger.audit.evidence import Archive, ReplayedEvent, ReplayedRound, RunStart, UnavailableBlob
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
 from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from ledger.audit.checks import blobs, completeness, decision, scores
+from ledger.audit.checks import completeness, decision, published
 from ledger.audit.checks.chain import CHAIN_FILE_DAMAGED
 from ledger.audit.checks.common import (
     contradicted,
@@ -129,12 +129,12 @@ def test_every_code_is_unique() -> None:
 
 def test_every_violation_has_its_step() -> None:
     tables = (
-        blobs.VIOLATIONS,
+        published.BLOB_VIOLATIONS,
         decision.CERTIFICATE_VIOLATIONS,
         completeness.VIOLATIONS,
         decision.RANKING_VIOLATIONS,
     )
-    named = [*scores.VIOLATIONS, *scores.UNCHECKED, *chain.from_iterable(tables)]
+    named = [*published.SCORE_VIOLATIONS, *published.UNCHECKED, *chain.from_iterable(tables)]
     assert Counter(named) == Counter(set(ViolationCode) - NOT_ASKED)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.checks.blobs import BLOB_MISSING
 from ledger.audit.checks.chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE, CheckResult
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.decision import BAN, CALL_DATA_UNAVAILABLE
-from ledger.audit.engine import audit
+from ledger.audit.checks.published import BLOB_MISSING
+from ledger.audit.engine import AuditLog, audit
 from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
@@ -32,7 +32,6 @@ from ledger.audit.report import (
     StepOutcome,
 )
 from ledger.audit.report_text import readable
-from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import DecideCall, decode_call, decode_log, encode_call, encode_log
 from ledger.chain.ports import Block, ChainDamagedError, Log, Transaction

@@ -13,9 +13,14 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.checks.blobs import BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN
 from ledger.audit.checks.common import CheckResult
-from ledger.audit.checks.scores import DISPLACEMENT_UNKNOWN
+from ledger.audit.checks.published import (
+    BLOB_MISSING,
+    BLOB_UNREADABLE,
+    DISPLACEMENT_UNKNOWN,
+    MODEL_BEFORE_UNKNOWN,
+)
+from ledger.audit.engine import AuditLog
 from ledger.audit.evidence import ReplayedRound, RunStart
 from ledger.audit.proofs.container import BundleFile, write_container
 from ledger.audit.proofs.documents import manifest_bytes
@@ -40,7 +45,6 @@ from ledger.audit.proofs.verification import (
 )
 from ledger.audit.replay import ReadingEndedError, Replay
 from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
-from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
