@@ -49,11 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChainAnchor:
-    """A chain's newest and its newest final block as an audit begins.
-
-    Attributes:
-        final: the newest final one; None if the chain does not say.
-    """
+    """A chain's newest block, and its newest final one, if it says, as an audit begins."""
 
     head: Block
     final: Block | None
@@ -208,11 +204,7 @@ def report_bytes(report: AuditReport) -> bytes:
 
 
 def read_report(data: bytes) -> EarlierAudit:
-    """Return the audit behind a JSON report that one can build on.
-
-    Args:
-        data: the report as `cmfl audit --report` writes it.
-    """
+    """Return the audit behind a report as `cmfl audit --report` writes it."""
     if len(data) > MAX_REPORT_BYTES:
         raise EarlierReportError(f"the earlier report is longer than {MAX_REPORT_BYTES} bytes")
     try:

@@ -79,12 +79,7 @@ class BlobFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnavailableBlob:
-    """A blob that is not to be had.
-
-    Attributes:
-        digest: its sha256.
-        round: whose it is; None where it is the run's.
-    """
+    """A blob that is not to be had; `round` is None where it is the run's."""
 
     loss: BlobFailure
     kind: BlobKind
@@ -100,11 +95,7 @@ class UnavailableBlob:
 
 
 class Archive:
-    """A blob store as one audit, or one round of it, reads it.
-
-    Attributes:
-        blobs_read: how many blobs were read and found to be what they should be.
-    """
+    """A blob store as one audit, or one round of it, reads it; only sound blobs are counted."""
 
     def __init__(self, blobs: BlobReader) -> None:
         self.named: set[Digest] = set()
@@ -118,14 +109,7 @@ class Archive:
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
     ) -> bytes | UnavailableBlob:
-        """Return a blob whose digest was found in this process: an audit takes no word for it.
-
-        Args:
-            digest: its sha256.
-
-        Returns:
-            Its bytes, or why they are not to be had.
-        """
+        """Return a blob that is hashed in this process, or why it is not to be had."""
         self.named.add(digest)
         data = self.read_again(kind, digest, at, clients)
         if not isinstance(data, UnavailableBlob):
@@ -318,7 +302,6 @@ def read_round_evidence(
     """Return the evidence of a decided round, and what of it is not to be had.
 
     Args:
-        inputs: what the chain has closed.
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """
@@ -375,11 +358,7 @@ class Accusations:
 def read_accusations(
     evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
 ) -> Accusations:
-    """Return whom a round's incidents accuse, and whether that holds.
-
-    Args:
-        model: w_t, shape (d,); None if it is not known.
-    """
+    """Return whom a round's incidents accuse, and whether that holds; `model` is w_t, if known."""
     blobs = RoundBlobs(archive, evidence.event.round)
     proposals = _Proposals(evidence, model, blobs)
     incidents = _incidents(evidence, blobs)

@@ -423,11 +423,7 @@ class Replay:
         self._open = _OpenRound()
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
-        """Yield the effects of the transactions, every round when it ends, and inconsistencies.
-
-        Yields:
-            A result, an event, or a round that ended; `state` is then the next one's.
-        """
+        """Yield results, events, and each round that has ended; `state` is then the next one's."""
         for transaction in self._transactions.read(to_block):
             if isinstance(transaction, CheckResult):
                 yield transaction

@@ -38,11 +38,7 @@ _STATEMENTS: dict[StatementKind, str] = {
 def reason_text(
     code: DropoutReason | RefusalReason | StatementKind | None, victims: Sequence[ClientId] = ()
 ) -> str:
-    """Return a reason, or the kind of statement that was signed twice, in words.
-
-    Args:
-        code: the reason or kind; None gives no text.
-    """
+    """Return a reason, or the kind of statement that was signed twice, in words."""
     if isinstance(code, DropoutReason):
         return DROPOUTS[code]
     if isinstance(code, RefusalReason):

@@ -93,11 +93,7 @@ class CheckedRound:
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """The end of a round in the replay.
-
-    Attributes:
-        is_confirmed: whether no log before the end of this round is missing.
-    """
+    """The end of a round in the replay; confirmed if no log before it is missing."""
 
     done: int
     total: int
@@ -235,11 +231,7 @@ def _missing_payloads(block: int, evidence: RoundEvidence) -> Iterator[MissingPa
 
 
 class ModelChain:
-    """The global model from round to round; keeps the newest only.
-
-    Attributes:
-        vector: w_t; None if it could neither be read nor recomputed.
-    """
+    """The newest global model; `vector` is None if it could neither be read nor recomputed."""
 
     def __init__(self) -> None:
         self.vector: NDArray[np.float32] | None = None
@@ -254,9 +246,6 @@ class ModelChain:
         self, digest: Digest, dimension: int, archive: Archive
     ) -> UnavailableBlob | None:
         """Read the model that a round starts from, unless the round before led to it.
-
-        Args:
-            digest: of w_t, as the chain has it.
 
         Returns:
             Why its blob is not to be had, if it had to be read and is not; said of another round.

@@ -85,11 +85,7 @@ class RunTree:
             self._blocks.append(replayed.block)
 
     def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[CheckResult]:
-        """Yield the trees that logs have signed, and what no quorum of witnesses stands for.
-
-        Args:
-            evidence: checkpoints that were collected before the run was read.
-        """
+        """Yield the trees that logs have signed, and what no quorum of witnesses stands for."""
         rounds = len(self._leaves)
         conflict = evidence.conflict()
         if conflict is not None:

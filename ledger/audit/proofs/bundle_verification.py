@@ -259,11 +259,7 @@ def _not_served(what: str) -> Never:
 
 
 class _RoundAudit:
-    """The audit of one round, from where it began.
-
-    Attributes:
-        head: of the ledger, after the round's transactions.
-    """
+    """The audit of one round, from where it began; `head` is the ledger's after the round."""
 
     def __init__(self, bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker) -> None:
         self.log = AuditLog()
@@ -450,15 +446,7 @@ class RecordingBlobs:
         self._blobs = blobs
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified, and note that it was there.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Returns:
-            The bytes.
-        """
+        """Return the blob with this digest, verified, and note that it was there."""
         data = self._blobs.get(digest, limit)
         self.read.add(digest)
         return data
@@ -474,12 +462,7 @@ _OF_A_ROUND = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 
 @dataclass(frozen=True, slots=True)
 class RoundExport:
-    """A round as it was exported.
-
-    Attributes:
-        manifest: the bytes of `bundle.json`.
-        verification: the result of checking it against the chain that it was read from.
-    """
+    """A round as it was exported, and the check of it against the chain that it was read from."""
 
     manifest: bytes
     blobs: RecordingBlobs
@@ -489,13 +472,9 @@ class RoundExport:
 def export_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, path: Path
 ) -> RoundVerification:
-    """Write a round's bundle into a file: whole, or not at all.
+    """Write a round's bundle into a file, whole or not at all; return the check of the round.
 
-    Args:
-        path: of the file; one of that name is replaced.
-
-    Returns:
-        The result of checking the round against the chain that it was read from.
+    A file of that name is replaced.
     """
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)

@@ -45,18 +45,10 @@ class BlobSpan:
 
 
 class BundleFile:
-    """A bundle that is open for reading: its manifest, and the positions of its blobs.
-
-    Attributes:
-        manifest: the bytes of `bundle.json`.
-    """
+    """A bundle that is open for reading: its `bundle.json`, and the positions of its blobs."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Read a bundle once, from its beginning to its end; every blob is hashed.
-
-        Args:
-            file: opened for reading, and kept open by the caller.
-        """
+        """Read a bundle once, and hash every blob; the caller keeps the file open."""
         self._file = file
         self._parts: dict[Digest, BlobSpan] = {}
         self.manifest = self._read_manifest()
@@ -67,15 +59,7 @@ class BundleFile:
                 raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Returns:
-            The bytes.
-        """
+        """Return the blob with this digest, verified."""
         part = self._parts.get(digest)
         if part is None:
             raise BlobMissingError(f"blob {digest.hex()} is not in the bundle")
@@ -163,13 +147,7 @@ def open_bundle(path: Path) -> Iterator[BundleFile]:
 def write_container(
     path: Path, manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> None:
-    """Write a bundle's file: it is there whole, or not at all.
-
-    Args:
-        path: of the file, as a user named it; an existing file is replaced.
-        manifest: the bytes of `bundle.json`.
-        blobs: where they are; one at a time is held.
-    """
+    """Write a bundle's file, whole or not at all; an existing file is replaced."""
     with writing_named(path) as file:
         for part in container_parts(manifest, digests, blobs):
             file.write(part)
@@ -178,15 +156,7 @@ def write_container(
 def container_parts(
     manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> Iterator[bytes]:
-    """Yield a bundle's bytes, part by part.
-
-    Args:
-        manifest: the bytes of `bundle.json`.
-        blobs: where they are; one at a time is held.
-
-    Yields:
-        Bytes that follow one another.
-    """
+    """Yield a bundle's bytes in their order; one blob at a time is held."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EncodingError(
             f"the manifest has {len(manifest)} bytes, and at most {MAX_MANIFEST_BYTES}"

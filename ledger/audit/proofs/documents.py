@@ -82,13 +82,7 @@ class FieldError(EncodingError):
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """One way of writing a value.
-
-    Attributes:
-        read: returns the value behind JSON, or raises `FieldError`.
-        write: returns the JSON for a value.
-        names: keys of an object and of those in it.
-    """
+    """One way of writing a value in JSON; `read` raises `FieldError` for any other."""
 
     read: Callable[[Any], T]
     write: Callable[[Any], Any]
@@ -420,11 +414,7 @@ BUNDLE: Form[dict[str, Any]] = record(
 
 
 def parse_document(data: bytes, limit: int) -> Any:
-    """Return the plain data of a JSON document.
-
-    Args:
-        limit: how many bytes it may have.
-    """
+    """Return the plain data of a JSON document of at most `limit` bytes."""
     if len(data) > limit:
         raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
     try:

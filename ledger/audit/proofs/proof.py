@@ -66,12 +66,7 @@ class ScoresTaken(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A trainer's place in the ranking.
-
-    Attributes:
-        distance_bits: float64 bits of its distance to the committee.
-        accepted: whether it is in S_a.
-    """
+    """A trainer's place in the ranking; its distance to the committee as float64 bits."""
 
     place: int
     ranked: int
@@ -434,11 +429,7 @@ class ClientProof(RoundBasis):
 
 
 def derive_statement(proof: ClientProof) -> ClientStatement:
-    """Return what became of the client, as it follows from all but the claimed statement.
-
-    Args:
-        proof: everything; whether it is true is not asked here.
-    """
+    """Return what became of the client, as it follows from all but the claimed statement."""
     role, has_committed = _role(proof), proof.commitment is not None
     record, dropout = proof.recorded, None
     if proof.decision is None:
@@ -560,11 +551,7 @@ class RoundBundle(RoundBasis):
     logs: tuple[Log, ...]
 
     def model_at(self, round_number: int) -> Digest:
-        """Return the digest of the model that a round began with.
-
-        Args:
-            round_number: the bundle's own, or an earlier one.
-        """
+        """Return the digest of the model that the bundle's round, or an earlier one, began with."""
         link = self.decided_before(round_number)
         if link is None and not self.is_whole:
             raise EncodingError(

@@ -233,11 +233,7 @@ def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
 
 
 def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
-    """Yield whether run, heads, seed, committee and bans are those that one trusts.
-
-    Args:
-        trusted: what the caller takes for true; None for nothing.
-    """
+    """Yield whether run, heads, seed, committee and bans are those that one trusts."""
     match trusted:
         case TrustedContract():
             yield from _of_contract(basis, trusted)
@@ -350,11 +346,7 @@ _OUTCOMES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ProofVerification:
-    """The result of checking a proof.
-
-    Attributes:
-        caveats: what is not proven, however they end.
-    """
+    """The result of checking a proof, and what is not proven, however the steps end."""
 
     round: int
     client: ClientId
@@ -387,11 +379,7 @@ class ProofVerification:
 def verify_proof(
     proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
 ) -> ProofVerification:
-    """Return the result of checking a proof.
-
-    Args:
-        trusted: what the caller takes for true; None for nothing, which proves nothing.
-    """
+    """Return the result of checking a proof; without anything trusted nothing is proven."""
     question, given = (round_number, client), (proof.round, proof.client)
     statement, trusted = derive_statement(proof), final_trust(proof, trusted)
     steps = [compare(StepName.QUESTION, question, given), *verify_basis(proof, trusted)]
