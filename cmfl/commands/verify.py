@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from cmfl.provenance.verify import DocumentVerification
     from ledger.audit.proofs.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.verification import (
-        Caveat,
-        ProofVerification,
-        Trusted,
-        VerificationStep,
-    )
+    from ledger.audit.proofs.verification import Caveat, ProofVerification, Trusted
+    from ledger.audit.report import Step
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
@@ -413,14 +409,11 @@ app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.report_text import finding_line, step_lines
+    from ledger.audit.report_text import finding_line
 
     if not json:
         print_line(result.sentence, bold=True)
-        _show_steps(result.steps)
-        for step in result.audit:
-            for line in step_lines(step):
-                print_line(f"  {line}")
+        _show_steps((*result.steps, *result.audit))
         for finding in result.findings:
             print_line(f"  {finding_line(finding)}")
         _show_caveats(result.caveats)
@@ -429,12 +422,10 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
     _end(result, json=json)
 
 
-def _show_steps(steps: Sequence[VerificationStep]) -> None:
-    """Print each step with what was expected and what was computed."""
+def _show_steps(steps: Sequence[Step]) -> None:
     for step in steps:
-        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
-        print_line(f"      expected {_text(step.expected)}")
-        print_line(f"      computed {_text(step.computed)}")
+        for line in step.lines():
+            print_line(f"  {line}")
 
 
 def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
@@ -449,15 +440,6 @@ def _end(
     if json:
         print_json(result.as_dict())
     raise typer.Exit(code_of(result.outcome))
-
-
-_MARKS = {True: "ok", False: "NO", None: "? "}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(_text, value)) or "(none)"
-    return "(not known here)" if value is None else str(value) or "(nothing)"
 
 
 def _made(

@@ -6,11 +6,11 @@ compare codes; sentences are made when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
@@ -278,6 +278,29 @@ class MissingInput(Reported):
         return f"{subject_prefix(self.round, self.clients)}{text.removesuffix(': ')}"
 
 
+class Step(Protocol):
+    """A step of any check: one of an audit's ten, or a comparison of a proof or a bundle."""
+
+    @property
+    def outcome(self) -> StepOutcome:
+        """The outcome of this step."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+
+    def lines(self) -> list[str]:
+        """Return it as lines of text, without anything that could be markup."""
+
+
+def outcome_of(steps: Iterable[Step]) -> AuditOutcome:
+    """Return failed if a step failed, else incomplete if one could not be checked."""
+    outcomes = {step.outcome for step in steps}
+    if StepOutcome.FAILED in outcomes:
+        return AuditOutcome.FAILED
+    is_open = StepOutcome.NOT_CHECKABLE in outcomes
+    return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
+
+
 @dataclass(frozen=True, slots=True)
 class StepReport(Reported):
     """One of the ten steps over the whole run."""
@@ -289,6 +312,18 @@ class StepReport(Reported):
     contradictions: int
     missing: tuple[MissingInput, ...]
     missing_count: int
+
+    def lines(self) -> list[str]:
+        """Return the step as lines of text, without anything that could be markup."""
+        lines = [f"{self.number:2d} {self.title:<36} {self.outcome}"]
+        if self.contradiction is not None:
+            lines.append(f"     {self.contradiction.sentence}")
+            if self.contradictions > 1:
+                lines.append(f"     and {self.contradictions - 1} more contradictions")
+        lines += [f"     not checkable: {what.sentence}" for what in self.missing[:5]]
+        if self.missing_count > 5:
+            lines.append(f"     and {self.missing_count - 5} more things that could not be checked")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,11 +525,9 @@ class AuditReport:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if a step failed, else incomplete if something could not be checked."""
-        outcomes = {step.outcome for step in self.steps}
-        if StepOutcome.FAILED in outcomes:
-            return AuditOutcome.FAILED
-        is_open = StepOutcome.NOT_CHECKABLE in outcomes or (self.strict and self.remarks > 0)
-        return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
+        outcome = outcome_of(self.steps)
+        is_open = outcome is AuditOutcome.PASSED and self.strict and self.remarks > 0
+        return AuditOutcome.INCOMPLETE if is_open else outcome
 
     def step(self, number: AuditStep) -> StepReport:
         """Return one of the ten steps."""

@@ -40,11 +40,17 @@ from ledger.audit.proofs.verification import (
     compare_with_chain,
     final_trust,
     location_value,
-    outcome_of,
     verify_basis,
 )
 from ledger.audit.replay import ReadingEndedError, Replay
-from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
+from ledger.audit.report import (
+    AuditOutcome,
+    Finding,
+    Reported,
+    StepReport,
+    outcome_of,
+    shown,
+)
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -117,9 +123,7 @@ class RoundVerification:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if something contradicts, else incomplete if something could not be checked."""
-        outcomes = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
-        order = AuditOutcome.FAILED, AuditOutcome.INCOMPLETE, AuditOutcome.PASSED
-        return next(outcome for outcome in order if outcome in outcomes)
+        return outcome_of((*self.steps, *self.audit))
 
     @property
     def sentence(self) -> str:
@@ -130,13 +134,6 @@ class RoundVerification:
         head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
         parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
         return head | {name: shown(getattr(self, name)) for name in parts}
-
-
-_OUTCOMES = {
-    StepOutcome.PASSED: AuditOutcome.PASSED,
-    StepOutcome.FAILED: AuditOutcome.FAILED,
-    StepOutcome.NOT_CHECKABLE: AuditOutcome.INCOMPLETE,
-}
 
 
 def verify_bundle(

@@ -6,7 +6,7 @@ parts are compared with a head that was kept, or with a contract on the caller's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self, TypeAlias
@@ -26,7 +26,7 @@ from ledger.audit.proofs.proof import (
     stated,
 )
 from ledger.audit.proofs.recorded import TrustedContract
-from ledger.audit.report import AuditOutcome, shown
+from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown
 from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.ports import Log
 from ledger.protocol import encoding, merkle
@@ -169,6 +169,17 @@ class VerificationStep:
     computed: Value
     is_ok: bool | None
 
+    @property
+    def outcome(self) -> StepOutcome:
+        """Not checkable where nothing is here to compare with."""
+        return _OUTCOMES[self.is_ok]
+
+    def lines(self) -> list[str]:
+        """Return the comparison as lines of text."""
+        mark = {True: "ok", False: "NO", None: "? "}[self.is_ok]
+        values = f"    expected {_text(self.expected)}", f"    computed {_text(self.computed)}"
+        return [f"{mark}  {self.name}: {self.name.sentence}", *values]
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
         return {
@@ -180,12 +191,17 @@ class VerificationStep:
         }
 
 
-def outcome_of(steps: Iterable[VerificationStep]) -> AuditOutcome:
-    """Return the outcome of steps: passed, failed, or incomplete where one could not be taken."""
-    results = {step.is_ok for step in steps}
-    if False in results:
-        return AuditOutcome.FAILED
-    return AuditOutcome.INCOMPLETE if None in results else AuditOutcome.PASSED
+_OUTCOMES = {
+    True: StepOutcome.PASSED,
+    False: StepOutcome.FAILED,
+    None: StepOutcome.NOT_CHECKABLE,
+}
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value)) or "(none)"
+    return "(not known here)" if value is None else str(value) or "(nothing)"
 
 
 def compare(name: StepName, expected: Value, computed: Value) -> VerificationStep:
@@ -336,7 +352,7 @@ def _field(deployment: Deployment, name: str) -> Value:
     return to_hex(value) if isinstance(value, bytes) else str(value)
 
 
-_OUTCOMES: dict[AuditOutcome, str] = {
+_SENTENCES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PROVEN: {}",
     AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
     AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
@@ -361,7 +377,7 @@ class ProofVerification:
 
     @property
     def sentence(self) -> str:
-        return _OUTCOMES[self.outcome].format(stated(self.round, self.client, self.statement))
+        return _SENTENCES[self.outcome].format(stated(self.round, self.client, self.statement))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
