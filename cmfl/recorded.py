@@ -34,7 +34,7 @@ class Proof:
 
     def __init__(self, data: bytes) -> None:
         """Read the document."""
-        from ledger.audit.proofs.proof_document import read_proof
+        from ledger.audit.proofs.documents import read_proof
 
         if not isinstance(data, bytes):
             raise ConfigurationError(f"data = {data!r:.80}: must be bytes")
@@ -77,8 +77,8 @@ class Proof:
 
 def make(target: Target, number: int, client: int) -> Proof:
     """Return the proof of a client's part in a round, from chain and blobs or from a service."""
-    from ledger.audit.proofs.proof_document import proof_bytes
-    from ledger.audit.proofs.proof_maker import make_proof
+    from ledger.audit.proofs.documents import proof_bytes
+    from ledger.audit.proofs.recorded import make_proof
 
     require(WHOLE, client=client)
     if client < 0:

@@ -15,8 +15,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.proof_verification import ProofVerification
-    from ledger.audit.proofs.trust import Trusted
+    from ledger.audit.proofs.verification import ProofVerification, Trusted
 
 
 class Verification:
@@ -105,7 +104,7 @@ def verify(
         EncodingError: the file is no proof.
         ChainError: the chain cannot be read.
     """
-    from ledger.audit.proofs.proof_verification import verify_proof
+    from ledger.audit.proofs.verification import verify_proof
 
     sent = proof if isinstance(proof, Proof) else read(Path(proof))
     number = sent.round if round is None else round
@@ -129,13 +128,13 @@ def verify(
 
 def trusted_head(head: str) -> Trusted:
     """Return a head that was kept, 0x-hex, as what a proof is held against."""
-    from ledger.audit.proofs.trust import TrustedHead
+    from ledger.audit.proofs.verification import TrustedHead
 
     return TrustedHead(digest_of_head(head))
 
 
 def _contract_of(target: Target, number: int) -> Trusted:
-    from ledger.audit.proofs.trust import read_trusted_contract
+    from ledger.audit.proofs.recorded import read_trusted_contract
 
     if target.remote is not None:
         raise ConfigurationError("run: a service is not trusted; name head= or rpc_url= instead")

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from api.client.service import Service
     from cmfl.commands.sender import Sender
-    from ledger.audit.bundles.bundle import RoundBundle
-    from ledger.audit.bundles.container import BundleFile
-    from ledger.audit.proofs.proof import ClientProof, RoundBasis
+    from ledger.audit.proofs.container import BundleFile
+    from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.reader import EmbeddedReader
@@ -497,7 +496,7 @@ def download_proof(
     Args:
         whole: whether a head alone must suffice to check it.
     """
-    from ledger.audit.proofs.proof_document import read_proof
+    from ledger.audit.proofs.documents import read_proof
 
     with served_deployment(target) as deployment:
         data = deployment.proof(round_number, client, whole=whole)
@@ -516,8 +515,8 @@ def download_bundle(
     Args:
         whole: whether a head alone must suffice to check it.
     """
-    from ledger.audit.bundles.bundle import read_manifest
-    from ledger.audit.bundles.container import open_bundle
+    from ledger.audit.proofs.container import open_bundle
+    from ledger.audit.proofs.documents import read_manifest
 
     with tempfile.TemporaryDirectory(prefix=".cmfl-") as temporary:
         path = Path(temporary) / "bundle.tar"
@@ -527,12 +526,12 @@ def download_bundle(
             os.fsync(file.fileno())
         with _as_sent("bundle"), open_bundle(path) as parts:
             bundle = read_manifest(parts.manifest, parts)
-            number = bundle.basis.round
+            number = bundle.round
             if number != round_number:
                 raise ServiceError(
                     f"the bundle that was sent is of round {number}, not {round_number}"
                 )
-            _require_meant(target, bundle.basis)
+            _require_meant(target, bundle)
             yield path, bundle, parts
 
 

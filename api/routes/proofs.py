@@ -35,10 +35,10 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.streams import MEDIA_TYPE, send_blob
-from ledger.audit.bundles.bundle_verification import RoundExport, prepare_export
-from ledger.audit.bundles.container import container_parts
-from ledger.audit.proofs.proof_document import as_dict
-from ledger.audit.proofs.proof_maker import make_proof
+from ledger.audit.proofs.bundle_verification import RoundExport, prepare_export
+from ledger.audit.proofs.container import container_parts
+from ledger.audit.proofs.documents import PROOF
+from ledger.audit.proofs.recorded import make_proof
 from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError, ConfigurationError
 from ledger.protocol.types import ClientId, Digest
@@ -87,7 +87,7 @@ def proof(
     with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
-    return encoded(request, to_json(as_dict(made)))
+    return encoded(request, to_json(PROOF.write(made)))
 
 
 @proofs_router.get(

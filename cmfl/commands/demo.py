@@ -249,7 +249,7 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 def _round_to_show(report: AuditReport) -> int:
     """Return the last round with a false score that was caught, 1 if there is none."""
-    from ledger.audit.checks.scores import FALSE_SCORES
+    from ledger.audit.checks.published import FALSE_SCORES
 
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)

@@ -32,7 +32,7 @@ from ledger.protocol.errors import ServiceError
 if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
-    from ledger.audit.bundles.bundle_verification import RoundVerification
+    from ledger.audit.proofs.bundle_verification import RoundVerification
     from ledger.history.export import CsvTable, Row
     from ledger.history.local import LocalHistory
 
@@ -162,7 +162,7 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    from ledger.audit.bundles.bundle_verification import export_bundle
+    from ledger.audit.proofs.bundle_verification import export_bundle
 
     require_writable(out, as_json=json)
     target = source.target()

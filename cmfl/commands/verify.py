@@ -30,10 +30,10 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from clients.replay.replayed_update import TrainingReplay
     from cmfl.provenance.verify import DocumentVerification
-    from ledger.audit.bundles.bundle_verification import RoundVerification
+    from ledger.audit.proofs.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.proof_verification import ProofVerification
-    from ledger.audit.proofs.trust import Caveat, Trusted, VerificationStep
+    from ledger.audit.proofs.verification import Caveat, ProofVerification, Trusted
+    from ledger.audit.report import Step
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
@@ -273,7 +273,7 @@ def client(
     could not be checked.
     """
     from cmfl.recorded import read
-    from ledger.audit.proofs.proof_verification import verify_proof
+    from ledger.audit.proofs.verification import verify_proof
     from ledger.audit.report import AuditOutcome
     from ledger.protocol.types import ClientId
 
@@ -313,7 +313,8 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle_verification import make_bundle, verify_bundle
+    from ledger.audit.proofs.bundle_verification import verify_bundle
+    from ledger.audit.proofs.recorded import make_bundle
 
     where = source.target()
     if where.remote is not None:
@@ -343,14 +344,14 @@ def bundle(
     trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
     true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle import read_manifest
-    from ledger.audit.bundles.bundle_verification import verify_bundle
-    from ledger.audit.bundles.container import open_bundle
+    from ledger.audit.proofs.bundle_verification import verify_bundle
+    from ledger.audit.proofs.container import open_bundle
+    from ledger.audit.proofs.documents import read_manifest
 
     where = source.target()
     with naming(file), open_bundle(file) as parts:
         manifest = read_manifest(parts.manifest, parts)
-        trusted = _trusted(where, manifest.basis.round, head)
+        trusted = _trusted(where, manifest.round, head)
         result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
     _show_round(result, json=json)
 
@@ -408,14 +409,11 @@ app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.report_text import finding_line, step_lines
+    from ledger.audit.report_text import finding_line
 
     if not json:
         print_line(result.sentence, bold=True)
-        _show_steps(result.steps)
-        for step in result.audit:
-            for line in step_lines(step):
-                print_line(f"  {line}")
+        _show_steps((*result.steps, *result.audit))
         for finding in result.findings:
             print_line(f"  {finding_line(finding)}")
         _show_caveats(result.caveats)
@@ -424,12 +422,10 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
     _end(result, json=json)
 
 
-def _show_steps(steps: Sequence[VerificationStep]) -> None:
-    """Print each step with what was expected and what was computed."""
+def _show_steps(steps: Sequence[Step]) -> None:
     for step in steps:
-        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
-        print_line(f"      expected {_text(step.expected)}")
-        print_line(f"      computed {_text(step.computed)}")
+        for line in step.lines():
+            print_line(f"  {line}")
 
 
 def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
@@ -446,20 +442,11 @@ def _end(
     raise typer.Exit(code_of(result.outcome))
 
 
-_MARKS = {True: "ok", False: "NO", None: "? "}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(_text, value)) or "(none)"
-    return "(not known here)" if value is None else str(value) or "(nothing)"
-
-
 def _made(
     where: Target, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
     """Return a proof, and what it is held against, both from one block."""
-    from ledger.audit.proofs.proof_maker import make_proof
+    from ledger.audit.proofs.recorded import make_proof
 
     with opened_ledger(where) as ledger:
         whole = head is not None
@@ -470,7 +457,7 @@ def _made(
 def _trust(ledger: CommitteeLedger, round_number: int, head: str | None) -> Trusted:
     """Return a head that was kept, else what the contract says of the round."""
     from cmfl.verifying import trusted_head
-    from ledger.audit.proofs.trust import read_trusted_contract
+    from ledger.audit.proofs.recorded import read_trusted_contract
 
     return trusted_head(head) if head is not None else read_trusted_contract(ledger, round_number)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cmfl.provenance.facts import RepeatedUpdate, RunFacts, utc
-from ledger.audit.proofs.proof_document import parse_document
+from ledger.audit.proofs.documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256

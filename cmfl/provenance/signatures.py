@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clients.datasets.files.tables import imported
 from clients.models.model import RECORDED_FILE, digest_at, files_in
 from cmfl.provenance.documents import MODEL_FILE, SIGNATURE_FILE, json_bytes
-from ledger.audit.proofs.proof_document import parse_document
+from ledger.audit.proofs.documents import parse_document
 from ledger.io.home import read_file
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, to_hex

@@ -24,8 +24,7 @@ from ledger.audit.checks.chain import (
     HEAD_NOTE_UNREADABLE,
     ROLLED_BACK,
 )
-from ledger.audit.checks.common import REORGANISED
-from ledger.audit.observations import Disagreement, Unavailable
+from ledger.audit.checks.common import REORGANISED, CheckResult, contradicted, not_served
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditOutcome,
@@ -50,11 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChainAnchor:
-    """A chain's newest and its newest final block as an audit begins.
-
-    Attributes:
-        final: the newest final one; None if the chain does not say.
-    """
+    """A chain's newest block, and its newest final one, if it says, as an audit begins."""
 
     head: Block
     final: Block | None
@@ -81,21 +76,21 @@ class ChainAnchor:
         """Say whether nothing up to a block can be taken back."""
         return block <= self.final_number
 
-    def check_file(self, chain: ChainReader) -> Iterator[Disagreement | Unavailable]:
+    def check_file(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         if (verify := getattr(chain, "verify", None)) is not None:
             try:
                 verify()
             except ChainDamagedError as error:
-                yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
+                yield contradicted(0, CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:
-                yield Unavailable(0, CHAIN_FILE_UNCHECKED, detail=str(error))
+                yield from not_served(0, CHAIN_FILE_UNCHECKED, detail=str(error))
         if (acknowledged := getattr(chain, "acknowledged", None)) is None:
             return
         try:
             noted = acknowledged()
         except ChainError as error:
-            yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
+            yield from not_served(0, HEAD_NOTE_UNREADABLE, detail=str(error))
             return
         if noted is not None:
             head = self.head.number
@@ -103,19 +98,19 @@ class ChainAnchor:
             if block_hash != noted.hash:
                 there = f"there it is {to_hex(block_hash)}" if block_hash else ""
                 true = there or f"it ends with block {head}"
-                yield Disagreement(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
+                yield contradicted(0, ROLLED_BACK, str(noted.number), to_hex(noted.hash), true)
 
-    def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
+    def changes(self, chain: ChainReader) -> Iterator[CheckResult]:
         """Yield what keeps one from saying that the chain stayed as it was."""
         try:
             again = chain.block(self.head.number)
         except ChainDamagedError:
             return
         except ChainError as error:
-            yield Unavailable(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
+            yield from not_served(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
             return
         if again.hash != self.head.hash:
-            yield Unavailable(self.head.number, REORGANISED)
+            yield from not_served(self.head.number, REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
         """Say whether what was final still is there."""
@@ -209,11 +204,7 @@ def report_bytes(report: AuditReport) -> bytes:
 
 
 def read_report(data: bytes) -> EarlierAudit:
-    """Return the audit behind a JSON report that one can build on.
-
-    Args:
-        data: the report as `cmfl audit --report` writes it.
-    """
+    """Return the audit behind a report as `cmfl audit --report` writes it."""
     if len(data) > MAX_REPORT_BYTES:
         raise EarlierReportError(f"the earlier report is longer than {MAX_REPORT_BYTES} bytes")
     try:

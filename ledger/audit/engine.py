@@ -1,48 +1,60 @@
 """The audit of a whole run from chain and blobs alone, trusting neither index nor API.
 
 The backbone is a replay: every transaction to the contract goes through the executable
-specification again (`replay/`), which must give the recorded events and the contract's state.
+specification again (`replay.py`), which must give the recorded events and the contract's state.
 What the chain cannot enforce - distances, means, the model - is judged from the round's record and
 its blobs by the functions that members call before they vote (`ledger.protocol.judgement`).
 
-Everything is read of one snapshot of the chain and made into observations (`run_reader.py`); the
-ten checks (`checks/`, in the order of `all_checks.py`) turn each into results. Transactions, seeds
-and heads, which follow from one round to the next, are read in this process; records and blobs of
-decided rounds may be checked by several (`worker_pool.py`). Only the blobs of the rounds that are
-being checked are in memory.
+Everything is read of one snapshot of the chain (`run_reader.py`); the ten checks (`checks/`) turn
+each round and its evidence into results. Transactions, seeds and heads, which follow from one round
+to the next, are read in this process; records and blobs of decided rounds may be checked by several
+(`worker_pool.py`). Only the blobs of the rounds that are being checked are in memory.
 
 Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
 *incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
 something contradicts nothing, and neither does what rests on a block that may be taken back.
+
+A node that omits one log makes a right run look wrong: a decision without the commitments that it
+ranks, a head that does not follow. The head after a round commits to all logs before it. If it
+follows from the logs so far, it confirms each of them. It confirms no later log, not even of its
+own block. The head of a ban confirms nothing: it does not commit to the open round's commitments.
+The contract's state after a block confirms all logs up to this block. A contradiction that is never
+confirmed proves nothing, unless an event and its own transaction contradict each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
-from ledger.audit.checks.all_checks import run_checks
+from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, CheckResult
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
-from ledger.audit.evidence import Archive, ModelChain, unnamed_blobs
-from ledger.audit.observations import KeptHeadPosition, Observation, Remark, RunStart
+from ledger.audit.evidence import Archive, unnamed_blobs
 from ledger.audit.report import (
+    MAX_FINDINGS,
+    MAX_NAMED,
     REPORT_VERSION,
     AuditReport,
     AuditStep,
+    Contradiction,
+    CountIncrement,
     Finding,
     KeptHeadReport,
-    StepResult,
+    MissingInput,
+    StepOutcome,
+    StepReport,
     WitnessedRounds,
 )
-from ledger.audit.result_log import AuditLog, PendingResult, UnconfirmedResults, rests_on_all_logs
 from ledger.audit.round_checker import (
     CheckedRound,
     Milestone,
     MissingPayload,
+    ModelChain,
     RoundChecker,
     RoundTask,
 )
@@ -51,7 +63,6 @@ from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem, parall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import commitment_of, to_hex
 from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.distance import Distances
@@ -130,6 +141,7 @@ class _Audit:
         self._archive = Archive(blobs)
         self._deployment = _unread_deployment(ledger)
         self._reader: RunReader | None = None
+        self._anchor: ChainAnchor | None = None
         self._missing: list[MissingPayload] = []
         self._is_stable = False
         self._unconfirmed = UnconfirmedResults()
@@ -141,8 +153,8 @@ class _Audit:
                 self._read(chain, ChainAnchor.read(chain))
         except ChainError as error:
             self._log_results(self._unconfirmed.rest(self._complete_to))
-            for observation in unreadable(error):
-                self._check(observation)
+            for result in unreadable(error):
+                self._log.take(result)
 
     def report(self, *, strict: bool) -> AuditReport:
         log, reader, archive = self._log, self._reader, self._archive
@@ -150,14 +162,16 @@ class _Audit:
         checkpoints = self._prior.checkpoints
         log.counts["blobs"] += archive.blobs_read
         log.counts["bytes"] += archive.bytes_read
-        position, built_on = None, None
+        kept, built_on = None, None
         if reader is not None:
             self._deployment |= reader.deployment
             if not self._is_stable:
                 self._deployment |= NOTHING_FINAL
             log.counts["transactions"] = reader.applied
             log.counts["open commitments"] = reader.open_commitments
-            position = reader.kept_head
+            kept = reader.kept_head
+        if head is not None and kept is None:
+            kept = KeptHeadReport(to_hex(head), found=False, round=None, event="")
         if earlier is not None:
             trusted = 0 if reader is None else reader.trusted
             found = reader is not None and reader.found_earlier
@@ -171,7 +185,7 @@ class _Audit:
             finding_counts=dict(sorted(log.finding_counts.items())),
             remarks=log.remarks,
             counts={count: n for count, n in sorted(log.counts.items()) if n},
-            kept=None if head is None else _kept_head_report(head, position),
+            kept=kept,
             strict=strict,
             built_on=built_on,
             witnessed=None if checkpoints is None else WitnessedRounds.of(checkpoints),
@@ -185,16 +199,16 @@ class _Audit:
         }
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
         models = ModelChain()
-        reader = RunReader(view, self._archive, models, anchor, self._prior)
-        self._reader = reader
+        rules = self._options.rules
+        reader = RunReader(view, self._archive, models, anchor, self._prior, rules)
+        self._reader, self._anchor = reader, anchor
         with self._round_checks(models) as checked:
             for item in checked(reader.observe()):
-                self._take(item, anchor)
+                self._take(item)
         self._log_results(self._unconfirmed.rest(self._complete_to))
-        for appeared in self._appeared_payloads() if reader.is_whole else ():
-            self._check(appeared, is_final=anchor.is_final(appeared.block))
+        self._log_results(self._appeared_payloads() if reader.is_whole else ())
         for change in anchor.changes(chain):
-            self._check(change)
+            self._log.take(change)
         self._is_stable = anchor.holds(chain)
         if not self._is_stable:
             self._log.withdraw()
@@ -211,11 +225,11 @@ class _Audit:
             return parallel_checks(workers, distances, rules, fresh(models), fresh)
         return nullcontext(partial(_check_in_turn, fresh(models)))
 
-    def _take(self, item: CheckedItem, anchor: ChainAnchor) -> None:
+    def _take(self, item: CheckedItem) -> None:
         match item:
             case CheckedRound():
-                for step, result in item.results:
-                    self._hold(step, result, item, anchor, rests_on_all_logs=True)
+                for result in item.results:
+                    self._unconfirmed.hold(result)
                 self._log.counts["blobs"] += item.blobs_read
                 self._log.counts["bytes"] += item.bytes_read
                 self._archive.named.update(item.named)
@@ -226,39 +240,18 @@ class _Audit:
                 if self._options.progress is not None:
                     self._options.progress(done, total)
             case _:
-                if isinstance(item, RunStart) and item.document is not None:
-                    # Before any round: a file of another rule is refused at once.
-                    use_rules(item.document.parameters, self._options.rules)
-                rests = rests_on_all_logs(item)
-                for step, result in run_checks(item):
-                    self._hold(step, result, item, anchor, rests_on_all_logs=rests)
+                self._unconfirmed.hold(item)
 
-    def _hold(
-        self,
-        step: AuditStep,
-        result: StepResult,
-        item: Observation | CheckedRound,
-        anchor: ChainAnchor,
-        *,
-        rests_on_all_logs: bool,
-    ) -> None:
-        """Hold a result back until it is certain that no log is missing before it."""
-        is_final = anchor.is_final(item.block)
-        self._unconfirmed.hold(PendingResult(step, result, item.block, is_final, rests_on_all_logs))
-
-    def _log_results(self, pending: Iterator[PendingResult]) -> None:
-        for result in pending:
-            self._log.take(result.step, result.result, is_final=result.is_final)
+    def _log_results(self, results: Iterable[CheckResult]) -> None:
+        for result in results:
+            is_final = self._anchor is not None and self._anchor.is_final(result.block)
+            self._log.take(result, is_final=is_final)
 
     @property
     def _complete_to(self) -> int:
         return -1 if self._reader is None else self._reader.complete_to
 
-    def _check(self, observation: Observation, *, is_final: bool = True) -> None:
-        for step, result in run_checks(observation):
-            self._log.take(step, result, is_final=is_final)
-
-    def _appeared_payloads(self) -> Iterator[Remark]:
+    def _appeared_payloads(self) -> Iterator[CheckResult]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
         blobs = unnamed_blobs(self._blobs, self._archive.named) if self._missing else ()
         for missing in self._missing[: MAX_COMPARED // max(1, len(blobs))]:
@@ -266,7 +259,7 @@ class _Audit:
                 if commitment_of(missing.client, digest) == missing.commitment:
                     named = (missing.client,), (to_hex(digest),)
                     finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
-                    yield Remark(missing.block, AuditStep.COMPLETENESS, finding)
+                    yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
 
 
 def _check_in_turn(checker: RoundChecker, items: Iterator[ReadItem]) -> Iterator[CheckedItem]:
@@ -289,8 +282,118 @@ def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
     }
 
 
-def _kept_head_report(head: Digest, position: KeptHeadPosition | None) -> KeptHeadReport:
-    if position is None:
-        return KeptHeadReport(to_hex(head), found=False, round=None, event="")
-    event = "" if position.event is None else position.event.__name__
-    return KeptHeadReport(to_hex(head), found=True, round=position.round, event=event)
+@dataclass
+class AuditLog:
+    """Contradictions and missing inputs by step, findings and counts."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: Counter[str] = field(default_factory=Counter)
+    remarks: int = 0
+    _contradictions: dict[AuditStep, Contradiction] = field(default_factory=dict)
+    _contradiction_counts: Counter[AuditStep] = field(default_factory=Counter)
+    _missing: dict[AuditStep, dict[MissingInput, None]] = field(default_factory=dict)
+    _missing_counts: Counter[AuditStep] = field(default_factory=Counter)
+
+    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
+        """Add a result; the first contradiction of each step is kept.
+
+        Args:
+            is_final: whether nothing that it rests on can be taken back; otherwise it proves
+                nothing yet, neither against the record nor against a client.
+        """
+        step, result = found.step, found.result
+        match result:
+            case Contradiction() if is_final:
+                self._contradiction_counts[step] += 1
+                self._contradictions.setdefault(step, result)
+            case Contradiction():
+                self._add_missing(step, _not_final(result))
+            case MissingInput():
+                self._add_missing(step, result)
+            case Finding():
+                self._add_finding(result if is_final else replace(result, proven=False))
+            case CountIncrement(count, number):
+                self.counts[count] += number
+
+    def withdraw(self) -> None:
+        """Take every contradiction back: the chain that they were read from has changed."""
+        for step, first in self._contradictions.items():
+            self._add_missing(step, _not_final(first))
+        self._contradictions.clear()
+        self._contradiction_counts.clear()
+
+    def steps(self) -> tuple[StepReport, ...]:
+        """Return the ten steps so far."""
+        return tuple(map(self._step_report, AuditStep))
+
+    def _add_missing(self, step: AuditStep, missing: MissingInput) -> None:
+        named = self._missing.setdefault(step, {})
+        if missing in named:
+            return
+        self._missing_counts[step] += 1
+        if len(named) < MAX_NAMED:
+            named[missing] = None
+
+    def _add_finding(self, finding: Finding) -> None:
+        self.finding_counts[str(finding.kind)] += 1
+        self.remarks += finding.kind.is_remark
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(finding)
+
+    def _outcome(self, step: AuditStep) -> StepOutcome:
+        if self._contradiction_counts[step]:
+            return StepOutcome.FAILED
+        return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
+
+    def _step_report(self, step: AuditStep) -> StepReport:
+        return StepReport(
+            number=step,
+            title=step.title,
+            outcome=self._outcome(step),
+            contradiction=self._contradictions.get(step),
+            contradictions=self._contradiction_counts[step],
+            missing=tuple(self._missing.get(step, ())),
+            missing_count=self._missing_counts[step],
+        )
+
+
+class UnconfirmedResults:
+    """Results that rest on events that no head has confirmed yet, in their order."""
+
+    def __init__(self) -> None:
+        self._pending: deque[CheckResult] = deque()
+
+    def hold(self, result: CheckResult) -> None:
+        """Add the next result."""
+        self._pending.append(result)
+
+    def confirmed(self) -> Iterator[CheckResult]:
+        """Yield, and forget, all results: the end of a round has confirmed the logs before it."""
+        while self._pending:
+            yield self._pending.popleft()
+
+    def rest(self, complete_to: int) -> Iterator[CheckResult]:
+        """Yield, and forget, all that is left; unconfirmed where a log may be missing."""
+        while self._pending:
+            pending = self._pending.popleft()
+            yield pending if pending.block <= complete_to else _unconfirmed(pending)
+
+
+def _unconfirmed(found: CheckResult) -> CheckResult:
+    """Return what remains of a result where a log may be missing."""
+    match found.result:
+        case Contradiction(fact=fact) as contradiction if found.rests_on_all_logs:
+            at, clients = contradiction.round, contradiction.clients
+            missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
+            return replace(found, result=missing)
+        case Finding() as finding if found.rests_on_all_logs:
+            return replace(found, result=replace(finding, proven=False))
+        case _:
+            return found
+
+
+def _not_final(contradiction: Contradiction) -> MissingInput:
+    """Return what a contradiction is worth that rests on a block that may be taken back."""
+    at, clients = contradiction.round, contradiction.clients
+    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))

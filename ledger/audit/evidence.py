@@ -1,40 +1,50 @@
-"""Evidence of a round as an auditor reads it: blobs, incidents and the chain of models.
+"""Evidence that the checks judge: what the replay gave of a round, and what was published of it.
 
-The document is not signed: one that is missing, or accuses without proof, changes no outcome.
+The incidents document is not signed: one that is missing, or accuses without proof, changes no
+outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.audit.report import BlobKind
+from ledger.chain.contract.codec import Call
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_incidents
-from ledger.protocol.encoding import aggregation_result, sha256, vector_from_bytes, vector_view
+from ledger.protocol.encoding import INFINITY_BITS, aggregation_result, sha256, word_client
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
-from ledger.protocol.inputs import Evidence, Inputs
+from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment
 from ledger.protocol.judgement import (
     Judgement,
     Ranking,
     counted_vectors,
     judge,
-    next_model,
     rank_trainers,
 )
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.direction import displacement, window_start
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, IncidentKind, RefusalReason, VoteKind
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Digest,
+    Domain,
+    IncidentKind,
+    RefusalReason,
+    VoteKind,
+)
 from ledger.protocol.validation import (
     COUNTING_MARGINS,
     DistanceTable,
@@ -69,12 +79,7 @@ class BlobFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnavailableBlob:
-    """A blob that is not to be had.
-
-    Attributes:
-        digest: its sha256.
-        round: whose it is; None where it is the run's.
-    """
+    """A blob that is not to be had; `round` is None where it is the run's."""
 
     loss: BlobFailure
     kind: BlobKind
@@ -90,11 +95,7 @@ class UnavailableBlob:
 
 
 class Archive:
-    """A blob store as one audit, or one round of it, reads it.
-
-    Attributes:
-        blobs_read: how many blobs were read and found to be what they should be.
-    """
+    """A blob store as one audit, or one round of it, reads it; only sound blobs are counted."""
 
     def __init__(self, blobs: BlobReader) -> None:
         self.named: set[Digest] = set()
@@ -108,14 +109,7 @@ class Archive:
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
     ) -> bytes | UnavailableBlob:
-        """Return a blob whose digest was found in this process: an audit takes no word for it.
-
-        Args:
-            digest: its sha256.
-
-        Returns:
-            Its bytes, or why they are not to be had.
-        """
+        """Return a blob that is hashed in this process, or why it is not to be had."""
         self.named.add(digest)
         data = self.read_again(kind, digest, at, clients)
         if not isinstance(data, UnavailableBlob):
@@ -308,7 +302,6 @@ def read_round_evidence(
     """Return the evidence of a decided round, and what of it is not to be had.
 
     Args:
-        inputs: what the chain has closed.
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
         rules: names of own rules whose code the auditor has named.
     """
@@ -365,11 +358,7 @@ class Accusations:
 def read_accusations(
     evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
 ) -> Accusations:
-    """Return whom a round's incidents accuse, and whether that holds.
-
-    Args:
-        model: w_t, shape (d,); None if it is not known.
-    """
+    """Return whom a round's incidents accuse, and whether that holds; `model` is w_t, if known."""
     blobs = RoundBlobs(archive, evidence.event.round)
     proposals = _Proposals(evidence, model, blobs)
     incidents = _incidents(evidence, blobs)
@@ -522,116 +511,81 @@ class ModelStep:
     digest: Digest | None = None
 
 
-class ModelChain:
-    """The global model from round to round; keeps the newest only.
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """The start of a run: its contract, configuration and first model.
 
     Attributes:
-        vector: w_t; None if it could neither be read nor recomputed.
+        address: of the contract, EIP-55.
+        document: its configuration; None if the blob cannot be read, or is none.
+        lost: why the configuration's blob cannot be read; None if it can.
+        malformed: why the blob is no configuration; empty if it is one.
+        deployment: what the configuration demands; without one, what the contract says.
+        is_possible: whether a contract of this code can have such sizes.
+        code: what is wrong with the code on chain; empty if nothing is.
     """
 
-    def __init__(self) -> None:
-        self.vector: NDArray[np.float32] | None = None
-        self._digest: Digest | None = None
+    block: int
+    domain: Domain
+    address: str
+    recorded: Deployment
+    document: RunDocument | None
+    lost: UnavailableBlob | None
+    malformed: str
+    deployment: Deployment
+    is_possible: bool
+    code: str
+    model: ModelStep | None
 
-    def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
-        """Return the first model as it was read."""
-        lost, malformed = self._read(digest, dimension, None, archive)
-        return ModelStep(digest, lost, malformed)
 
-    def start_from(
-        self, digest: Digest, dimension: int, archive: Archive
-    ) -> UnavailableBlob | None:
-        """Read the model that a round starts from, unless the round before led to it.
+@dataclass(frozen=True, slots=True)
+class ReplayedEvent:
+    """An event that the replay went on with.
 
-        Args:
-            digest: of w_t, as the chain has it.
+    Attributes:
+        call: what the transaction asked for, if the specification gave the event from it; None
+            where the event had to be believed.
+    """
 
-        Returns:
-            Why its blob is not to be had, if it had to be read and is not; said of another round.
-        """
-        if digest == self._digest:
-            return None
-        self._digest, self.vector = digest, None
-        data = archive.read_again(BlobKind.MODEL, digest, None)
-        if isinstance(data, UnavailableBlob):
-            return data
-        self.vector = _model(data, dimension)
-        return None
+    block: int
+    before: LedgerState
+    event: Event
+    call: Call | None
+    transaction: bytes
 
-    def displacement_of(
-        self, inputs: Inputs, before: Digest | None, archive: Archive
-    ) -> NDArray[np.float32] | None:
-        """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
 
-        Args:
-            before: digest of w_s; None if that is not known.
-        """
-        if not inputs.needs_displacement or before is None or self.vector is None:
-            return None
-        data = archive.read_again(BlobKind.MODEL, before, inputs.round)
-        if isinstance(data, UnavailableBlob):
-            return None  # said of the round that it came from
-        vector = _model(data, len(self.vector))
-        return None if vector is None else displacement(vector, self.vector)
+@dataclass(frozen=True, slots=True)
+class ReplayedRound:
+    """A round that has ended, as its transactions made it.
 
-    def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
-        """Return w_{t+1} as it is recorded and as it follows, and go on from there."""
-        event, before = evidence.event, self.vector
-        lacking = tuple(client for client in _entering(evidence) if client not in evidence.updates)
-        computed = digest = None
-        if before is not None and event.accepted and not lacking:
-            computed = next_model(evidence.inputs, before, event.accepted, evidence.updates)
-            digest = sha256(vector_view(computed))
-        if event.model != self._digest:
-            self.vector = computed if digest == event.model else None
-        dimension = evidence.inputs.parameters.dimension
-        lost, malformed = self._read(event.model, dimension, event.round, archive)
-        return ModelStep(
-            event.model, lost, malformed, before is not None, lacking, computed, digest
+    Attributes:
+        known: whether seed, committee and model are those that the round opened with; false
+            where the record of the round before is missing.
+        before: the contract's state just before the round ended, bans included.
+        commitments: all that the chain holds of the round, in its order.
+        block: number of the block in which it ended.
+    """
+
+    round: int
+    known: bool
+    before: LedgerState
+    commitments: tuple[MinedCommitment, ...]
+    block: int
+    decided: RoundDecided | None
+    transaction: bytes
+
+    @property
+    def is_in_range(self) -> bool:
+        """Say whether a decision's numbers are in range; a believed event may hold anything."""
+        event, sizes = self.decided, self.before.deployment
+        if event is None:
+            return True
+        ranked = [word_client(word) for word in event.ranking]
+        clients = [*ranked, *event.accepted, *event.next_committee]
+        return (
+            all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
+            and all(client < sizes.clients for client in clients)
+            and all(word < other for word, other in pairwise(event.ranking))
+            and len(set(ranked)) == len(ranked)
+            and sizes.members <= len(ranked) <= sizes.trainers
         )
-
-    def _read(
-        self, digest: Digest, dimension: int, at: int | None, archive: Archive
-    ) -> tuple[UnavailableBlob | None, str]:
-        """Read a model; go on from it unless it was recomputed already."""
-        self._digest = digest
-        data = archive.read(BlobKind.MODEL, digest, at)
-        if isinstance(data, UnavailableBlob):
-            return data, ""
-        if self.vector is None:
-            try:
-                self.vector = vector_from_bytes(data, dimension)
-            except EncodingError as error:
-                return None, str(error)
-        return None, ""
-
-
-def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
-    if evidence.inputs.parameters.compares_directions and evidence.record is not None:
-        return evidence.record.clients  # all lengths determine how far an update is clipped
-    return evidence.event.accepted
-
-
-class ModelDigests:
-    """Digests of the models that rounds began with, as far back as distances need them."""
-
-    def __init__(self) -> None:
-        self._began: dict[int, Digest] = {}
-
-    def opened(self, round_number: int, digest: Digest) -> None:
-        """Take down which model a round began with."""
-        self._began[round_number] = digest
-
-    def before(self, inputs: Inputs) -> Digest | None:
-        """Return the digest of w_s, where a round's travel begins; None if it has none."""
-        needs = inputs.needs_displacement
-        first = window_start(inputs.round) if needs else inputs.round
-        self._began = {at: digest for at, digest in self._began.items() if at >= first}
-        return self._began.get(first) if needs else None
-
-
-def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:
-    try:
-        return vector_from_bytes(data, dimension)
-    except EncodingError:
-        return None

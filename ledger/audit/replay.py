@@ -22,14 +22,6 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
-from ledger.audit.checks.all_checks import (
-    EVENT_KIND,
-    REFUSED_CALL,
-    malformed_event,
-    step_of_event,
-    step_of_refusal,
-    wrong_field,
-)
 from ledger.audit.checks.chain import (
     BLOCK_UNREADABLE,
     DEPLOYMENT_UNLOGGED,
@@ -39,16 +31,29 @@ from ledger.audit.checks.chain import (
     LOGS_UNREADABLE,
     PARENT_BLOCK,
 )
-from ledger.audit.checks.common import BLOCK_UNAVAILABLE, CHAIN_UNAVAILABLE, LOGS_INCOMPLETE
-from ledger.audit.checks.completeness import EVENT_COUNT
-from ledger.audit.checks.decision import CALL_DATA_UNAVAILABLE, TRANSACTION_DIFFERS
-from ledger.audit.observations import (
-    Disagreement,
-    Observation,
-    ReplayedEvent,
-    ReplayedRound,
-    Unavailable,
+from ledger.audit.checks.common import (
+    BLOCK_UNAVAILABLE,
+    CHAIN_UNAVAILABLE,
+    EVENT_KIND,
+    LOGS_INCOMPLETE,
+    REFUSED_CALL,
+    CheckResult,
+    contradicted,
+    malformed_event,
+    not_served,
+    results_of,
+    step_of_event,
+    step_of_refusal,
+    wrong_field,
 )
+from ledger.audit.checks.completeness import EVENT_COUNT, count_commitments
+from ledger.audit.checks.decision import (
+    CALL_DATA_UNAVAILABLE,
+    TRANSACTION_DIFFERS,
+    check_signatures,
+)
+from ledger.audit.evidence import ReplayedEvent, ReplayedRound
+from ledger.audit.report import AuditStep, Contradiction
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import (
     AbandonCall,
@@ -84,6 +89,7 @@ from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Event,
     LedgerDeployed,
+    LedgerOpened,
     LedgerStage,
     LedgerState,
     RoundAbandoned,
@@ -111,22 +117,22 @@ _FOLDED = (
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
     """Return the state that an event claims, and whether it is of the round that is open."""
     match event:
-        case ledger_state.LedgerDeployed():
+        case LedgerDeployed():
             return state, True
-        case ledger_state.ClientsRegistered(_, words):
+        case ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
             return _folded(state, replace(event, words=words[:left]), block_number), True
-        case ledger_state.LedgerOpened():
+        case LedgerOpened():
             state = _folded(_padded(state), event, block_number)
             state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
             return replace(state, committee=_known(state, event.committee)), True
-        case ledger_state.UpdatesCommitted(number, clients, commitments):
+        case UpdatesCommitted(number, clients, commitments):
             pairs = zip(clients, commitments, strict=True)
             known = [pair for pair in pairs if pair[0] < state.deployment.clients]
             clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
             event = replace(event, clients=clients, commitments=commitments)
             return _folded(state, event, block_number), number == state.round
-        case ledger_state.ClientBanned(number, _, head):
+        case ClientBanned(number, _, head):
             after = _folded(state, event, block_number)
             return replace(after, head=head), number == state.round
         case _:
@@ -139,88 +145,59 @@ def mismatches(
     state: LedgerState, event: Event, block: BlockContext
 ) -> Iterator[tuple[str, object, object]]:
     """Yield fields of an event that do not follow: name, what is recorded, and what is true."""
-    for name, true in _expected(state, event, block):
+    for name, true in _expected(state, event, block).items():
         recorded = getattr(event, name)
         if recorded != true:
             yield name, recorded, true
-    if isinstance(event, ledger_state.LedgerOpened):
+    if isinstance(event, LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
         registered, _ = ledger_state.registry_batches(words)
         if registered != state.deployment.registry:
             yield "registry", registered, state.deployment.registry
 
 
-def _expected(
-    state: LedgerState, event: Event, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    """Yield name and value of the fields of an event that follow from the rest."""
+def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str, object]:
+    """Return the fields of an event that follow from the state before it, and from the others."""
+    sizes, seed = state.deployment, state.seed
+    beacon = block.parent_hash if sizes.beacon is Beacon.BLOCK else NO_DIGEST
+    before = encoding.HeadContext(state.head, state.round, seed, state.commitments)
     match event:
-        case ledger_state.ClientsRegistered():
-            yield "first", len(state.registry)
-            left = state.deployment.clients - len(state.registry)
-            yield "words", event.words[:left]
-        case ledger_state.LedgerOpened():
-            yield from _expected_opening(state, block)
-        case ledger_state.UpdatesCommitted():
-            yield "round", state.round
-        case ledger_state.ClientBanned():
-            client = ClientId(min(event.client, state.deployment.clients - 1))
-            yield "round", state.round
-            yield "client", client
-            yield "head", head_after(_before(state), replace(event, client=client))
-        case ledger_state.RoundDecided():
-            yield from _expected_decision(state, event, block)
-        case ledger_state.RoundAbandoned():
-            yield from _expected_abandonment(state, event, block)
+        case ClientsRegistered():
+            known = len(state.registry)
+            return {"first": known, "words": event.words[: sizes.clients - known]}
+        case LedgerOpened():
+            seed = encoding.first_seed(sizes.config, beacon)
+            drawn = drawn_committee(seed, sizes.clients, sizes.members, ())
+            return {"config": sizes.config, "seed": seed, "committee": drawn, "model": sizes.model}
+        case UpdatesCommitted():
+            return {"round": state.round}
+        case ClientBanned():
+            client = ClientId(min(event.client, sizes.clients - 1))
+            head = head_after(before, replace(event, client=client))
+            return {"round": state.round, "client": client, "head": head}
+        case RoundDecided():
+            seed = encoding.next_seed(seed, event.reveal, beacon)
+            fields = {"round": state.round, "next_seed": seed, "head": head_after(before, event)}
+            return fields | _expected_primaries(state, event)
+        case RoundAbandoned():
+            seed = encoding.seed_after_abandoned(seed, beacon)
+            banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
+            drawn = drawn_committee(seed, sizes.clients, sizes.members, banned)
+            head = head_after(before, replace(event, next_committee=drawn))
+            drawn_fields = {"next_seed": seed, "next_committee": drawn, "head": head}
+            return {"round": state.round, **drawn_fields}
         case _:
-            pass
+            return {}
 
 
-def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
-    deployment = state.deployment
-    seed = encoding.first_seed(deployment.config, _beacon(state, block))
-    drawn = drawn_committee(seed, deployment.clients, deployment.members, ())
-    yield "config", deployment.config
-    yield "seed", seed
-    yield "committee", drawn
-    yield "model", deployment.model
-
-
-def _expected_decision(
-    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    yield "round", state.round
-    beacon = _beacon(state, block)
-    yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
-    yield "head", head_after(_before(state), event)
-    committee = state.committee
-    if committee:
-        places = (
-            primary_seat(state.seed, phase, event.views[phase - 1], len(committee))
-            for phase in Phase
-        )
-        yield "primaries", tuple(committee[place] for place in places)
-
-
-def _expected_abandonment(
-    state: LedgerState, event: ledger_state.RoundAbandoned, block: BlockContext
-) -> Iterator[tuple[str, object]]:
-    deployment = state.deployment
-    seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
-    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
-    drawn = drawn_committee(seed, deployment.clients, deployment.members, banned)
-    yield "round", state.round
-    yield "next_seed", seed
-    yield "next_committee", drawn
-    yield "head", head_after(_before(state), replace(event, next_committee=drawn))
-
-
-def _beacon(state: LedgerState, block: BlockContext) -> Digest:
-    return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
-
-
-def _before(state: LedgerState) -> encoding.HeadContext:
-    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
+def _expected_primaries(state: LedgerState, event: RoundDecided) -> dict[str, object]:
+    """Return the primaries of a decision; nothing where the committee is not known."""
+    seats = state.committee
+    if not seats:
+        return {}
+    views = zip(Phase, event.views, strict=True)
+    places = [primary_seat(state.seed, phase, view, len(seats)) for phase, view in views]
+    return {"primaries": tuple(seats[place] for place in places)}
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -240,16 +217,13 @@ def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
     view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
     view = view.after(event, block_number)
     committed = frozenset(mined.client for mined in view.mined)
-    starts = ledger_state.LedgerOpened, ledger_state.RoundDecided, ledger_state.RoundAbandoned
-    if not isinstance(event, starts):
+    if not isinstance(event, LedgerOpened | RoundDecided | RoundAbandoned):
         committed |= state.committed
     folded = {name: getattr(view, name) for name in _FOLDED}
     return replace(state, committed=committed, **folded)
 
 
 LOG_BATCH_BLOCKS = 512
-
-Inconsistency: TypeAlias = Disagreement | Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +243,15 @@ class RecordedTransaction:
     call: Call | None
     unserved: str
     block: BlockContext | None
-    inconsistencies: tuple[Inconsistency, ...]
+    inconsistencies: tuple[CheckResult, ...]
 
 
 class ReadingEndedError(Exception):
     """The chain does not serve what everything after it rests on."""
 
-    def __init__(self, observed: Inconsistency) -> None:
-        self.observed = observed
-        super().__init__(str(observed))
+    def __init__(self, *results: CheckResult) -> None:
+        self.results = results
+        super().__init__(str(results))
 
 
 class TransactionReader:
@@ -288,7 +262,7 @@ class TransactionReader:
         self._chain: ChainReader = ledger.chain
         self._block: Block | None = None
 
-    def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
+    def read(self, to_block: int) -> Iterator[RecordedTransaction | CheckResult]:
         """Yield every transaction that left an event, and what is wrong among their logs."""
         ledger = self._ledger
         for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
@@ -304,32 +278,32 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            blocks, fact = f"{first} to {last}", LOGS_UNREADABLE
-            raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
+            wrong = contradicted(first, LOGS_UNREADABLE, f"{first} to {last}", true=str(error))
+            rest = not_served(first, CHAIN_UNAVAILABLE)
+            raise ReadingEndedError(wrong, *rest) from error
         except ChainError as error:
-            raise ReadingEndedError(
-                Unavailable(first, CHAIN_UNAVAILABLE, detail=str(error))
-            ) from error
+            missing = not_served(first, CHAIN_UNAVAILABLE, detail=str(error))
+            raise ReadingEndedError(*missing) from error
 
-    def _disorder(self, logs: list[Log]) -> Iterator[Inconsistency]:
+    def _disorder(self, logs: list[Log]) -> Iterator[CheckResult]:
         for one, other in pairwise(logs):
             if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
                 before, after = (
                     f"log {x.log_index} of block {x.block_number}" for x in (one, other)
                 )
-                yield Disagreement(other.block_number, LOG_ORDER, before, after)
+                yield contradicted(other.block_number, LOG_ORDER, before, after)
         for log in logs:
             if log.address != self._ledger.address:
-                yield Disagreement(log.block_number, LOG_ADDRESS, true=log.address)
+                yield contradicted(log.block_number, LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
-        inconsistencies: list[Inconsistency] = []
+        inconsistencies: list[CheckResult] = []
         call, unserved = self._call(logs[0], inconsistencies)
         block = self._context(logs, inconsistencies)
         identity = logs[0].transaction_hash, logs[0].block_number
         return RecordedTransaction(*identity, logs, call, unserved, block, tuple(inconsistencies))
 
-    def _call(self, log: Log, found: list[Inconsistency]) -> tuple[Call | None, str]:
+    def _call(self, log: Log, found: list[CheckResult]) -> tuple[Call | None, str]:
         """Return what the log's transaction asks of the contract, and why it cannot be had."""
         number, subject = log.block_number, to_hex(log.transaction_hash)
         try:
@@ -337,13 +311,13 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=str(error)))
+            found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
         other = _difference(log, transaction)
         if other is not None:
-            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=other))
+            found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=other))
         if other is not None or transaction.to != self._ledger.address:
             return None, ""
         try:
@@ -351,7 +325,7 @@ class TransactionReader:
         except ChainError:
             return None, ""
 
-    def _context(self, logs: tuple[Log, ...], found: list[Inconsistency]) -> BlockContext | None:
+    def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
         subject = str(number)
@@ -360,20 +334,20 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, BLOCK_UNREADABLE, subject, true=str(error)))
+            found.append(contradicted(number, BLOCK_UNREADABLE, subject, true=str(error)))
             return None
         except ChainError as error:
-            found.append(Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}"))
+            found += not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
         if block.number != number or wrong:
             recorded = to_hex((wrong or logs)[0].block_hash)
             true = f"block {block.number}, {to_hex(block.hash)}"
-            found.append(Disagreement(number, LOG_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, LOG_BLOCK, subject, recorded, true))
         if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
             recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
-            found.append(Disagreement(number, PARENT_BLOCK, subject, recorded, true))
+            found.append(contradicted(number, PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
 
 
@@ -389,7 +363,7 @@ def _difference(log: Log, transaction: Transaction) -> str | None:
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""
 
-ReplayItem: TypeAlias = "Observation | ReplayedRound"
+ReplayItem: TypeAlias = CheckResult | ReplayedEvent | ReplayedRound
 
 
 @dataclass
@@ -449,13 +423,9 @@ class Replay:
         self._open = _OpenRound()
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
-        """Yield the effects of the transactions, every round when it ends, and inconsistencies.
-
-        Yields:
-            An observation, or a round that ended; `state` is then the next one's.
-        """
+        """Yield results, events, and each round that has ended; `state` is then the next one's."""
         for transaction in self._transactions.read(to_block):
-            if isinstance(transaction, Disagreement | Unavailable):
+            if isinstance(transaction, CheckResult):
                 yield transaction
                 continue
             yield from transaction.inconsistencies
@@ -478,7 +448,7 @@ class Replay:
             if _is_deployment(transaction):
                 yield from self._deployed(transaction)
                 return
-            yield self._without_deployment(transaction.block_number)
+            yield from self._without_deployment(transaction.block_number)
         before, block = self.state, transaction.block
         call = transaction.call or _evident_call(transaction)
         if call is None or block is None or not self._can_apply(call):
@@ -488,15 +458,9 @@ class Replay:
         try:
             self.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
-            yield Disagreement(
-                transaction.block_number,
-                REFUSED_CALL,
-                to_hex(transaction.hash),
-                true=refusal.fact,
-                round=at,
-                step=step_of_refusal(type(refusal)),
-                rests_on_all_logs=True,
-            )
+            subject, step = to_hex(transaction.hash), step_of_refusal(type(refusal))
+            wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.fact)
+            yield CheckResult(step, wrong, transaction.block_number, rests_on_all_logs=True)
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
@@ -505,7 +469,7 @@ class Replay:
         if len(transaction.logs) < len(events) and (
             difference := self._receipt_difference(transaction)
         ):
-            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, difference)
+            yield from not_served(transaction.block_number, LOGS_INCOMPLETE, at, difference)
         else:
             differences = list(_compare_events(events, transaction, at))
             if differences and isinstance(call, CommitCall):
@@ -523,12 +487,12 @@ class Replay:
         yield from _compare_events((event,), transaction, None)
         yield from self._follow(self.state, event, transaction, None)
 
-    def _without_deployment(self, block_number: int) -> Observation:
+    def _without_deployment(self, block_number: int) -> tuple[CheckResult, ...]:
         if not self._is_of_node:
-            return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
+            return (contradicted(block_number, DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
-        return Unavailable(block_number, LOGS_INCOMPLETE, None, str(error))
+        return not_served(block_number, LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Fold the recorded events of a node; return the heads that they name."""
@@ -589,7 +553,7 @@ class Replay:
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
-                yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
+                yield from not_served(number, CALL_DATA_UNAVAILABLE, at, detail)
             block = transaction.block
             for name, *values in mismatches(before, event, block) if block else ():
                 yield wrong_field(number, at, type(event), name, values, is_made=False)
@@ -602,10 +566,18 @@ class Replay:
         self, before: LedgerState, event: Event, transaction: RecordedTransaction, call: Call | None
     ) -> Iterator[ReplayItem]:
         """Yield an event, and the round that it ends; collect the commitments of the open one."""
-        yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
+        number = transaction.block_number
+        replayed = ReplayedEvent(number, before, event, call, transaction.hash)
+        yield replayed
+        yield from results_of(
+            number,
+            (AuditStep.CERTIFICATES, check_signatures(replayed)),
+            (AuditStep.COMPLETENESS, count_commitments(event)),
+            rests_on_all_logs=False,
+        )
         match event:
             case UpdatesCommitted():
-                mined = mined_commitments(event, transaction.block_number)
+                mined = mined_commitments(event, number)
                 clients = before.deployment.clients
                 self._open.commitments += [
                     commitment for commitment in mined if commitment.client < clients
@@ -678,19 +650,19 @@ def _apply(state: LedgerState, call: Call, block: BlockContext) -> Step:
 
 def _compare_events(
     events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
-) -> Iterator[Observation]:
+) -> Iterator[CheckResult]:
     """Yield the differences between the events that a transaction makes and its logs."""
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
         made = f"{len(events)}: {', '.join(type(event).__name__ for event in events)}"
-        values = to_hex(transaction.hash), str(recorded), made
-        yield Disagreement(number, EVENT_COUNT, *values, at, rests_on_all_logs=True)
+        wrong = Contradiction(EVENT_COUNT, at, (), to_hex(transaction.hash), str(recorded), made)
+        yield CheckResult(EVENT_COUNT.step, wrong, number, rests_on_all_logs=True)
     for event, log in zip(events, transaction.logs, strict=False):
         if encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
 
 
-def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation]:
+def _differences(event: Event, log: Log, at: int | None) -> Iterator[CheckResult]:
     number, kind = log.block_number, type(event)
     try:
         logged = decode_log(log).event
@@ -698,8 +670,8 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation
         yield malformed_event(number, at, kind, str(error))
         return
     if type(logged) is not kind:
-        names = type(logged).__name__, kind.__name__
-        yield Disagreement(number, EVENT_KIND, "", *names, at, step_of_event(kind), True)
+        other = Contradiction(EVENT_KIND, at, (), "", type(logged).__name__, kind.__name__)
+        yield CheckResult(step_of_event(kind), other, number, rests_on_all_logs=True)
         return
     wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
     if not wrong:

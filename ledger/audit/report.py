@@ -6,11 +6,11 @@ compare codes; sentences are made when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
@@ -38,11 +38,7 @@ _STATEMENTS: dict[StatementKind, str] = {
 def reason_text(
     code: DropoutReason | RefusalReason | StatementKind | None, victims: Sequence[ClientId] = ()
 ) -> str:
-    """Return a reason, or the kind of statement that was signed twice, in words.
-
-    Args:
-        code: the reason or kind; None gives no text.
-    """
+    """Return a reason, or the kind of statement that was signed twice, in words."""
     if isinstance(code, DropoutReason):
         return DROPOUTS[code]
     if isinstance(code, RefusalReason):
@@ -102,18 +98,27 @@ MAX_FINDINGS = 10_000
 
 
 class AuditStep(IntEnum):
-    """The ten steps of an audit."""
+    """The ten steps of an audit, each with its title."""
 
-    DEPLOYMENT = 1
-    HEAD = 2
-    CERTIFICATES = 3
-    SAMPLING = 4
-    BLOBS = 5
-    DISTANCES = 6
-    MEANS = 7
-    RANKING = 8
-    MODEL = 9
-    COMPLETENESS = 10
+    title: str
+
+    def __new__(cls, number: int, title: str) -> Self:
+        """Take the number for the value."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.title = title
+        return member
+
+    DEPLOYMENT = 1, "deployment and parameters"
+    HEAD = 2, "head chain and seeds"
+    CERTIFICATES = 3, "certificates, signatures and bases"
+    SAMPLING = 4, "sampling from the seed"
+    BLOBS = 5, "blobs equal to their commitments"
+    DISTANCES = 6, "each member's distances"
+    MEANS = 7, "mean distances, bit for bit"
+    RANKING = 8, "ranking, accepted set and election"
+    MODEL = 9, "the model, bit for bit"
+    COMPLETENESS = 10, "nothing missing in between"
 
 
 class StepOutcome(StrEnum):
@@ -273,6 +278,29 @@ class MissingInput(Reported):
         return f"{subject_prefix(self.round, self.clients)}{text.removesuffix(': ')}"
 
 
+class Step(Protocol):
+    """A step of any check: one of an audit's ten, or a comparison of a proof or a bundle."""
+
+    @property
+    def outcome(self) -> StepOutcome:
+        """The outcome of this step."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+
+    def lines(self) -> list[str]:
+        """Return it as lines of text, without anything that could be markup."""
+
+
+def outcome_of(steps: Iterable[Step]) -> AuditOutcome:
+    """Return failed if a step failed, else incomplete if one could not be checked."""
+    outcomes = {step.outcome for step in steps}
+    if StepOutcome.FAILED in outcomes:
+        return AuditOutcome.FAILED
+    is_open = StepOutcome.NOT_CHECKABLE in outcomes
+    return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
+
+
 @dataclass(frozen=True, slots=True)
 class StepReport(Reported):
     """One of the ten steps over the whole run."""
@@ -284,6 +312,18 @@ class StepReport(Reported):
     contradictions: int
     missing: tuple[MissingInput, ...]
     missing_count: int
+
+    def lines(self) -> list[str]:
+        """Return the step as lines of text, without anything that could be markup."""
+        lines = [f"{self.number:2d} {self.title:<36} {self.outcome}"]
+        if self.contradiction is not None:
+            lines.append(f"     {self.contradiction.sentence}")
+            if self.contradictions > 1:
+                lines.append(f"     and {self.contradictions - 1} more contradictions")
+        lines += [f"     not checkable: {what.sentence}" for what in self.missing[:5]]
+        if self.missing_count > 5:
+            lines.append(f"     and {self.missing_count - 5} more things that could not be checked")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,11 +525,9 @@ class AuditReport:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if a step failed, else incomplete if something could not be checked."""
-        outcomes = {step.outcome for step in self.steps}
-        if StepOutcome.FAILED in outcomes:
-            return AuditOutcome.FAILED
-        is_open = StepOutcome.NOT_CHECKABLE in outcomes or (self.strict and self.remarks > 0)
-        return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
+        outcome = outcome_of(self.steps)
+        is_open = outcome is AuditOutcome.PASSED and self.strict and self.remarks > 0
+        return AuditOutcome.INCOMPLETE if is_open else outcome
 
     def step(self, number: AuditStep) -> StepReport:
         """Return one of the ten steps."""

@@ -10,7 +10,6 @@ from ledger.audit.report import (
     AuditReport,
     Finding,
     StepOutcome,
-    StepReport,
     subject_prefix,
 )
 
@@ -34,7 +33,7 @@ def readable(report: AuditReport) -> list[str]:
     if report.built_on is not None:
         lines += [report.built_on.sentence, ""]
     for step in report.steps:
-        lines += step_lines(step)
+        lines += step.lines()
     lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)
     lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
     if facts["final_head"]:
@@ -44,19 +43,6 @@ def readable(report: AuditReport) -> list[str]:
     else:
         lines += ["", "Nothing to keep: no block that was read is known to be final"]
     return [*lines, "", _verdict(report)]
-
-
-def step_lines(step: StepReport) -> list[str]:
-    """Return one of the ten steps as lines of text."""
-    lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
-    if step.contradiction is not None:
-        lines.append(f"     {step.contradiction.sentence}")
-        if step.contradictions > 1:
-            lines.append(f"     and {step.contradictions - 1} more contradictions")
-    lines += [f"     not checkable: {what.sentence}" for what in step.missing[:5]]
-    if step.missing_count > 5:
-        lines.append(f"     and {step.missing_count - 5} more things that could not be checked")
-    return lines
 
 
 def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[str]:

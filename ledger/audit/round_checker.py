@@ -6,41 +6,47 @@ the checking process reads and hashes the blobs itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ledger.audit.checks.all_checks import run_checks
-from ledger.audit.checks.common import RECORD_UNREADABLE, ROUND_BEFORE_UNKNOWN
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.audit.checks.chain import check_sampling
+from ledger.audit.checks.common import (
+    RECORD_UNREADABLE,
+    ROUND_BEFORE_UNKNOWN,
+    CheckResult,
+    not_served,
+    results_of,
+)
+from ledger.audit.checks.completeness import check_commitments, check_order, check_record
+from ledger.audit.checks.decision import check_accusations, check_base, check_ranking, check_sets
+from ledger.audit.checks.published import check_blobs, check_distances, check_means, check_model
 from ledger.audit.evidence import (
+    Accusations,
     Archive,
-    ModelChain,
-    ModelDigests,
+    ModelStep,
+    ReplayedRound,
     RoundEvidence,
+    RunStart,
     UnavailableBlob,
     read_accusations,
     read_round_evidence,
 )
-from ledger.audit.observations import (
-    ClosedRound,
-    DecidedRound,
-    EndedRound,
-    Observation,
-    ReplayedRound,
-    RunStart,
-    Unavailable,
-)
-from ledger.audit.report import AuditStep, StepResult
+from ledger.audit.report import AuditStep, BlobKind
 from ledger.io.user_code import use_rules
-from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import (
     Inputs,
-    Participants,
-    RoundClosing,
     participants_of,
     round_closing,
     window_end,
 )
+from ledger.protocol.judgement import next_model
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.rules.direction import displacement, window_start
 from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import ClientId, Digest, DropoutReason
 from ledger.storage.blobs import BlobReader
@@ -76,14 +82,9 @@ class MissingPayload:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRound:
-    """The results of the ten checks of a decided round.
+    """The results of the checks of a decided round, in the order of their steps."""
 
-    Attributes:
-        results: each with its step, in their order.
-    """
-
-    block: int
-    results: tuple[tuple[AuditStep, StepResult], ...]
+    results: tuple[CheckResult, ...]
     missing: tuple[MissingPayload, ...]
     named: frozenset[Digest]
     blobs_read: int
@@ -92,11 +93,7 @@ class CheckedRound:
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """The end of a round in the replay.
-
-    Attributes:
-        is_confirmed: whether no log before the end of this round is missing.
-    """
+    """The end of a round in the replay; confirmed if no log before it is missing."""
 
     done: int
     total: int
@@ -104,54 +101,76 @@ class Milestone:
 
 
 class EvidenceReader:
-    """Makes observations and tasks of replayed rounds."""
+    """Checks what the replay gave of each round, and makes tasks of the decided ones."""
 
     def __init__(self, start: RunStart) -> None:
         self.ended = 0
         self._start = start
         self._models = ModelDigests()
 
-    def observe(
+    def read(
         self, replayed: ReplayedRound, *, is_trusted: bool
-    ) -> Iterator[Observation | RoundTask]:
-        """Yield the end of a round, its inputs, and its decision as a task.
+    ) -> Iterator[CheckResult | RoundTask]:
+        """Yield the results of a round's end and its inputs, and its decision as a task.
 
         Args:
             is_trusted: whether an earlier audit has checked its record and blobs.
         """
         self.ended += 1
-        block, at = replayed.block, replayed.round
-        yield EndedRound(block, replayed, self.ended)
+        block, at, before = replayed.block, replayed.round, replayed.before
+        sets = check_sets(replayed) if replayed.known else ()
+        order = check_order(replayed, self.ended)
+        yield from results_of(block, (AuditStep.RANKING, sets), (AuditStep.COMPLETENESS, order))
         if not replayed.known:
-            yield Unavailable(block, ROUND_BEFORE_UNKNOWN, at)
+            yield from not_served(block, ROUND_BEFORE_UNKNOWN, at)
             return
-        self._models.opened(at, replayed.before.model)
+        self._models.opened(at, before.model)
         if not replayed.is_in_range:
             return
-        before = replayed.before
         participants = participants_of(
             before.deployment, before.registry, at, before.seed, before.committee
         )
-        closed = ClosedRound(block, replayed, participants, _closing(replayed, participants))
-        yield closed
-        document, event = self._start.document, replayed.decided
+        # The inputs end with the window, though the round may have ended before it.
+        end = window_end(before.deployment, before.opened_block)
+        closing = round_closing(end, participants.expected, end, replayed.commitments)
+        assert closing is not None, "the window's end closes it"
+        event, document = replayed.decided, self._start.document
+        if event is not None:
+            base = check_base(event, block, closing)
+            sampling = check_sampling(event, participants.trainers)
+            checks = (AuditStep.CERTIFICATES, base), (AuditStep.SAMPLING, sampling)
+            yield from results_of(block, *checks)
+        commitments = check_commitments(replayed, participants, closing)
+        yield from results_of(block, (AuditStep.COMPLETENESS, commitments))
         if document is None or event is None or is_trusted:
             return
-        inputs = self._inputs(closed, document)
-        yield RoundTask(block, inputs, event, before.model, self._models.before(inputs))
-
-    def _inputs(self, closed: ClosedRound, document: RunDocument) -> Inputs:
-        before = closed.replayed.before
-        return Inputs(
+        inputs = Inputs(
             parameters=document.parameters,
             layout=document.layout,
             domain=self._start.domain,
             registry=before.registry,
-            round=closed.replayed.round,
+            round=at,
             seed=before.seed,
-            participants=closed.participants,
-            closing=closed.closing,
+            participants=participants,
+            closing=closing,
         )
+        yield RoundTask(block, inputs, event, before.model, self._models.before(inputs))
+
+
+def check_decided(
+    block: int, evidence: RoundEvidence, model: ModelStep, accusations: Accusations
+) -> Iterator[CheckResult]:
+    """Yield the results of all that was published of a decided round."""
+    yield from results_of(
+        block,
+        (AuditStep.CERTIFICATES, check_accusations(evidence, accusations)),
+        (AuditStep.BLOBS, check_blobs(evidence, model, accusations)),
+        (AuditStep.DISTANCES, check_distances(evidence)),
+        (AuditStep.MEANS, check_means(evidence)),
+        (AuditStep.RANKING, check_ranking(evidence)),
+        (AuditStep.MODEL, check_model(model, evidence.event.round)),
+        (AuditStep.COMPLETENESS, check_record(evidence, accusations)),
+    )
 
 
 class RoundChecker:
@@ -183,42 +202,23 @@ class RoundChecker:
     def check(self, task: RoundTask) -> CheckedRound:
         """Return the results of a round's record and blobs, and go on to its model."""
         self.start_from(task)
-        archive = Archive(self._blobs)
-        results: list[tuple[AuditStep, StepResult]] = []
-        missing: list[MissingPayload] = []
-        for observation in self._observe(task, archive):
-            results += run_checks(observation)
-            if isinstance(observation, DecidedRound):
-                missing += _missing_payloads(task.block, observation.evidence)
-        return CheckedRound(
-            block=task.block,
-            results=tuple(results),
-            missing=tuple(missing),
-            named=frozenset(archive.named),
-            blobs_read=archive.blobs_read,
-            bytes_read=archive.bytes_read,
-        )
-
-    def _observe(self, task: RoundTask, archive: Archive) -> Iterator[Observation]:
-        event, models = task.event, self.models
+        archive, event, models = Archive(self._blobs), task.event, self.models
         displacement = models.displacement_of(task.inputs, task.origin, archive)
         rules = use_rules(task.inputs.parameters, self._rules)
         evidence = read_round_evidence(
             task.inputs, event, archive, self._distances, displacement, rules
         )
-        if evidence.record is None:
-            yield Unavailable(task.block, RECORD_UNREADABLE, event.round)
+        is_read = evidence.record is not None
+        unread = () if is_read else not_served(task.block, RECORD_UNREADABLE, event.round)
         accusations = read_accusations(evidence, models.vector, archive)
-        yield DecidedRound(task.block, evidence, models.follow(evidence, archive), accusations)
-
-
-def _closing(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
-    """Return the end of a round's inputs, though the round may have ended before it."""
-    before = replayed.before
-    end = window_end(before.deployment, before.opened_block)
-    closing = round_closing(end, participants.expected, end, replayed.commitments)
-    assert closing is not None, "the window's end closes it"
-    return closing
+        model = models.follow(evidence, archive)
+        return CheckedRound(
+            results=(*unread, *check_decided(task.block, evidence, model, accusations)),
+            missing=tuple(_missing_payloads(task.block, evidence)),
+            named=frozenset(archive.named),
+            blobs_read=archive.blobs_read,
+            bytes_read=archive.bytes_read,
+        )
 
 
 def _missing_payloads(block: int, evidence: RoundEvidence) -> Iterator[MissingPayload]:
@@ -228,3 +228,111 @@ def _missing_payloads(block: int, evidence: RoundEvidence) -> Iterator[MissingPa
         if is_missing and dropout.client in commitments:
             commitment = commitments[dropout.client]
             yield MissingPayload(block, evidence.event.round, dropout.client, commitment)
+
+
+class ModelChain:
+    """The newest global model; `vector` is None if it could neither be read nor recomputed."""
+
+    def __init__(self) -> None:
+        self.vector: NDArray[np.float32] | None = None
+        self._digest: Digest | None = None
+
+    def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
+        """Return the first model as it was read."""
+        lost, malformed = self._read(digest, dimension, None, archive)
+        return ModelStep(digest, lost, malformed)
+
+    def start_from(
+        self, digest: Digest, dimension: int, archive: Archive
+    ) -> UnavailableBlob | None:
+        """Read the model that a round starts from, unless the round before led to it.
+
+        Returns:
+            Why its blob is not to be had, if it had to be read and is not; said of another round.
+        """
+        if digest == self._digest:
+            return None
+        self._digest, self.vector = digest, None
+        data = archive.read_again(BlobKind.MODEL, digest, None)
+        if isinstance(data, UnavailableBlob):
+            return data
+        self.vector = _model(data, dimension)
+        return None
+
+    def displacement_of(
+        self, inputs: Inputs, before: Digest | None, archive: Archive
+    ) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
+
+        Args:
+            before: digest of w_s; None if that is not known.
+        """
+        if not inputs.needs_displacement or before is None or self.vector is None:
+            return None
+        data = archive.read_again(BlobKind.MODEL, before, inputs.round)
+        if isinstance(data, UnavailableBlob):
+            return None  # said of the round that it came from
+        vector = _model(data, len(self.vector))
+        return None if vector is None else displacement(vector, self.vector)
+
+    def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
+        """Return w_{t+1} as it is recorded and as it follows, and go on from there."""
+        event, before = evidence.event, self.vector
+        lacking = tuple(client for client in _entering(evidence) if client not in evidence.updates)
+        computed = digest = None
+        if before is not None and event.accepted and not lacking:
+            computed = next_model(evidence.inputs, before, event.accepted, evidence.updates)
+            digest = sha256(vector_view(computed))
+        if event.model != self._digest:
+            self.vector = computed if digest == event.model else None
+        dimension = evidence.inputs.parameters.dimension
+        lost, malformed = self._read(event.model, dimension, event.round, archive)
+        return ModelStep(
+            event.model, lost, malformed, before is not None, lacking, computed, digest
+        )
+
+    def _read(
+        self, digest: Digest, dimension: int, at: int | None, archive: Archive
+    ) -> tuple[UnavailableBlob | None, str]:
+        """Read a model; go on from it unless it was recomputed already."""
+        self._digest = digest
+        data = archive.read(BlobKind.MODEL, digest, at)
+        if isinstance(data, UnavailableBlob):
+            return data, ""
+        if self.vector is None:
+            try:
+                self.vector = vector_from_bytes(data, dimension)
+            except EncodingError as error:
+                return None, str(error)
+        return None, ""
+
+
+def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
+    if evidence.inputs.parameters.compares_directions and evidence.record is not None:
+        return evidence.record.clients  # all lengths determine how far an update is clipped
+    return evidence.event.accepted
+
+
+class ModelDigests:
+    """Digests of the models that rounds began with, as far back as distances need them."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, Digest] = {}
+
+    def opened(self, round_number: int, digest: Digest) -> None:
+        """Take down which model a round began with."""
+        self._began[round_number] = digest
+
+    def before(self, inputs: Inputs) -> Digest | None:
+        """Return the digest of w_s, where a round's travel begins; None if it has none."""
+        needs = inputs.needs_displacement
+        first = window_start(inputs.round) if needs else inputs.round
+        self._began = {at: digest for at, digest in self._began.items() if at >= first}
+        return self._began.get(first) if needs else None
+
+
+def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:
+    try:
+        return vector_from_bytes(data, dimension)
+    except EncodingError:
+        return None

@@ -1,4 +1,4 @@
-"""A whole run as observations: the deployment, every round, and the end."""
+"""Reads a whole run and checks it: the deployment, every round, and the end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ledger.audit.checks.chain import (
     DEPLOYMENT_UNREADABLE,
     EARLIER_BLOCK_DIFFERS,
     EARLIER_HEAD_DIFFERS,
+    KEPT_HEAD_ABSENT,
     KEPT_HEAD_UNCHECKED,
     NOT_WITNESSED,
     ROUNDS_NOT_WITNESSED,
@@ -24,6 +25,9 @@ from ledger.audit.checks.chain import (
     SIGNED_TREES_CONFLICT,
     STATE_UNAVAILABLE,
     STATE_UNREADABLE,
+    check_registry,
+    check_start,
+    check_state,
 )
 from ledger.audit.checks.common import (
     BLOCK_UNAVAILABLE,
@@ -31,22 +35,16 @@ from ledger.audit.checks.common import (
     DEPLOYMENT_UNKNOWN,
     LOGS_INCOMPLETE,
     PARAMETERS_UNKNOWN,
+    CheckResult,
+    contradicted,
+    not_served,
+    results_of,
 )
-from ledger.audit.evidence import Archive, ModelChain, UnavailableBlob
-from ledger.audit.observations import (
-    Disagreement,
-    KeptHeadPosition,
-    Observation,
-    Remark,
-    ReplayedEvent,
-    ReplayedRound,
-    RunStart,
-    StateComparison,
-    Unavailable,
-)
+from ledger.audit.checks.published import unavailable_blobs
+from ledger.audit.evidence import Archive, ReplayedEvent, ReplayedRound, RunStart, UnavailableBlob
 from ledger.audit.replay import ReadingEndedError, Replay, ReplayPosition
-from ledger.audit.report import AuditStep, BlobKind, Finding
-from ledger.audit.round_checker import EvidenceReader, Milestone
+from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
+from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
@@ -58,6 +56,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.round_ledger import last_ended
 from ledger.io.parsing import picked
+from ledger.io.user_code import use_rules
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import to_hex
@@ -85,42 +84,37 @@ class RunTree:
             self._leaves.append(leaf_hash(entry.encoded()))
             self._blocks.append(replayed.block)
 
-    def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[Observation]:
-        """Yield the trees that logs have signed, and what no quorum of witnesses stands for.
-
-        Args:
-            evidence: checkpoints that were collected before the run was read.
-        """
+    def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[CheckResult]:
+        """Yield the trees that logs have signed, and what no quorum of witnesses stands for."""
         rounds = len(self._leaves)
         conflict = evidence.conflict()
         if conflict is not None:
             one, other = conflict
             subject = f"{one.origin}, {one.size} rounds,"
             roots = to_hex(one.root), to_hex(other.root)
-            yield Disagreement(0, SIGNED_TREES_CONFLICT, subject, *roots)
+            yield contradicted(0, SIGNED_TREES_CONFLICT, subject, *roots)
         for checkpoint in evidence.checkpoints:
             size = checkpoint.size
             is_there = size <= rounds
             root = root_of(self._leaves[:size]) if is_there else None
             block = self._blocks[size - 1] if is_there and size else newest_block
-            fact, subject = SIGNED_TREE_DIFFERS, f"{checkpoint.origin}, {size} rounds,"
-            values = to_hex(checkpoint.root), "" if root is None else to_hex(root)
-            if root is None:
-                fact, subject = SIGNED_ROUNDS_ABSENT, checkpoint.origin
-                values = str(size), str(rounds)
+            fact, values = SIGNED_ROUNDS_ABSENT, (checkpoint.origin, str(size), str(rounds))
+            if root is not None:
+                subject = f"{checkpoint.origin}, {size} rounds,"
+                fact, values = SIGNED_TREE_DIFFERS, (subject, to_hex(checkpoint.root), to_hex(root))
             if root != checkpoint.root:
-                yield Disagreement(block, fact, subject, *values, rests_on_all_logs=True)
+                yield contradicted(block, fact, *values, rests_on_all_logs=True)
         for claim in evidence.withheld:
-            yield Unavailable(0, CHECKPOINT_WITHHELD, detail=claim)
+            yield from not_served(0, CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
         if witnessed is None:
             failures = evidence.failures or ("no log or witness gave a checkpoint",)
             for failure in failures[:_MAX_NAMED]:
-                yield Unavailable(0, NOT_WITNESSED, detail=failure)
+                yield from not_served(0, NOT_WITNESSED, detail=failure)
         elif witnessed.checkpoint.size < rounds:
             size = witnessed.checkpoint.size
             finding = Finding(ROUNDS_NOT_WITNESSED, size + 1, (), (), proven=False)
-            yield Remark(self._blocks[size], AuditStep.HEAD, finding)
+            yield CheckResult(AuditStep.HEAD, finding, self._blocks[size])
 
 
 NOTHING_FINAL = {"final_head": "", "final_round": None}
@@ -134,7 +128,7 @@ class RunReader:
         is_whole: whether the run was read to its end.
         found_earlier: whether it passes through block and head of the earlier audit's end.
         open_commitments: commitments of the round that has not ended.
-        kept_head: position of the head that the auditor kept; None if it was not found.
+        kept_head: where the run has the head that the auditor kept; None if it never has.
         complete_to: newest block up to which no log is missing; a file never lacks one.
     """
 
@@ -145,7 +139,14 @@ class RunReader:
         models: ModelChain,
         anchor: ChainAnchor,
         prior: PriorKnowledge,
+        rules: tuple[str, ...] = (),
     ) -> None:
+        """Take what a run is read with.
+
+        Args:
+            models: is set to the model that the run begins with.
+            rules: files or packages of own rules that the auditor names.
+        """
         self.rounds = 0
         self.trusted = 0
         self.is_whole = False
@@ -153,7 +154,7 @@ class RunReader:
         self.applied = 0
         self.open_commitments = 0
         self.deployment: dict[str, Any] = {}
-        self.kept_head: KeptHeadPosition | None = None
+        self.kept_head: KeptHeadReport | None = None
         # A file that lacks a log contradicts itself; nobody stands between it and its reader.
         self._node = ledger.chain.node
         self.complete_to = sys.maxsize if self._node is None else -1
@@ -161,6 +162,7 @@ class RunReader:
         self._archive = archive
         self._models = models
         self._anchor = anchor
+        self._rules = rules
         self._prior_head = prior.head
         self._checkpoints = prior.checkpoints
         self._tree = RunTree()
@@ -183,26 +185,33 @@ class RunReader:
             if self.is_whole:
                 yield from self._tree.compared(self._checkpoints, self._anchor.head.number)
             else:
-                yield Unavailable(0, CHECKPOINT_UNCHECKED)
+                yield from not_served(0, CHECKPOINT_UNCHECKED)
         if not self.is_whole and self._earlier is not None:
-            yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
+            yield from not_served(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
         if self._prior_head is not None and self.kept_head is None:
             if self.is_whole:
-                yield KeptHeadPosition(self._anchor.head.number, self._prior_head, None)
+                yield self._absent(self._prior_head)
             else:
-                yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
+                yield from not_served(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
+
+    def _absent(self, head: Digest) -> CheckResult:
+        """Return that the run does not pass through a head that was kept."""
+        newest = self._anchor.head.number
+        values = str(newest), to_hex(head)
+        return contradicted(newest, KEPT_HEAD_ABSENT, *values, rests_on_all_logs=True)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
-        start: RunStart | None = None
         self._stood_by = self._creation()
-        for observation in read_start(self._ledger, self._archive, self._models, self._stood_by):
-            yield observation
-            start = observation if isinstance(observation, RunStart) else None
+        start = yield from read_start(self._ledger, self._archive, self._models, self._stood_by)
         if start is None:
             return False
+        if start.document is not None:
+            # Before any round: a file of another rule is refused at once.
+            use_rules(start.document.parameters, self._rules)
+        yield from check_beginning(start)
         if not start.is_possible:
-            yield Unavailable(start.block, DEPLOYMENT_UNKNOWN)
+            yield from not_served(start.block, DEPLOYMENT_UNKNOWN)
             return False
         fixed = start.deployment
         self.deployment |= picked(
@@ -214,16 +223,14 @@ class RunReader:
         )
         if start.document is None:
             config = to_hex(start.recorded.config)
-            yield Unavailable(start.block, PARAMETERS_UNKNOWN, detail=config)
+            yield from not_served(start.block, PARAMETERS_UNKNOWN, detail=config)
         reader = EvidenceReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = replay.reached()
         try:
             yield from self._replayed(replay, reader)
         except ReadingEndedError as ended:
-            yield ended.observed
-            if isinstance(ended.observed, Disagreement):
-                yield Unavailable(ended.observed.block, CHAIN_UNAVAILABLE)
+            yield from ended.results
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
@@ -239,7 +246,7 @@ class RunReader:
         stands = self._state(head)
         is_trusted = self._earlier is not None
         self._left_off = replay.state.head
-        self._note(KeptHeadPosition(self._stood_by, replay.state.head, 0))
+        self._note(replay.state.head, 0)
         for item in replay.observe(head):
             if item.block <= final:
                 self._settled = replay.reached()
@@ -247,7 +254,7 @@ class RunReader:
             if is_trusted:
                 self._left_off = replay.state.head
             if isinstance(item, ReplayedRound):
-                yield from reader.observe(item, is_trusted=is_trusted)
+                yield from reader.read(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
                 is_confirmed = self._node is None or replay.is_confirmed
@@ -256,16 +263,11 @@ class RunReader:
                     self.complete_to = max(self.complete_to, item.block - 1)
                 ended = last_ended(stands) if isinstance(stands, LedgerSnapshot) else self.rounds
                 yield Milestone(self.rounds, ended, is_confirmed)
-                continue
-            if isinstance(item, ReplayedEvent) and isinstance(item.event, _MOVING_THE_HEAD):
-                event = item.event
-                self._tree.add(replay.state.domain, item)
-                self._note(KeptHeadPosition(item.block, event.head, event.round, type(event)))
-            yield item
-        if isinstance(stands, LedgerSnapshot):
-            yield from self._held_against(head, stands, replay.reached())
-        else:
-            yield stands
+            elif isinstance(item, CheckResult):
+                yield item
+            else:
+                self._pass(item, replay.state.domain)
+        yield from self._held_against(head, stands, replay.reached())
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
@@ -273,43 +275,53 @@ class RunReader:
                 yield from self._held_against(final, stood, self._settled or replay.reached())
 
     def _held_against(
-        self, number: int, stands: LedgerSnapshot, reached: ReplayPosition
-    ) -> Iterator[StateComparison | Unavailable]:
-        """Yield the contract's own state, and whether all logs up to it were read."""
+        self,
+        number: int,
+        stands: LedgerSnapshot | tuple[CheckResult, ...],
+        reached: ReplayPosition,
+    ) -> Iterator[CheckResult]:
+        """Yield how the contract's own state differs, or that logs up to it are missing."""
+        if not isinstance(stands, LedgerSnapshot):
+            yield from stands
+            return
         difference = None if self._node is None else reached.difference(stands)
         if difference is None:
             self.complete_to = max(self.complete_to, number)
         else:
             error = IncompleteLogsError(self._node, f"up to block {number} {difference}")
             # Either logs are missing or the state is false: both are the node's fault.
-            yield Unavailable(number, LOGS_INCOMPLETE, detail=str(error))
+            yield from not_served(number, LOGS_INCOMPLETE, detail=str(error))
             return
-        yield StateComparison(number, stands, reached.state, reached.believes_registry)
+        registry = check_registry(
+            stands, reached.state, believes_registry=reached.believes_registry
+        )
+        state = check_state(stands, reached.state)
+        yield from results_of(number, (AuditStep.DEPLOYMENT, registry), (AuditStep.HEAD, state))
 
-    def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
+    def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[CheckResult]:
         """Yield how block and head differ from those that an earlier audit has ended with."""
         number = earlier.block
         if number > self._anchor.head.number:
-            yield KeptHeadPosition(self._anchor.head.number, earlier.head, None)
+            yield self._absent(earlier.head)
             return
         try:
             block = self._ledger.chain.block(number)
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            yield Disagreement(number, BLOCK_UNREADABLE, str(number), true=str(error))
+            yield contradicted(number, BLOCK_UNREADABLE, str(number), true=str(error))
             return
         except ChainError as error:
-            yield Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
+            yield from not_served(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
             return
-        subject = str(number)
-        if block.hash != earlier.block_hash:
-            recorded, true = to_hex(earlier.block_hash), to_hex(block.hash)
-            yield Disagreement(number, EARLIER_BLOCK_DIFFERS, subject, recorded, true)
-        if self._left_off != earlier.head:
-            recorded, true = to_hex(earlier.head), to_hex(self._left_off)
-            values = subject, recorded, true
-            yield Disagreement(number, EARLIER_HEAD_DIFFERS, *values, rests_on_all_logs=True)
+        for fact, recorded, true in (
+            (EARLIER_BLOCK_DIFFERS, earlier.block_hash, block.hash),
+            (EARLIER_HEAD_DIFFERS, earlier.head, self._left_off),
+        ):
+            if recorded != true:
+                values = str(number), to_hex(recorded), to_hex(true)
+                rests = fact is EARLIER_HEAD_DIFFERS
+                yield contradicted(number, fact, *values, rests_on_all_logs=rests)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
@@ -325,18 +337,16 @@ class RunReader:
         has_stood = 0 <= final < head and isinstance(self._state(final), LedgerSnapshot)
         return final if has_stood else head
 
-    def _state(self, number: int) -> LedgerSnapshot | Unavailable | Disagreement:
+    def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:
         """Return the contract's own state, or the error of reading it."""
         try:
             return self._ledger.state(number)
         except ChainUnreachableError:
             raise
-        except NotServedError as error:
-            return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
         except (ChainError, ProtocolRefusal) as error:
-            if is_node_failure(self._ledger, error):
-                return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
-            return Disagreement(number, STATE_UNREADABLE, true=str(error))
+            if isinstance(error, NotServedError) or is_node_failure(self._ledger, error):
+                return not_served(number, STATE_UNAVAILABLE, detail=str(error))
+            return (contradicted(number, STATE_UNREADABLE, true=str(error)),)
 
     def _final(self) -> dict[str, Any]:
         """Return the newest head that cannot be taken back, and the rounds that it covers."""
@@ -347,33 +357,48 @@ class RunReader:
             return NOTHING_FINAL
         return {"final_head": to_hex(settled.state.head), "final_round": last_ended(settled.state)}
 
-    def _note(self, passed: KeptHeadPosition) -> None:
-        if passed.head == self._prior_head and self.kept_head is None:
-            self.kept_head = passed
+    def _pass(self, replayed: ReplayedEvent, domain: Domain) -> None:
+        """Take down the head that an event makes, if it makes one."""
+        event = replayed.event
+        if isinstance(event, _MOVING_THE_HEAD):
+            self._tree.add(domain, replayed)
+            self._note(event.head, event.round, type(event).__name__)
+
+    def _note(self, head: Digest, at: int, event: str = "") -> None:
+        if head == self._prior_head and self.kept_head is None:
+            self.kept_head = KeptHeadReport(to_hex(head), found=True, round=at, event=event)
 
 
-def unreadable(error: ChainError) -> Iterator[Observation]:
+def unreadable(error: ChainError) -> Iterator[CheckResult]:
     """Yield the consequences of a chain that cannot be read any further."""
     if isinstance(error, ChainDamagedError):
-        yield Disagreement(0, CHAIN_UNREADABLE, true=str(error))
-    yield Unavailable(0, CHAIN_UNAVAILABLE, detail=str(error))
+        yield contradicted(0, CHAIN_UNREADABLE, true=str(error))
+    yield from not_served(0, CHAIN_UNAVAILABLE, detail=str(error))
+
+
+def check_beginning(start: RunStart) -> Iterator[CheckResult]:
+    """Yield what a run's beginning contradicts or leaves open."""
+    model = None if start.model is None else start.model.lost
+    deployment, blobs = check_start(start), unavailable_blobs(start.lost, model)
+    checks = (AuditStep.DEPLOYMENT, deployment), (AuditStep.BLOBS, blobs)
+    return results_of(start.block, *checks, rests_on_all_logs=False)
 
 
 def read_start(
     ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
-) -> Iterator[RunStart | Disagreement | Unavailable]:
-    """Yield what was deployed, last, and before it what of it could not be had."""
+) -> Generator[CheckResult, None, RunStart | None]:
+    """Yield what of the deployment could not be had; return what was deployed."""
     try:
         recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
         raise
     except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
-            yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
-            return
-        yield Disagreement(block, DEPLOYMENT_UNREADABLE, true=str(error))
-        yield Unavailable(block, DEPLOYMENT_UNKNOWN)
-        return
+            yield from not_served(block, DEPLOYMENT_UNKNOWN, detail=str(error))
+            return None
+        yield contradicted(block, DEPLOYMENT_UNREADABLE, true=str(error))
+        yield from not_served(block, DEPLOYMENT_UNKNOWN)
+        return None
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
     document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
     deployment = recorded if document is None else deployment_for(document)[0]
@@ -385,11 +410,11 @@ def read_start(
     except ChainDamagedError as error:
         code = f"it cannot be read: {error}"
     except ChainError as error:
-        yield Unavailable(block, CODE_UNAVAILABLE, detail=str(error))
+        yield from not_served(block, CODE_UNAVAILABLE, detail=str(error))
     model = None
     if document is not None:
         model = models.begin(deployment.model, document.parameters.dimension, archive)
-    yield RunStart(
+    return RunStart(
         block=block,
         domain=domain,
         address=ledger.address,

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from ledger.audit.observations import Observation
+from ledger.audit.checks.common import CheckResult
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
@@ -30,8 +30,8 @@ ROUNDS_PER_BATCH = 4
 MAX_WAITING_BATCHES = 3
 """For each process, batches that are begun and not yet taken: more are not replayed ahead."""
 
-ReadItem: TypeAlias = "Observation | RoundTask | Milestone"
-CheckedItem: TypeAlias = "Observation | CheckedRound | Milestone"
+ReadItem: TypeAlias = CheckResult | RoundTask | Milestone
+CheckedItem: TypeAlias = CheckResult | CheckedRound | Milestone
 
 
 WORKER_START_BYTES = 500_000_000
@@ -58,19 +58,14 @@ class AuditWorkers:
 
 @dataclass
 class _Batch:
-    """Rounds in a row for one process."""
+    """Rounds in a row for one process, with what was read between them."""
 
-    tasks: list[RoundTask] = field(default_factory=list)
+    items: list[ReadItem] = field(default_factory=list)
     future: Future[list[CheckedRound] | None] | None = None
-    found: list[CheckedRound] | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The position of a round's results among the observations."""
-
-    batch: _Batch
-    number: int
+    @property
+    def tasks(self) -> list[RoundTask]:
+        return [item for item in self.items if isinstance(item, RoundTask)]
 
 
 @contextmanager
@@ -97,7 +92,7 @@ def parallel_checks(
 
 
 class _InOrder:
-    """Hands decided rounds to processes, and everything on in the order in which it was seen."""
+    """Hands decided rounds to processes, and everything on in the order in which it was read."""
 
     def __init__(
         self,
@@ -111,74 +106,62 @@ class _InOrder:
         self._left_here = workers.start_after_bytes
         self._here = here
         self._fresh = fresh
-        self._reached: _Batch | None = None  # by what checks rounds here
-        self._before: _Batch | None = None  # what was taken last
+        self._before: list[RoundTask] = []  # what was checked last
+        self._is_here = True  # whether it was checked in this process
         self._filling = _Batch()
-        self._running = 0
-        self._queue: deque[CheckedItem | _Place] = deque()
+        self._running: deque[_Batch] = deque()
 
     def told(self, seen: Iterator[ReadItem]) -> Iterator[CheckedItem]:
-        """Yield all that was seen, with what was found of decided rounds in their place."""
-        for one in seen:
-            self._queue.append(self._placed(one) if isinstance(one, RoundTask) else one)
+        """Yield all that was read, with the results of decided rounds in their place."""
+        for item in seen:
+            if self._left_here > 0:
+                yield self._first_here(item) if isinstance(item, RoundTask) else item
+                continue
+            self._filling.items.append(item)
+            if len(self._filling.tasks) == ROUNDS_PER_BATCH:
+                self._hand_over()
             yield from self._ready(self._most)
         self._hand_over()
         yield from self._ready(0)
 
-    def _placed(self, task: RoundTask) -> CheckedRound | _Place:
-        if self._left_here > 0:
-            return self._first_here(task)
-        batch = self._filling
-        batch.tasks.append(task)
-        place = _Place(batch, len(batch.tasks) - 1)
-        if len(batch.tasks) == ROUNDS_PER_BATCH:
-            self._hand_over()
-        return place
-
     def _first_here(self, task: RoundTask) -> CheckedRound:
         found = self._here.check(task)
         self._left_here -= found.bytes_read + ROUND_BYTES
-        self._reached = self._before = _Batch([task])
+        self._before = [task]
         return found
 
     def _hand_over(self) -> None:
         batch, self._filling = self._filling, _Batch()
         if batch.tasks:
             batch.future = self._pool.submit(_Worker.check, batch.tasks)
-            self._running += 1
+        self._running.append(batch)
 
     def _ready(self, most: int) -> Iterator[CheckedItem]:
         """Yield from the front what is known, and wait for it while too much is under way."""
-        while self._queue:
-            front = self._queue[0]
-            if not isinstance(front, _Place):
-                yield front
-            elif front.batch.found is not None or self._is_due(front.batch, most):
-                yield self._found(front.batch)[front.number]
-            else:
+        while self._running:
+            future = self._running[0].future
+            if future is not None and not future.done() and len(self._running) <= most:
                 return
-            self._queue.popleft()
-
-    def _is_due(self, batch: _Batch, most: int) -> bool:
-        return batch.future is not None and (batch.future.done() or self._running > most)
+            batch = self._running.popleft()
+            found = iter(self._found(batch))
+            for item in batch.items:
+                yield next(found) if isinstance(item, RoundTask) else item
 
     def _found(self, batch: _Batch) -> list[CheckedRound]:
-        if batch.found is None:
-            assert batch.future is not None, "only what was handed over is due"
-            found = batch.future.result()
-            batch.found = self._found_here(batch) if found is None else found
-            self._before = batch
-            self._running -= 1
-        return batch.found
+        found = [] if batch.future is None else batch.future.result()
+        is_here = found is None
+        if found is None:
+            found = self._found_here(batch.tasks)
+        self._before, self._is_here = batch.tasks, is_here
+        return found
 
-    def _found_here(self, batch: _Batch) -> list[CheckedRound]:
-        """Return what is found of rounds whose first model only who was there before can know."""
-        if self._reached is not self._before:
+    def _found_here(self, tasks: list[RoundTask]) -> list[CheckedRound]:
+        """Return the results of rounds whose first model is known only by checking from before."""
+        if not self._is_here:
             self._here = self._fresh()
-            for task in self._before.tasks if self._before is not None else ():
+            for task in self._before:
                 self._here.check(task)
-        self._reached = batch
-        return [self._here.check(task) for task in batch.tasks]
+        return [self._here.check(task) for task in tasks]
 
 
 class _Worker:

@@ -15,12 +15,10 @@ from pydantic_core import to_json
 
 from api.http.answers import IMMUTABLE
 from api.settings import Settings
-from ledger.audit.bundles.bundle import read_manifest
-from ledger.audit.bundles.bundle_verification import verify_bundle
-from ledger.audit.bundles.container import open_bundle
-from ledger.audit.proofs.proof_document import read_proof
-from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.trust import TrustedHead
+from ledger.audit.proofs.bundle_verification import verify_bundle
+from ledger.audit.proofs.container import open_bundle
+from ledger.audit.proofs.documents import read_manifest, read_proof
+from ledger.audit.proofs.verification import TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.serialise_rounds import score_vector

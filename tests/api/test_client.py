@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from api.client.connection import ServiceProblemError
 from api.client.deployment import RemoteDeployment
 from api.client.service import Service
-from ledger.audit.proofs.proof_document import read_proof
+from ledger.audit.proofs.documents import read_proof
 from ledger.history.answers import ClientAnswer, DigestAnswer, EvidenceAnswer, SeriesAnswer
 from ledger.history.answers_rounds import (
     AggregationAnswer,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ledger.audit.checks import all_checks, blobs, chain, common, completeness, decision, scores
+from ledger.audit.checks import chain, common, completeness, decision, published
 from ledger.audit.report import Fact, FindingKind, Need
 
 C = TypeVar("C", Fact, Need, FindingKind)
 
-_MODULES = (
-    *(all_checks, blobs, decision, common, completeness, chain),
-    *(scores, blobs, chain, scores, decision, chain),
-)
+_MODULES = (common, chain, decision, published, completeness)
 
 
 def codes(kind: type[C]) -> list[C]:

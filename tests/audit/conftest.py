@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.bundles.bundle_verification import export_bundle
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
+from ledger.audit.proofs.bundle_verification import export_bundle
+from ledger.audit.proofs.recorded import TrustedContract, read_trusted_contract
+from ledger.audit.proofs.verification import TrustedHead
 
 if TYPE_CHECKING:
     from tests.audit.runs import Run

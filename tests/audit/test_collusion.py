@@ -13,12 +13,6 @@ from typing import Any
 
 import pytest
 
-from ledger.audit.checks.blobs import (
-    EQUAL_PAYLOADS,
-    MODEL_DIFFERS,
-    MODEL_NOT_FINITE,
-    OPENS_NO_COMMITMENT,
-)
 from ledger.audit.checks.chain import NOT_SAMPLED
 from ledger.audit.checks.completeness import (
     DROPOUT,
@@ -39,11 +33,15 @@ from ledger.audit.checks.decision import (
     SCORES_ROOT_DIFFERS,
     UPDATES_ROOT_DIFFERS,
 )
-from ledger.audit.checks.scores import (
+from ledger.audit.checks.published import (
     CLAIM_NOT_SIGNED,
     DISTANCE_DIFFERS,
+    EQUAL_PAYLOADS,
     FALSE_SCORES,
+    MODEL_DIFFERS,
+    MODEL_NOT_FINITE,
     NO_MEMBER,
+    OPENS_NO_COMMITMENT,
     REFUSED_SCORES,
     SCORES_COUNTED,
     SCORES_REFUSED,

@@ -14,9 +14,8 @@ from ledger.audit.checks.chain import (
     DEPLOYMENT_UNREADABLE,
 )
 from ledger.audit.engine import audit
-from ledger.audit.proofs.proof_maker import make_proof
-from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.trust import StepName, VerificationStep, read_trusted_contract
+from ledger.audit.proofs.recorded import make_proof, read_trusted_contract
+from ledger.audit.proofs.verification import StepName, VerificationStep, verify_proof
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deploy import (

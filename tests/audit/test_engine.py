@@ -18,7 +18,7 @@ from ledger.audit.checks.completeness import (
     STRAY_COMMITMENT,
 )
 from ledger.audit.checks.decision import BAN, SILENT_PRIMARY, WRONG_PROPOSAL
-from ledger.audit.checks.scores import FALSE_SCORES, TWO_VECTORS
+from ledger.audit.checks.published import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import (
     AuditOutcome,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.blobs import BLOB_DAMAGED
 from ledger.audit.checks.completeness import INCIDENTS_MISSING
 from ledger.audit.checks.decision import (
     EQUIVOCATION,
@@ -17,6 +16,7 @@ from ledger.audit.checks.decision import (
     SILENT_PRIMARY,
     WRONG_PROPOSAL,
 )
+from ledger.audit.checks.published import BLOB_DAMAGED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind
 from ledger.audit.report_text import readable

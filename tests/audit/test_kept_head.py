@@ -22,7 +22,7 @@ from ledger.audit.checks.chain import (
 )
 from ledger.audit.checks.completeness import COMMITMENTS, ROUNDS_DECIDED
 from ledger.audit.checks.decision import VOTES
-from ledger.audit.checks.scores import DISTANCES, FALSE_SCORES
+from ledger.audit.checks.published import DISTANCES, FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from ledger.audit.bundles.bundle_verification import make_bundle, verify_bundle
 from ledger.audit.engine import audit
+from ledger.audit.proofs.bundle_verification import verify_bundle
+from ledger.audit.proofs.documents import PROOF, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof import ClientProof, ClientStatement, ClientVerdict, CommittedDecision
-from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
-from ledger.audit.proofs.proof_maker import make_proof
-from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.trust import StepName, TrustedHead, read_trusted_contract
+from ledger.audit.proofs.recorded import make_bundle, make_proof, read_trusted_contract
+from ledger.audit.proofs.verification import StepName, TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.history.history import FoldedHistory
@@ -119,7 +118,7 @@ def test_a_proof_has_the_next_seed_exactly_where_it_draws(played: Played) -> Non
     for number, one in played.rounds.items():
         if one.decided is None:
             continue
-        true = as_dict(make_proof(run.ledger, run.blobs, number, ClientId(0), whole=True))
+        true = PROOF.write(make_proof(run.ledger, run.blobs, number, ClientId(0), whole=True))
         is_drawn = len(one.decided.accepted) > len(one.decided.next_committee)
         assert (true["decision"]["next_seed"] is not None) is is_drawn
         other = None if is_drawn else f"0x{bytes(32).hex()}"

@@ -11,7 +11,7 @@ from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.decision import BAN, WRONG_PROPOSAL
-from ledger.audit.checks.scores import FALSE_SCORES
+from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, FindingKind
 from ledger.audit.report_text import readable

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
 from ledger.audit.checks.decision import WRONG_PROPOSAL
-from ledger.audit.checks.scores import (
+from ledger.audit.checks.published import (
     DISPLACEMENT_UNKNOWN,
     FALSE_SCORES,
     REFUSAL_UNCHECKED,

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ledger.audit.checks.blobs import BLOB_MISSING, BLOB_UNREADABLE
 from ledger.audit.checks.common import UPDATES_MISSING
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
-from ledger.audit.checks.scores import FALSE_SCORES, REFUSAL_UNCHECKED
+from ledger.audit.checks.published import (
+    BLOB_MISSING,
+    BLOB_UNREADABLE,
+    FALSE_SCORES,
+    REFUSAL_UNCHECKED,
+)
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, BlobKind, StepOutcome
 from ledger.audit.report_text import readable

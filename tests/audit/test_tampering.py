@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.checks.blobs import BLOB_MISSING
 from ledger.audit.checks.chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
-from ledger.audit.checks.common import CHAIN_UNAVAILABLE
+from ledger.audit.checks.common import CHAIN_UNAVAILABLE, CheckResult
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.decision import BAN, CALL_DATA_UNAVAILABLE
-from ledger.audit.engine import audit
+from ledger.audit.checks.published import BLOB_MISSING
+from ledger.audit.engine import AuditLog, audit
 from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
@@ -32,7 +32,6 @@ from ledger.audit.report import (
     StepOutcome,
 )
 from ledger.audit.report_text import readable
-from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
 from ledger.chain.contract.codec import DecideCall, decode_call, decode_log, encode_call, encode_log
 from ledger.chain.ports import Block, ChainDamagedError, Log, Transaction
@@ -564,11 +563,12 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
     def missing(number: int) -> MissingInput:
         return MissingInput(BLOB_MISSING, number, (), BlobKind.PAYLOAD, "0x00")
 
-    log.take(AuditStep.BLOBS, missing(0))
+    log.take(CheckResult(AuditStep.BLOBS, missing(0), 1))
     for number in range(MAX_FINDINGS + 1):
-        log.take(AuditStep.BLOBS, missing(number))
+        log.take(CheckResult(AuditStep.BLOBS, missing(number), 1))
         clients = tuple(map(ClientId, range(30)))
-        log.take(AuditStep.COMPLETENESS, Finding(DROPOUT, number, clients, (), proven=True))
+        dropout = Finding(DROPOUT, number, clients, (), proven=True)
+        log.take(CheckResult(AuditStep.COMPLETENESS, dropout, 1))
     step = log.steps()[4]
     assert (len(step.missing), step.missing_count) == (MAX_NAMED, MAX_FINDINGS + 1)
     assert len(log.findings) == MAX_FINDINGS

@@ -18,7 +18,7 @@ from ledger.audit.checks.chain import CHAIN_UNREADABLE
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE, LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
 from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.audit.checks.decision import BAN
-from ledger.audit.checks.scores import FALSE_SCORES
+from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable

@@ -1,5 +1,5 @@
-"""The ten checks of an audit, one file each: codes, sentences, and the function that judges.
+"""The ten checks of an audit: codes, sentences, and the functions that judge.
 
-A check reads observations and yields contradictions, missing inputs, findings and counts; it writes
-nowhere. `all_checks.py` lists the checks and says which of them fails for what the replay finds.
+A check is a function of a round and its evidence. It yields contradictions, missing inputs,
+findings and counts, and writes nowhere.
 """

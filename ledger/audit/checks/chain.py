@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ledger.audit.checks.common import AuditCheck
-from ledger.audit.observations import (
-    ClosedRound,
-    KeptHeadPosition,
-    Observation,
-    RunStart,
-    StateComparison,
-)
+from ledger.audit.evidence import RunStart
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -23,16 +16,10 @@ from ledger.audit.report import (
     listed,
     text_of,
 )
-from ledger.protocol import errors
+from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.protocol.encoding import set_digest, to_hex, word_client
-from ledger.protocol.ledger_state import (
-    ClientsRegistered,
-    Deployment,
-    LedgerDeployed,
-    LedgerOpened,
-    LedgerStage,
-)
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.ledger_state import Deployment, LedgerStage, LedgerState, RoundDecided
+from ledger.protocol.types import NO_DIGEST, ClientId
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")
 CHAIN_FILE_DAMAGED = Fact(
@@ -124,20 +111,8 @@ ROUNDS_NOT_WITNESSED = FindingKind(
 )
 
 
-def check_heads(observation: Observation) -> Iterator[StepResult]:
-    """Yield the contradictions among the chain, its heads and the contract's state."""
-    match observation:
-        case StateComparison():
-            yield from _check_state(observation)
-        case KeptHeadPosition(block, head, None):
-            yield Contradiction(KEPT_HEAD_ABSENT, None, (), str(block), to_hex(head))
-        case _:
-            pass
-
-
-def _check_state(comparison: StateComparison) -> Iterator[StepResult]:
+def check_state(snapshot: LedgerSnapshot, state: LedgerState) -> Iterator[StepResult]:
     """Yield how the contract's own state differs from the one that its transactions lead to."""
-    state = comparison.state
     opened = state.stage is not LedgerStage.REGISTERING
     expected = {
         "head": state.head,
@@ -149,18 +124,15 @@ def _check_state(comparison: StateComparison) -> Iterator[StepResult]:
         "commitments": state.commitments,
         "opened_block": state.opened_block,
     }
+    return _differences(STATE_DIFFERS, snapshot, expected)
+
+
+def _differences(fact: Fact, recorded: object, expected: dict[str, object]) -> Iterator[StepResult]:
+    """Yield each field of a recorded value that has another value than expected."""
     for name, true in expected.items():
-        recorded = getattr(comparison.snapshot, name)
-        if recorded != true:
-            yield Contradiction(STATE_DIFFERS, None, (), name, text_of(recorded), text_of(true))
-
-
-HEADS_CHECK = AuditCheck(
-    AuditStep.HEAD,
-    "head chain and seeds",
-    check_heads,
-    event_fields=frozenset({"head", "next_seed", "seed"}),
-)
+        found = getattr(recorded, name)
+        if found != true:
+            yield Contradiction(fact, None, (), name, text_of(found), text_of(true))
 
 
 DEPLOYMENT_UNREADABLE = Fact(
@@ -195,18 +167,8 @@ CODE_UNAVAILABLE = Need(
 )
 
 
-def check_parameters(observation: Observation) -> Iterator[StepResult]:
-    """Yield how the deployment, its registrations and its code differ from the configuration."""
-    match observation:
-        case RunStart():
-            yield from _check_start(observation)
-        case StateComparison():
-            yield from _check_registry(observation)
-        case _:
-            pass
-
-
-def _check_start(start: RunStart) -> Iterator[StepResult]:
+def check_start(start: RunStart) -> Iterator[StepResult]:
+    """Yield how the deployment and its code differ from the configuration."""
     recorded = start.recorded
     if start.malformed:
         config = to_hex(recorded.config)
@@ -214,11 +176,8 @@ def _check_start(start: RunStart) -> Iterator[StepResult]:
     if not start.is_possible:
         sizes = f"{recorded.clients}, {recorded.trainers} and {recorded.members}"
         yield Contradiction(DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
-    for name in (field.name for field in fields(Deployment)):
-        deployed, demanded = getattr(recorded, name), getattr(start.deployment, name)
-        if deployed != demanded:
-            values = text_of(deployed), text_of(demanded)
-            yield Contradiction(DEPLOYMENT_DIFFERS, None, (), name, *values)
+    demanded = {field.name: getattr(start.deployment, field.name) for field in fields(Deployment)}
+    yield from _differences(DEPLOYMENT_DIFFERS, recorded, demanded)
     if start.code:
         yield Contradiction(CODE_DIFFERS, subject=start.address, true=start.code)
     if start.model is not None and start.model.malformed:
@@ -226,54 +185,26 @@ def _check_start(start: RunStart) -> Iterator[StepResult]:
         yield Contradiction(FIRST_MODEL_MALFORMED, recorded=model, true=start.model.malformed)
 
 
-def _check_registry(comparison: StateComparison) -> Iterator[StepResult]:
-    """Yield how the contract's registrations differ from those that were sent to it."""
-    state = comparison.state
+def check_registry(
+    snapshot: LedgerSnapshot, state: LedgerState, *, believes_registry: bool
+) -> Iterator[StepResult]:
+    """Yield how the contract's registrations differ from those that were sent to it.
+
+    Args:
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+    """
     expected: dict[str, object] = {"registered": len(state.registry)}
-    if state.stage is not LedgerStage.REGISTERING or not comparison.believes_registry:
+    if state.stage is not LedgerStage.REGISTERING or not believes_registry:
         expected["registry_rest"] = state.registry_rest
-    for name, true in expected.items():
-        recorded = getattr(comparison.snapshot, name)
-        if recorded != true:
-            values = text_of(recorded), text_of(true)
-            yield Contradiction(STATE_DIFFERS, None, (), name, *values)
-
-
-PARAMETERS_CHECK = AuditCheck(
-    AuditStep.DEPLOYMENT,
-    "deployment and parameters",
-    check_parameters,
-    refusals=(
-        errors.NotRegisteringError,
-        errors.RegistryMismatchError,
-        errors.MalformedClientError,
-        errors.ClientsNotAscendingError,
-        errors.RegistryEndError,
-    ),
-    events=(LedgerDeployed, ClientsRegistered, LedgerOpened),
-)
+    return _differences(STATE_DIFFERS, snapshot, expected)
 
 
 NOT_SAMPLED = Fact("not sampled", "sampled trainers only are ranked", "the seed samples {true}")
 
 
-def check_sampling(observation: Observation) -> Iterator[StepResult]:
+def check_sampling(event: RoundDecided, trainers: tuple[ClientId, ...]) -> Iterator[StepResult]:
     """Yield clients that are ranked though the seed does not sample them."""
-    if not isinstance(observation, ClosedRound) or observation.replayed.decided is None:
-        return
-    trainers = observation.participants.trainers
     sampled = set(trainers)
-    ranked = map(word_client, observation.replayed.decided.ranking)
-    foreign = tuple(client for client in ranked if client not in sampled)
+    foreign = tuple(client for client in map(word_client, event.ranking) if client not in sampled)
     if foreign:
-        true = listed(trainers, 256)
-        yield Contradiction(NOT_SAMPLED, observation.replayed.round, foreign, true=true)
-
-
-SAMPLING_CHECK = AuditCheck(
-    AuditStep.SAMPLING,
-    "sampling from the seed",
-    check_sampling,
-    refusals=(errors.WrongCommitteeError, errors.MemberRankedError),
-    event_fields=frozenset({"committee"}),
-)
+        yield Contradiction(NOT_SAMPLED, event.round, foreign, true=listed(trainers, 256))

@@ -1,20 +1,81 @@
-"""The form of a check, and the missing inputs that leave several checks open."""
+"""What the ten checks share: the form of a result, and which step fails for what a replay finds.
+
+Every look-up of a step has an answer, so that no difference is ignored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ledger.audit.observations import Observation
-from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need, StepResult
+from ledger.audit.evidence import RoundEvidence
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    Fact,
+    MissingInput,
+    Need,
+    StepResult,
+    text_of,
+)
+from ledger.protocol import errors
 from ledger.protocol.errors import ProtocolRefusal
-from ledger.protocol.ledger_state import Event
+from ledger.protocol.ledger_state import (
+    ClientsRegistered,
+    Event,
+    LedgerDeployed,
+    LedgerOpened,
+    RoundAbandoned,
+)
 from ledger.protocol.rules.distance import OwnRuleName
+from ledger.protocol.validation import ViolationCode
 
-if TYPE_CHECKING:
-    from ledger.audit.evidence import RoundEvidence
-    from ledger.protocol.validation import ViolationCode
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A result of one step, before it is known whether it is confirmed and final.
+
+    Attributes:
+        block: number of the newest block that it rests on.
+        rests_on_all_logs: whether a missing log could be its cause.
+    """
+
+    step: AuditStep
+    result: StepResult
+    block: int
+    rests_on_all_logs: bool = False
+
+
+def results_of(
+    block: int, *checks: tuple[AuditStep, Iterable[StepResult]], rests_on_all_logs: bool = True
+) -> Iterator[CheckResult]:
+    """Yield the results of checks, each with its step."""
+    for step, results in checks:
+        for result in results:
+            yield CheckResult(step, result, block, rests_on_all_logs)
+
+
+def not_served(
+    block: int, need: Need, at: int | None = None, detail: str = ""
+) -> tuple[CheckResult, ...]:
+    """Return the steps that are left open where a chain does not serve something."""
+    missing = MissingInput(need, at, detail=detail)
+    return tuple(CheckResult(step, missing, block) for step in need.steps)
+
+
+def contradicted(
+    block: int,
+    fact: Fact,
+    subject: str = "",
+    recorded: str = "",
+    true: str = "",
+    *,
+    rests_on_all_logs: bool = False,
+) -> CheckResult:
+    """Return that two answers of a chain cannot both be true, or that one cannot be read."""
+    contradiction = Contradiction(fact, None, (), subject, recorded, true)
+    return CheckResult(fact.step, contradiction, block, rests_on_all_logs)
+
 
 _FROM_ROUND_BEFORE = (
     AuditStep.SAMPLING,
@@ -24,14 +85,7 @@ _FROM_ROUND_BEFORE = (
     AuditStep.MODEL,
     AuditStep.COMPLETENESS,
 )
-_FROM_RECORD = (
-    AuditStep.BLOBS,
-    AuditStep.DISTANCES,
-    AuditStep.MEANS,
-    AuditStep.RANKING,
-    AuditStep.MODEL,
-    AuditStep.COMPLETENESS,
-)
+_FROM_RECORD = (AuditStep.BLOBS, *_FROM_ROUND_BEFORE[1:])
 _FROM_REPLAY = (
     AuditStep.DEPLOYMENT,
     AuditStep.HEAD,
@@ -74,21 +128,95 @@ OWN_RULE_MISSING = Need(
 UPDATES_MISSING = Need("updates", "there is no update")
 VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be put together")
 
+REFUSED_CALL = Fact(
+    "refused call", "the contract took transaction {subject}", "it refuses it: {true}"
+)
+EVENT_MALFORMED = Fact("event malformed", "a log is an event of the contract", "it is not: {true}")
+EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made {true}")
+EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
+EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
 
-@dataclass(frozen=True, slots=True)
-class AuditCheck:
-    """One of the ten steps.
+_REFUSALS: dict[AuditStep, tuple[type[ProtocolRefusal], ...]] = {
+    AuditStep.DEPLOYMENT: (
+        errors.NotRegisteringError,
+        errors.RegistryMismatchError,
+        errors.MalformedClientError,
+        errors.ClientsNotAscendingError,
+        errors.RegistryEndError,
+    ),
+    AuditStep.SAMPLING: (errors.WrongCommitteeError, errors.MemberRankedError),
+    AuditStep.RANKING: (
+        errors.RankingTooLongError,
+        errors.RankingTooShortError,
+        errors.RankingNotSortedError,
+        errors.DistanceNotFiniteError,
+        errors.RepeatedClientError,
+        errors.WrongAggregationSetError,
+        errors.WrongCandidatesError,
+    ),
+    AuditStep.COMPLETENESS: (
+        errors.NoRoundOpenError,
+        errors.NotOpenedError,
+        errors.WrongRoundError,
+        errors.NoCommitmentError,
+        errors.NoCommitmentsError,
+        errors.NothingTakenError,
+        errors.CommitmentsClosedError,
+        errors.RankingTooEarlyError,
+        errors.DeadlineNotReachedError,
+    ),
+}
+_BY_REFUSAL = {refusal: step for step, refusals in _REFUSALS.items() for refusal in refusals}
+_BY_EVENT = dict.fromkeys((LedgerDeployed, ClientsRegistered, LedgerOpened), AuditStep.DEPLOYMENT)
+_BY_FIELD = {
+    **dict.fromkeys(("head", "next_seed", "seed"), AuditStep.HEAD),
+    "committee": AuditStep.SAMPLING,
+    **dict.fromkeys(("accepted", "next_committee"), AuditStep.RANKING),
+    **dict.fromkeys(("round", "client"), AuditStep.COMPLETENESS),
+}
+_FIELDS_FROM_ALL_BEFORE = frozenset(
+    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
+    | {"primaries", "next_seed", "head"}
+)
 
-    Attributes:
-        events: those that fail this step where a log is not what its transaction makes.
-    """
 
-    step: AuditStep
-    title: str
-    check: Callable[[Observation], Iterator[StepResult]]
-    refusals: tuple[type[ProtocolRefusal], ...] = ()
-    events: tuple[type[Event], ...] = ()
-    event_fields: frozenset[str] = frozenset()
+def step_of_refusal(refusal: type[ProtocolRefusal]) -> AuditStep:
+    """Return the step that fails where the specification refuses a recorded transaction."""
+    return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
+
+
+def step_of_event(kind: type[Event] | None) -> AuditStep:
+    """Return the step that fails where a log is not the event that it must be."""
+    return AuditStep.HEAD if kind is None else _BY_EVENT.get(kind, AuditStep.CERTIFICATES)
+
+
+def step_of_field(kind: type[Event], name: str) -> AuditStep:
+    """Return the step that fails where a field of an event is wrong."""
+    if (kind, name) == (RoundAbandoned, "next_committee"):
+        return AuditStep.SAMPLING  # without a ranking the seed draws it
+    return _BY_FIELD.get(name, step_of_event(kind))
+
+
+def malformed_event(block: int, at: int | None, made: type[Event] | None, true: str) -> CheckResult:
+    """Return that a log is none of the contract's events, instead of one of a kind."""
+    return CheckResult(step_of_event(made), Contradiction(EVENT_MALFORMED, at, true=true), block)
+
+
+def wrong_field(
+    block: int,
+    at: int | None,
+    kind: type[Event],
+    name: str,
+    values: Sequence[object],
+    *,
+    is_made: bool,
+) -> CheckResult:
+    """Return that a field of an event is not what its transaction, or the state before, makes."""
+    fact = EVENT_FIELD if is_made else EVENT_UNFOUNDED
+    is_drawn = kind is RoundAbandoned and name == "next_committee"
+    rests = is_drawn or name in _FIELDS_FROM_ALL_BEFORE
+    wrong = Contradiction(fact, at, (), f"{kind.__name__}.{name}", *map(text_of, values))
+    return CheckResult(step_of_field(kind, name), wrong, block, rests)
 
 
 def missing_rule(evidence: RoundEvidence, rule: OwnRuleName) -> MissingInput:

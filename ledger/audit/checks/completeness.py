@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
-from ledger.audit.evidence import RoundEvidence
-from ledger.audit.observations import (
-    ClosedRound,
-    DecidedRound,
-    EndedRound,
-    Observation,
-    ReplayedEvent,
-)
+from ledger.audit.checks.common import UPDATES_MISSING, contradictions_of
+from ledger.audit.evidence import Accusations, ReplayedRound, RoundEvidence
 from ledger.audit.report import (
     AuditStep,
     Contradiction,
@@ -23,10 +16,10 @@ from ledger.audit.report import (
     MissingInput,
     StepResult,
 )
-from ledger.protocol import errors
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex
-from ledger.protocol.ledger_state import UpdatesCommitted
+from ledger.protocol.inputs import Participants, RoundClosing
+from ledger.protocol.ledger_state import Event, UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 from ledger.protocol.validation import ViolationCode
 
@@ -97,42 +90,31 @@ VIOLATIONS = {
 }
 
 
-def check_completeness(observation: Observation) -> Iterator[StepResult]:
-    """Yield rounds out of order, the fate of every commitment, and the clients left out."""
-    match observation:
-        case ReplayedEvent(event=UpdatesCommitted() as event):
-            yield CountIncrement(COMMITMENTS, len(event.clients))
-        case EndedRound():
-            yield from _check_order(observation)
-        case ClosedRound():
-            yield from _account_for_commitments(observation)
-        case DecidedRound(_, evidence):
-            yield from _check_record(evidence)
-            if observation.accusations.lost:
-                lost = tuple(to_hex(blob.digest) for blob in observation.accusations.lost)
-                yield Finding(INCIDENTS_MISSING, evidence.event.round, (), lost, proven=False)
-        case _:
-            pass
+def count_commitments(event: Event) -> Iterator[StepResult]:
+    """Yield the number of commitments that an event holds."""
+    if isinstance(event, UpdatesCommitted):
+        yield CountIncrement(COMMITMENTS, len(event.clients))
 
 
-def _check_order(observation: EndedRound) -> Iterator[StepResult]:
-    ended, at = observation.replayed, observation.replayed.round
-    if at != observation.due:
-        yield Contradiction(ROUND_ORDER, at, (), "", str(at), str(observation.due))
-    if not ended.known:
-        return
-    if ended.decided is not None:
+def check_order(ended: ReplayedRound, due: int) -> Iterator[StepResult]:
+    """Yield whether a round is the next that was due to end, and how it ended."""
+    if ended.round != due:
+        yield Contradiction(ROUND_ORDER, ended.round, (), "", str(ended.round), str(due))
+    if ended.known and ended.decided is not None:
         yield CountIncrement(ROUNDS_DECIDED, 1)
-        return
-    yield CountIncrement(ROUNDS_ABANDONED, 1)
-    yield Finding(ABANDONED_ROUND, at, (), (to_hex(ended.transaction),), proven=True)
+    elif ended.known:
+        yield CountIncrement(ROUNDS_ABANDONED, 1)
+        evidence = (to_hex(ended.transaction),)
+        yield Finding(ABANDONED_ROUND, ended.round, (), evidence, proven=True)
 
 
-def _account_for_commitments(closed: ClosedRound) -> Iterator[StepResult]:
+def check_commitments(
+    replayed: ReplayedRound, participants: Participants, closing: RoundClosing
+) -> Iterator[StepResult]:
     """Yield for every commitment on the chain whether it counted; name those that did not."""
-    active = set(closed.participants.active)
-    for mined in closed.replayed.commitments:
-        if mined.block > closed.closing.block:
+    active = set(participants.active)
+    for mined in replayed.commitments:
+        if mined.block > closing.block:
             count, kind = LATE_COMMITMENTS, LATE_COMMITMENT
         elif mined.client not in active:
             count, kind = STRAY_COMMITMENTS, STRAY_COMMITMENT
@@ -141,10 +123,11 @@ def _account_for_commitments(closed: ClosedRound) -> Iterator[StepResult]:
             continue
         yield CountIncrement(count, 1)
         evidence = (to_hex(mined.commitment),)
-        yield Finding(kind, closed.replayed.round, (mined.client,), evidence, proven=True)
+        yield Finding(kind, replayed.round, (mined.client,), evidence, proven=True)
 
 
-def _check_record(evidence: RoundEvidence) -> Iterator[StepResult]:
+def check_record(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:
+    """Yield whether the record accounts for every client, and the evidence that is missing."""
     event, record = evidence.event, evidence.record
     if evidence.malformed:
         digest = to_hex(event.record)
@@ -157,6 +140,9 @@ def _check_record(evidence: RoundEvidence) -> Iterator[StepResult]:
                 yield MissingInput(UPDATES_MISSING, event.round, violation.clients)
         yield from contradictions_of(evidence, VIOLATIONS)
         yield from _absent(evidence, record)
+    if accusations.lost:
+        lost = tuple(to_hex(blob.digest) for blob in accusations.lost)
+        yield Finding(INCIDENTS_MISSING, event.round, (), lost, proven=False)
 
 
 def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
@@ -182,22 +168,3 @@ def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult
             yield Finding(SCORES_NOT_DUE, at, (member,), digests, proven=True)
         else:
             yield Finding(SILENT_MEMBER, at, (member,), (), proven=False)
-
-
-COMPLETENESS_CHECK = AuditCheck(
-    AuditStep.COMPLETENESS,
-    "nothing missing in between",
-    check_completeness,
-    refusals=(
-        errors.NoRoundOpenError,
-        errors.NotOpenedError,
-        errors.WrongRoundError,
-        errors.NoCommitmentError,
-        errors.NoCommitmentsError,
-        errors.NothingTakenError,
-        errors.CommitmentsClosedError,
-        errors.RankingTooEarlyError,
-        errors.DeadlineNotReachedError,
-    ),
-    event_fields=frozenset({"round", "client"}),
-)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledger.audit.checks.common import AuditCheck, contradictions_of
-from ledger.audit.evidence import UNPROVEN, RoundEvidence
-from ledger.audit.observations import (
-    ClosedRound,
-    DecidedRound,
-    EndedRound,
-    Observation,
+from ledger.audit.checks.common import contradictions_of
+from ledger.audit.evidence import (
+    UNPROVEN,
+    Accusations,
     ReplayedEvent,
+    ReplayedRound,
+    RoundEvidence,
 )
 from ledger.audit.report import (
     AuditStep,
@@ -30,9 +29,9 @@ from ledger.audit.report import (
     text_of,
 )
 from ledger.chain.contract.codec import ReportCall
-from ledger.protocol import errors
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
+from ledger.protocol.inputs import RoundClosing
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundDecided
 from ledger.protocol.signing import typed_digest
@@ -67,20 +66,19 @@ TOO_FEW_TRAINERS = Fact("too few trainers", "the trainers suffice", "fewer than 
 RANKING_VIOLATIONS = {ViolationCode.TOO_FEW_TRAINERS: TOO_FEW_TRAINERS}
 
 
-def check_ranking(observation: Observation) -> Iterator[StepResult]:
+def check_sets(replayed: ReplayedRound) -> Iterator[StepResult]:
+    """Yield what does not follow from a decision's ranking alone."""
+    if not replayed.is_in_range:
+        yield Contradiction(RANKING_RANGE, replayed.round)
+    elif replayed.decided is not None:
+        yield from _check_sets(replayed.decided, replayed.before.deployment)
+
+
+def check_ranking(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield what does not follow from the scores, the record and the ranking."""
-    match observation:
-        case EndedRound(_, replayed) if replayed.known:
-            event, sizes = replayed.decided, replayed.before.deployment
-            if not replayed.is_in_range:
-                yield Contradiction(RANKING_RANGE, replayed.round)
-            elif event is not None:
-                yield from _check_sets(event, sizes)
-        case DecidedRound(_, evidence) if evidence.record is not None:
-            yield from contradictions_of(evidence, RANKING_VIOLATIONS)
-            yield from _check_ranked(evidence, evidence.record)
-        case _:
-            pass
+    if evidence.record is not None:
+        yield from contradictions_of(evidence, RANKING_VIOLATIONS)
+        yield from _check_ranked(evidence, evidence.record)
 
 
 def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
@@ -117,23 +115,6 @@ def _check_preimage(event: RoundDecided, record: RoundRecord) -> Iterator[StepRe
     ):
         if recorded != true:
             yield Contradiction(fact, event.round, (), "", to_hex(recorded), to_hex(true))
-
-
-RANKING_CHECK = AuditCheck(
-    AuditStep.RANKING,
-    "ranking, accepted set and election",
-    check_ranking,
-    refusals=(
-        errors.RankingTooLongError,
-        errors.RankingTooShortError,
-        errors.RankingNotSortedError,
-        errors.DistanceNotFiniteError,
-        errors.RepeatedClientError,
-        errors.WrongAggregationSetError,
-        errors.WrongCandidatesError,
-    ),
-    event_fields=frozenset({"accepted", "next_committee"}),
-)
 
 
 TRANSACTION_DIFFERS = Fact(
@@ -175,28 +156,24 @@ _INCIDENTS = {
 }
 
 
-def check_certificates(observation: Observation) -> Iterator[StepResult]:
-    """Yield wrong bases, and the clients whom signatures or incidents accuse."""
-    match observation:
-        case ReplayedEvent(event=ClientBanned() as event):
-            yield _ban(observation, event)
-        case ReplayedEvent(event=RoundDecided() as event) if observation.call is not None:
+def check_signatures(replayed: ReplayedEvent) -> Iterator[StepResult]:
+    """Yield the client that a report bans, and the number of a decision's votes."""
+    match replayed.event:
+        case ClientBanned() as event:
+            yield _ban(replayed, event)
+        case RoundDecided() as event if replayed.call is not None:
             votes = 2 + sum(signers.bit_count() for signers in event.signers)
             yield CountIncrement(VOTES, votes)
-        case ClosedRound():
-            yield from _check_base(observation)
-        case DecidedRound():
-            yield from contradictions_of(observation.evidence, CERTIFICATE_VIOLATIONS)
-            yield from _accusations(observation)
         case _:
             pass
 
 
-def _check_base(closed: ClosedRound) -> Iterator[StepResult]:
-    """Yield whether a decision names another base than the closing block's, or came earlier."""
-    event, closing, ended = closed.replayed.decided, closed.closing, closed.block
-    if event is None:
-        return
+def check_base(event: RoundDecided, ended: int, closing: RoundClosing) -> Iterator[StepResult]:
+    """Yield whether a decision names another base than the closing block's, or came earlier.
+
+    Args:
+        ended: number of the block with the decision.
+    """
     if ended < closing.block:
         yield Contradiction(INPUTS_OPEN, event.round, (), "", str(ended), str(closing.block))
     if event.base != closing.base:
@@ -225,10 +202,11 @@ def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
     )
 
 
-def _accusations(decided: DecidedRound) -> Iterator[StepResult]:
+def check_accusations(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:
     """Yield whom the incidents document accuses, and the number of accusations that fail."""
-    at, domain = decided.evidence.event.round, decided.evidence.inputs.domain
-    for incident in decided.accusations.holding:
+    yield from contradictions_of(evidence, CERTIFICATE_VIOLATIONS)
+    at, domain = evidence.event.round, evidence.inputs.domain
+    for incident in accusations.holding:
         yield Finding(
             _INCIDENTS[incident.kind],
             at,
@@ -237,9 +215,4 @@ def _accusations(decided: DecidedRound) -> Iterator[StepResult]:
             proven=incident.kind not in UNPROVEN,
             place=VoteSlot(at, incident.phase, incident.view),
         )
-    yield CountIncrement(IGNORED_INCIDENTS, decided.accusations.ignored)
-
-
-CERTIFICATES_CHECK = AuditCheck(
-    AuditStep.CERTIFICATES, "certificates, signatures and bases", check_certificates
-)
+    yield CountIncrement(IGNORED_INCIDENTS, accusations.ignored)

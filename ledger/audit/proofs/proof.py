@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ledger.audit.report import reason_text
+from ledger.chain.ports import Block, Log, Transaction
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import float_from_bits, word_client
-from ledger.protocol.fold import BanLink, EndLink, Link, registry_with_bans
-from ledger.protocol.inputs import Participants, participants_of
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.fold import BanLink, DecisionLink, EndLink, Link, registry_with_bans
+from ledger.protocol.inputs import Participants, needs_displacement, participants_of
 from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import ClientBanned, Deployment, deployment_of, domain_of
-from ledger.protocol.rules.direction import RIGHT_ANGLE
+from ledger.protocol.rules.direction import RIGHT_ANGLE, window_start
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -64,12 +66,7 @@ class ScoresTaken(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A trainer's place in the ranking.
-
-    Attributes:
-        distance_bits: float64 bits of its distance to the committee.
-        accepted: whether it is in S_a.
-    """
+    """A trainer's place in the ranking; its distance to the committee as float64 bits."""
 
     place: int
     ranked: int
@@ -128,42 +125,6 @@ class ClientStatement:
     dropout: DropoutReason | None = None
     scores: ScoresTaken | None = None
     refusal: RefusalReason | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON; bit patterns of float64 as decimal strings."""
-        rank, cut_off, weight = self.rank, self.cut_off, self.weight
-        return {
-            "verdict": str(self.verdict),
-            "role": str(self.role),
-            "has_committed": self.has_committed,
-            "rank": None
-            if rank is None
-            else {
-                "place": rank.place,
-                "ranked": rank.ranked,
-                "distance": float_from_bits(rank.distance_bits),
-                "distance_bits": str(rank.distance_bits),
-                "accepted": rank.accepted,
-            },
-            "cut_off": None
-            if cut_off is None
-            else {
-                "form": int(cut_off.form),
-                "accepted": cut_off.accepted,
-                "edge": float_from_bits(cut_off.edge_bits),
-                "edge_bits": str(cut_off.edge_bits),
-            },
-            "weight": None
-            if weight is None
-            else {
-                "samples": weight.samples,
-                "total": weight.total,
-                "share": weight.samples / weight.total,
-            },
-            "dropout": None if self.dropout is None else int(self.dropout),
-            "scores": None if self.scores is None else str(self.scores),
-            "refusal": None if self.refusal is None else int(self.refusal),
-        }
 
 
 _ROLES: dict[ProvenRole, str] = {
@@ -336,16 +297,14 @@ class CommittedDecision:
         return encoding.aggregation_result(opening)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedBan:
+class RecordedBan(NamedTuple):
     """A ban that was recorded before the round opened."""
 
     round: int
     client: ClientId
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCommitment:
+class RecordedCommitment(NamedTuple):
     """A commitment that the contract took."""
 
     client: ClientId
@@ -407,6 +366,10 @@ class RoundBasis:
         sizes = self.deployment
         return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
 
+    def parts(self) -> dict[str, Any]:
+        """Return the fields of a basis, of which a proof or a bundle is made."""
+        return {field.name: getattr(self, field.name) for field in fields(RoundBasis)}
+
     @property
     def is_whole(self) -> bool:
         """Say whether the path begins with the run, so that no earlier ban can be hidden."""
@@ -466,11 +429,7 @@ class ClientProof(RoundBasis):
 
 
 def derive_statement(proof: ClientProof) -> ClientStatement:
-    """Return what became of the client, as it follows from all but the claimed statement.
-
-    Args:
-        proof: everything; whether it is true is not asked here.
-    """
+    """Return what became of the client, as it follows from all but the claimed statement."""
     role, has_committed = _role(proof), proof.commitment is not None
     record, dropout = proof.recorded, None
     if proof.decision is None:
@@ -567,3 +526,59 @@ def _deployment(configuration: bytes) -> Deployment:
     config = encoding.sha256(configuration)
     parameters, model = document.parameters, document.initial_model
     return deployment_of(parameters, config, document.registry, model)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDecision(encoding.ResultPreimage):
+    """The preimage of an earlier round's result, which names its model."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class RoundBundle(RoundBasis):
+    """A round that has ended, as a bundle describes it; its blobs are separate parts.
+
+    Attributes:
+        blocks: those that hold an event of the round, ascending; their times are not kept.
+        transactions: those that made an event of it; their senders are not kept.
+    """
+
+    opened_block: int
+    earlier: tuple[EarlierDecision, ...]
+    blocks: tuple[Block, ...]
+    transactions: tuple[Transaction, ...]
+    logs: tuple[Log, ...]
+
+    def model_at(self, round_number: int) -> Digest:
+        """Return the digest of the model that the bundle's round, or an earlier one, began with."""
+        link = self.decided_before(round_number)
+        if link is None and not self.is_whole:
+            raise EncodingError(
+                f"the path does not reach back to the model that round {round_number} began with"
+            )
+        if link is None:
+            return self.document.initial_model
+        for earlier in self.earlier:
+            if earlier.round == link.round:
+                return earlier.model
+        raise EncodingError(f"what the result of round {link.round} binds is not in the bundle")
+
+    def needed(self) -> tuple[DecisionLink, ...]:
+        """Return the decisions whose models the round's rules need, newest first."""
+        links = (self.decided_before(number) for number in rounds_of_models(self))
+        return tuple(dict.fromkeys(link for link in links if link is not None))
+
+    def decided_before(self, round_number: int) -> DecisionLink | None:
+        """Return the newest decision before a round; None if the path has none."""
+        links = reversed(self.path_to_end.links)
+        decided = (link for link in links if isinstance(link, DecisionLink))
+        return next((link for link in decided if link.round < round_number), None)
+
+
+def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
+    """Return the rounds whose first models a round's rules need: its own, and the travel's."""
+    parameters, number = basis.document.parameters, basis.round
+    if not needs_displacement(parameters, number):
+        return (number,)
+    return (number, window_start(number))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from eth_abi.abi import encode
 
+from ledger.audit.proofs.documents import proof_bytes, read_proof
 from ledger.audit.proofs.proof import ClientProof
-from ledger.audit.proofs.proof_document import proof_bytes, read_proof
-from ledger.audit.proofs.proof_maker import make_proof
+from ledger.audit.proofs.recorded import make_proof
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.ledger_state import RoundDecided

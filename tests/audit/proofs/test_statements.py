@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ledger.audit.proofs.documents import STATEMENT, proof_bytes, read_proof
 from ledger.audit.proofs.proof import (
     ClientVerdict,
     CutOff,
@@ -16,16 +17,8 @@ from ledger.audit.proofs.proof import (
     UpdateWeight,
     stated,
 )
-from ledger.audit.proofs.proof_document import proof_bytes, read_proof
-from ledger.audit.proofs.proof_maker import make_proof
-from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.trust import (
-    Caveat,
-    StepName,
-    TrustedContract,
-    TrustedHead,
-    read_trusted_contract,
-)
+from ledger.audit.proofs.recorded import TrustedContract, make_proof, read_trusted_contract
+from ledger.audit.proofs.verification import Caveat, StepName, TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, float_from_bits, word_client
@@ -81,7 +74,7 @@ def test_a_used_update_has_rank_distance_and_exact_weight(honest: Run) -> None:
     assert said.rank == Rank(1, 5, bits, accepted=True)
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
     assert said.weight == UpdateWeight(10 + second, 20 + first + second)
-    assert said.as_dict()["rank"]["distance"] == float_from_bits(bits)
+    assert STATEMENT.write(said)["rank"]["distance"] == float_from_bits(bits)
 
 
 @pytest.mark.parametrize(
@@ -203,12 +196,15 @@ def test_nothing_is_proven_without_trusted_head_on_path(honest: Run, newest: Tru
 
 def test_open_block_contradicts_nothing(honest: Run, facts: dict[int, TrustedContract]) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
-    other = replace(facts[1], ended=decided(honest, 2).head)
+    round_ = facts[1].round
+    end = replace(round_.events[-1], event=decided(honest, 2))
+    events = round_.events[:-1]
+    other = replace(facts[1], round=replace(round_, events=(*events, end)))
     assert verify_proof(proof, 1, ClientId(3), other).outcome is AuditOutcome.FAILED
     found = verify_proof(proof, 1, ClientId(3), replace(other, is_final=False))
     assert found.outcome is AuditOutcome.INCOMPLETE
     assert Caveat.NOT_FINAL in found.caveats
-    behind = replace(facts[1], ended=None, ended_at=None, is_final=False)
+    behind = replace(facts[1], round=replace(round_, events=events), is_final=False)
     assert verify_proof(proof, 1, ClientId(3), behind).outcome is AuditOutcome.INCOMPLETE
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.proofs.proof_document import proof_bytes
-from ledger.audit.proofs.proof_maker import make_proof
+from ledger.audit.proofs.documents import proof_bytes
+from ledger.audit.proofs.recorded import make_proof
 from ledger.protocol.types import ClientId
 from tests.audit.proofs.mutations import changed, paths
 from tests.cmfl.commands.conftest import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.bundles.container import (
+from ledger.audit.proofs.container import (
     BLOCK,
     MANIFEST,
     BundleFile,

@@ -14,33 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.bundles.bundle import (
+from ledger.audit.checks.decision import BASE_DIFFERS
+from ledger.audit.checks.published import BLOB_MISSING, MODEL_BEFORE_UNKNOWN
+from ledger.audit.engine import audit
+from ledger.audit.proofs.bundle_verification import (
     BundleChain,
-    RoundBundle,
-    as_dict,
-    bundle_of,
-    manifest_bytes,
-    read_manifest,
-)
-from ledger.audit.bundles.bundle_verification import (
     RoundVerification,
     export_bundle,
-    make_bundle,
     verify_bundle,
 )
-from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
-from ledger.audit.checks.blobs import BLOB_MISSING, MODEL_BEFORE_UNKNOWN
-from ledger.audit.checks.decision import BASE_DIFFERS
-from ledger.audit.engine import audit
-from ledger.audit.proofs.proof import RecordedBan
-from ledger.audit.proofs.trust import (
-    Caveat,
-    StepName,
-    Trusted,
-    TrustedContract,
-    TrustedHead,
-    read_trusted_contract,
-)
+from ledger.audit.proofs.container import BundleFile, container_parts, open_bundle
+from ledger.audit.proofs.documents import BUNDLE, bundle_of, manifest_bytes, read_manifest
+from ledger.audit.proofs.proof import RecordedBan, RoundBundle
+from ledger.audit.proofs.recorded import TrustedContract, make_bundle, read_trusted_contract
+from ledger.audit.proofs.verification import Caveat, StepName, Trusted, TrustedHead
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.chain.contract import abi
 from ledger.chain.ports import NotServedError, TopicFilter
@@ -97,14 +84,13 @@ def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -
 def test_short_bundle_reaches_its_models(honest: Run, facts: dict[int, TrustedContract]) -> None:
     # Round 3 was abandoned: round 4 began with the model of round 2.
     bundle = make_bundle(honest.ledger, honest.blobs, 4)
-    assert [link.round for link in bundle.basis.path.links] == [2, 3, 3, 4, 4]
+    assert [link.round for link in bundle.path.links] == [2, 3, 3, 4, 4]
     assert [one.round for one in bundle.earlier] == [2]
     found = verify_bundle(bundle, honest.blobs, facts[4])
     assert found.outcome is AuditOutcome.PASSED
-    cut = replace(bundle.basis.path, links=bundle.basis.path.links[1:])
-    basis = replace(bundle.basis, path=cut)
+    cut = replace(bundle.path, links=bundle.path.links[1:])
     with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
-        verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
+        verify_bundle(replace(bundle, path=cut, earlier=()), honest.blobs, facts[4])
 
 
 def test_collusion_of_a_committee_is_named_as_by_the_audit(tmp_path: Path) -> None:
@@ -192,7 +178,7 @@ def test_the_first_model_of_round_is_in_the_previous_decision(honest: Run) -> No
 
 def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
-    late = replace(true, basis=replace(true.basis, bans=(RecordedBan(2, ClientId(0)),)))
+    late = replace(true, bans=(RecordedBan(2, ClientId(0)),))
     with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
         read_manifest(manifest_bytes(late), honest.blobs)
 
@@ -209,7 +195,7 @@ def test_places_elsewhere_are_named(honest: Run, facts: dict[int, TrustedContrac
 def test_another_model_before_round_is_not_the_voted_one(honest: Run, newest: TrustedHead) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2, whole=True)
     model = honest.blobs.put(np.zeros(8, dtype="<f4").tobytes())
-    earlier = replace(true.earlier[0], opening=replace(true.earlier[0].opening, model=model))
+    earlier = replace(true.earlier[0], model=model)
     found = verify_bundle(replace(true, earlier=(earlier,)), honest.blobs, newest)
     assert found.outcome is AuditOutcome.FAILED
     assert not_ok(found) == [StepName.EARLIER_RESULT]
@@ -222,7 +208,7 @@ def documents(honest: Run) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     for number in (3, 2):
         bundle = make_bundle(honest.ledger, honest.blobs, number, whole=True)
         trusted = TrustedHead(honest.ledger.state().head)
-        found.append((as_dict(bundle), said(verify_bundle(bundle, honest.blobs, trusted))))
+        found.append((BUNDLE.write(bundle), said(verify_bundle(bundle, honest.blobs, trusted))))
     return found
 
 

@@ -6,54 +6,68 @@ the contract that is trusted; from there on the same replay, checker and steps j
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.bundles.bundle import (
-    BundleChain,
-    EarlierDecision,
-    RoundBundle,
-    manifest_bytes,
-    rounds_of_models,
+from ledger.audit.checks.common import CheckResult
+from ledger.audit.checks.published import (
+    BLOB_MISSING,
+    BLOB_UNREADABLE,
+    DISPLACEMENT_UNKNOWN,
+    MODEL_BEFORE_UNKNOWN,
 )
-from ledger.audit.bundles.container import BundleFile, write_container
-from ledger.audit.checks.all_checks import run_checks
-from ledger.audit.checks.blobs import BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN
-from ledger.audit.checks.scores import DISPLACEMENT_UNKNOWN
-from ledger.audit.observations import Observation, ReplayedRound, RunStart
-from ledger.audit.proofs.proof_maker import make_basis, path_between
-from ledger.audit.proofs.trust import (
+from ledger.audit.engine import AuditLog
+from ledger.audit.evidence import ReplayedRound, RunStart
+from ledger.audit.proofs.container import BundleFile, write_container
+from ledger.audit.proofs.documents import manifest_bytes
+from ledger.audit.proofs.proof import RoundBundle, rounds_of_models
+from ledger.audit.proofs.recorded import (
+    TrustedContract,
+    make_bundle,
+    read_trusted_contract,
+)
+from ledger.audit.proofs.verification import (
     Caveat,
     StepName,
     Trusted,
-    TrustedContract,
     TrustedHead,
     VerificationStep,
     compare,
     compare_with_chain,
-    end_of,
     final_trust,
     location_value,
-    log_location,
-    outcome_of,
-    read_trusted_contract,
     verify_basis,
 )
 from ledger.audit.replay import ReadingEndedError, Replay
-from ledger.audit.report import AuditOutcome, Finding, Reported, StepOutcome, StepReport, shown
-from ledger.audit.result_log import AuditLog
+from ledger.audit.report import (
+    AuditOutcome,
+    Finding,
+    Reported,
+    StepReport,
+    outcome_of,
+    shown,
+)
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
-from ledger.chain.contract.codec import decode_log
+from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import Log
+from ledger.chain.ports import (
+    Block,
+    Log,
+    NotServedError,
+    OfflineChain,
+    Receipt,
+    TopicFilter,
+    Transaction,
+    matches_topics,
+)
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
-from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
+from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.ledger_state import (
     ClientBanned,
     LedgerStage,
@@ -109,9 +123,7 @@ class RoundVerification:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if something contradicts, else incomplete if something could not be checked."""
-        outcomes = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
-        order = AuditOutcome.FAILED, AuditOutcome.INCOMPLETE, AuditOutcome.PASSED
-        return next(outcome for outcome in order if outcome in outcomes)
+        return outcome_of((*self.steps, *self.audit))
 
     @property
     def sentence(self) -> str:
@@ -122,13 +134,6 @@ class RoundVerification:
         head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
         parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
         return head | {name: shown(getattr(self, name)) for name in parts}
-
-
-_OUTCOMES = {
-    StepOutcome.PASSED: AuditOutcome.PASSED,
-    StepOutcome.FAILED: AuditOutcome.FAILED,
-    StepOutcome.NOT_CHECKABLE: AuditOutcome.INCOMPLETE,
-}
 
 
 def verify_bundle(
@@ -149,25 +154,25 @@ def verify_bundle(
     """
     if rules:
         # Before anything else: a round without a decision computes no rule.
-        use_rules(bundle.basis.document.parameters, rules)
-    trusted = final_trust(bundle.basis, trusted)
-    steps = [*verify_basis(bundle.basis, trusted), *_of_earlier(bundle)]
+        use_rules(bundle.document.parameters, rules)
+    trusted = final_trust(bundle, trusted)
+    steps = [*verify_basis(bundle, trusted), *_of_earlier(bundle)]
     if isinstance(trusted, TrustedContract):
         steps += _of_places(bundle, trusted)
     noting = RecordingBlobs(blobs)
-    noting.read.add(bundle.basis.config)
+    noting.read.add(bundle.config)
     compute = distances or fast_distances(usable_cores())
     audit = _RoundAudit(bundle, trusted, RoundChecker(noting, compute, rules=rules))
     audit.read()
-    end = bundle.basis.path.end_of(bundle.basis.round)
+    end = bundle.path.end_of(bundle.round)
     assert end is not None, "a bundle is of a round that has ended"
-    head = bundle.basis.path.heads[end + 1]
+    head = bundle.path.heads[end + 1]
     steps.append(compare(StepName.REPLAYED_HEAD, to_hex(head), to_hex(audit.head)))
     if isinstance(blobs, BundleFile):
         vain = tuple(to_hex(digest) for digest in blobs.digests() if digest not in noting.read)
         steps.append(compare(StepName.PARTS, (), vain))
     return RoundVerification(
-        round=bundle.basis.round,
+        round=bundle.round,
         steps=tuple(steps),
         audit=audit.log.steps(),
         findings=tuple(audit.log.findings),
@@ -177,12 +182,81 @@ def verify_bundle(
     )
 
 
-class _RoundAudit:
-    """The audit of one round, from where it began.
+class BundleChain(OfflineChain):
+    """The chain that a bundle tells of; what it does not hold is not served."""
 
-    Attributes:
-        head: of the ledger, after the round's transactions.
-    """
+    def __init__(self, bundle: RoundBundle) -> None:
+        self._bundle = bundle
+        self._blocks = {block.number: block for block in bundle.blocks}
+        self._transactions = {transaction.hash: transaction for transaction in bundle.transactions}
+
+    @property
+    def chain_id(self) -> int:
+        return self._bundle.chain_id
+
+    @property
+    def genesis_hash(self) -> bytes:
+        return self._bundle.genesis_hash
+
+    def head(self) -> Block:
+        """Return the block that ended the round."""
+        return self._bundle.blocks[-1]
+
+    def block(self, number: int) -> Block:
+        """Return one block of the round."""
+        if number not in self._blocks:
+            raise NotServedError(f"block {number} is not in the bundle")
+        return self._blocks[number]
+
+    def finalized(self) -> int:
+        """Return the number of the block that ended the round."""
+        return self.head().number
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match, in the bundle's order."""
+        logs = [
+            log
+            for log in self._bundle.logs
+            if from_block <= log.block_number <= to_block
+            and address in {None, log.address}
+            and matches_topics(log, topics)
+        ]
+        return (logs[::-1] if descending else logs)[:limit]
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        """Return a transaction of the round."""
+        if transaction_hash not in self._transactions:
+            raise NotServedError(f"transaction 0x{transaction_hash.hex()} is not in the bundle")
+        return self._transactions[transaction_hash]
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        """Refuse: a bundle has no receipts."""
+        _not_served(f"the receipt of 0x{transaction_hash.hex()}")
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:  # noqa: ARG002 - the port's
+        """Refuse: a bundle has no state."""
+        _not_served(f"a call of {to}")
+
+    def code(self, address: str) -> bytes:
+        """Refuse: a bundle has no state."""
+        _not_served(f"the code at {address}")
+
+
+def _not_served(what: str) -> Never:
+    raise NotServedError(f"{what} is not in a bundle, which holds one round and no state")
+
+
+class _RoundAudit:
+    """The audit of one round, from where it began; `head` is the ledger's after the round."""
 
     def __init__(self, bundle: RoundBundle, trusted: Trusted | None, checker: RoundChecker) -> None:
         self.log = AuditLog()
@@ -190,7 +264,7 @@ class _RoundAudit:
         self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final
         self._start = _start_of(bundle, trusted)
         self._reader = EvidenceReader(self._start)
-        self._reader.ended = bundle.basis.round - 1
+        self._reader.ended = bundle.round - 1
         self._checker = checker
         self._state = _state_of(bundle)
         self.head = self._state.head
@@ -201,36 +275,34 @@ class _RoundAudit:
             BundleChain(self._bundle), self._start.address, self._bundle.opened_block
         )
         replay = Replay(ledger, self._state)
-        self._judge(self._start)
+        self._take(check_beginning(self._start))
         try:
-            for observation in replay.observe(self._bundle.blocks[-1].number):
-                if isinstance(observation, ReplayedRound):
-                    self._check(observation)
-                else:
-                    self._judge(observation)
+            for item in replay.observe(self._bundle.blocks[-1].number):
+                if isinstance(item, ReplayedRound):
+                    self._check(item)
+                elif isinstance(item, CheckResult):
+                    self._take([item])
         except ReadingEndedError as ended:
-            self._judge(ended.observed)
+            self._take(ended.results)
         self.head = replay.state.head
 
     def _check(self, replayed: ReplayedRound) -> None:
-        for item in self._reader.observe(replayed, is_trusted=False):
-            if not isinstance(item, RoundTask):
-                self._judge(item)
-                continue
-            task = replace(item, origin=self._origin())
-            checked = self._checker.check(task)
-            for step, result in checked.results:
-                self.log.take(step, result, is_final=self._is_final)
-            self.log.counts["blobs"] += checked.blobs_read
-            self.log.counts["bytes"] += checked.bytes_read
+        for item in self._reader.read(replayed, is_trusted=False):
+            if isinstance(item, RoundTask):
+                checked = self._checker.check(replace(item, origin=self._origin()))
+                self._take(checked.results)
+                self.log.counts["blobs"] += checked.blobs_read
+                self.log.counts["bytes"] += checked.bytes_read
+            else:
+                self._take([item])
 
     def _origin(self) -> Digest | None:
-        rounds = rounds_of_models(self._bundle.basis)
+        rounds = rounds_of_models(self._bundle)
         return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
 
-    def _judge(self, seen: Observation) -> None:
-        for step, result in run_checks(seen):
-            self.log.take(step, result, is_final=self._is_final)
+    def _take(self, results: Iterable[CheckResult]) -> None:
+        for result in results:
+            self.log.take(result, is_final=self._is_final)
 
 
 def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
@@ -239,17 +311,16 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
     Where a head is trusted it commits to the configuration, and the replay recomputes all that the
     contract's code does.
     """
-    basis = bundle.basis
     facts = trusted if isinstance(trusted, TrustedContract) else None
     return RunStart(
         block=bundle.opened_block,
-        domain=basis.domain,
-        address=to_checksum_address(basis.contract),
-        recorded=basis.deployment if facts is None else facts.deployment,
-        document=basis.document,
+        domain=bundle.domain,
+        address=to_checksum_address(bundle.contract),
+        recorded=bundle.deployment if facts is None else facts.deployment,
+        document=bundle.document,
         lost=None,
         malformed="",
-        deployment=basis.deployment,
+        deployment=bundle.deployment,
         is_possible=True,
         code="" if facts is None else facts.code_doubt,
         model=None,
@@ -258,21 +329,20 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
 
 def _state_of(bundle: RoundBundle) -> LedgerState:
     """Return the contract's state as the round opened."""
-    basis = bundle.basis
-    place = basis.path_to_end.end_of(basis.round - 1)
+    place = bundle.path_to_end.end_of(bundle.round - 1)
     opening = 0 if place is None else place + 1
     return LedgerState(
-        deployment=basis.deployment,
-        domain=basis.domain,
+        deployment=bundle.deployment,
+        domain=bundle.domain,
         stage=LedgerStage.OPEN,
-        round=basis.round,
+        round=bundle.round,
         opened_block=bundle.opened_block,
-        seed=basis.seed,
-        committee=basis.committee,
-        model=bundle.model_at(basis.round),
-        head=basis.path.heads[opening],
+        seed=bundle.seed,
+        committee=bundle.committee,
+        model=bundle.model_at(bundle.round),
+        head=bundle.path.heads[opening],
         registry_rest=NO_DIGEST,
-        registry=basis.registry,
+        registry=bundle.registry,
         committed=frozenset(),
         commitments=NO_DIGEST,
     )
@@ -280,7 +350,7 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
 
 def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
     """Yield whether the models that came before are those that were voted for."""
-    preimages = {one.round: one.opening for one in bundle.earlier}
+    preimages = {one.round: one for one in bundle.earlier}
     for link in bundle.needed():
         opened = aggregation_result(preimages[link.round])
         yield compare(StepName.EARLIER_RESULT, to_hex(link.result), to_hex(opened))
@@ -288,10 +358,10 @@ def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
 
 def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether the chain that is trusted holds every event where the bundle says."""
-    opened = None if facts.opening is None else facts.opening.opened_block
+    opened = None if facts.round.opening is None else facts.round.opening.opened_block
     yield compare_with_chain(StepName.OPENED_BLOCK, opened, bundle.opened_block, facts)
-    expected = tuple(map(location_value, facts.places))
-    computed = tuple(location_value(log_location(log)) for log in bundle.logs)
+    expected = tuple(map(location_value, facts.round.events))
+    computed = tuple(map(location_value, bundle.logs))
     yield compare_with_chain(StepName.EVENT_PLACES, expected, computed, facts)
 
 
@@ -339,7 +409,7 @@ def _unchecked(
     for step in steps:
         if step.is_ok is None and step.name in _FIELDS:
             yield UncheckedField(_FIELDS[step.name], "nothing that is trusted contains its value")
-    links, reached = len(bundle.basis.path.links), _reached(bundle, trusted)
+    links, reached = len(bundle.path.links), _reached(bundle, trusted)
     if reached < links:
         after = f"the last {links - reached} of {links} come after what is trusted"
         yield UncheckedField("path.links", after)
@@ -352,12 +422,12 @@ def _unchecked(
 
 def _reached(bundle: RoundBundle, trusted: Trusted | None) -> int:
     """Return how many links of the path lead to what is trusted; 0 if none is known to."""
-    path = bundle.basis.path
-    end = path.end_of(bundle.basis.round)
+    path = bundle.path
+    end = path.end_of(bundle.round)
     assert end is not None, "a bundle is of a round that has ended"
     match trusted:
-        case TrustedContract(ended=ended):
-            return end + 1 if path.heads[end + 1] == ended else 0
+        case TrustedContract(round=round_):
+            return end + 1 if path.heads[end + 1] == round_.head else 0
         case TrustedHead(head):
             later = path.heads[end + 1 :]
             return end + 1 + later.index(head) if head in later else 0
@@ -373,15 +443,7 @@ class RecordingBlobs:
         self._blobs = blobs
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified, and note that it was there.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Returns:
-            The bytes.
-        """
+        """Return the blob with this digest, verified, and note that it was there."""
         data = self._blobs.get(digest, limit)
         self.read.add(digest)
         return data
@@ -397,12 +459,7 @@ _OF_A_ROUND = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 
 @dataclass(frozen=True, slots=True)
 class RoundExport:
-    """A round as it was exported.
-
-    Attributes:
-        manifest: the bytes of `bundle.json`.
-        verification: the result of checking it against the chain that it was read from.
-    """
+    """A round as it was exported, and the check of it against the chain that it was read from."""
 
     manifest: bytes
     blobs: RecordingBlobs
@@ -412,13 +469,9 @@ class RoundExport:
 def export_bundle(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, path: Path
 ) -> RoundVerification:
-    """Write a round's bundle into a file: whole, or not at all.
+    """Write a round's bundle into a file, whole or not at all; return the check of the round.
 
-    Args:
-        path: of the file; one of that name is replaced.
-
-    Returns:
-        The result of checking the round against the chain that it was read from.
+    A file of that name is replaced.
     """
     export = prepare_export(ledger, blobs, round_number)
     write_container(path, export.manifest, export.blobs.read, export.blobs)
@@ -445,66 +498,3 @@ def prepare_export(
                     f"round {round_number} cannot be exported: {lacking.sentence}"
                 )
     return RoundExport(manifest_bytes(bundle), noting, verification)
-
-
-def make_bundle(
-    ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
-) -> RoundBundle:
-    """Return what the chain holds of a round, and what its beginning follows from.
-
-    Args:
-        whole: let the path begin with the run and end with the newest head, so that any later
-            head that somebody kept will do. Else it reaches back to the models that are needed.
-    """
-    basis = make_basis(ledger, blobs, round_number, whole=whole)
-    if basis.path.ended(round_number) is None:
-        raise ConfigurationError(f"round {round_number} has not ended: there is no bundle of it")
-    events = [_decided_before(ledger, number) for number in rounds_of_models(basis)]
-    earlier = tuple(dict.fromkeys(event for event in events if event is not None))
-    if not whole:
-        first = 1 if None in events else min(event.round for event in earlier)
-        path = path_between(ledger, first, round_number)
-        basis = replace(basis, path=path)
-    opening = ledger.opening(round_number)
-    assert opening is not None, "a round that has ended was opened"
-    logs = _logs(ledger, round_number, opening.opened_block)
-    chain = ledger.chain
-    numbers = dict.fromkeys(log.block_number for log in logs)
-    hashes = dict.fromkeys(log.transaction_hash for log in logs)
-    return RoundBundle(
-        basis=basis,
-        opened_block=opening.opened_block,
-        earlier=tuple(EarlierDecision(event.round, event.opening()) for event in earlier),
-        blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
-        transactions=tuple(
-            replace(chain.transaction(transaction_hash), sender="", nonce=0)
-            for transaction_hash in hashes
-        ),
-        logs=logs,
-    )
-
-
-def _decided_before(ledger: CommitteeLedger, number: int) -> RoundDecided | None:
-    """Return the newest decision before a round, None if there is none."""
-    for earlier in range(number - 1, 0, -1):
-        for recorded in ledger.round_events(earlier):
-            if isinstance(recorded.event, RoundDecided):
-                return recorded.event
-    return None
-
-
-def _logs(ledger: CommitteeLedger, number: int, opened_block: int) -> tuple[Log, ...]:
-    """Return the logs of a round's events up to its end, as the chain has them."""
-    recorded = ledger.round_events(number)
-    last = end_of(recorded) or recorded[-1]
-    end = (last.block_number, last.log_index)
-    logs = tuple(
-        log
-        for log in ledger.chain.logs(ledger.address, [], opened_block, last.block_number)
-        if (log.block_number, log.log_index) <= end
-        and isinstance(event := decode_log(log).event, _OF_A_ROUND)
-        and event.round == number
-    )
-    if not logs:
-        raise ChainError(f"the chain does not hold the events of round {number}")
-    return logs

@@ -13,9 +13,9 @@ import hashlib
 import os
 import re
 import stat
+import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -36,29 +36,13 @@ _SIZE = re.compile(rb"[0-7]{11}\0")
 _END = bytes(2 * BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class BlobSpan:
-    """The location of a blob in a bundle's file."""
-
-    start: int
-    size: int
-
-
 class BundleFile:
-    """A bundle that is open for reading: its manifest, and the positions of its blobs.
-
-    Attributes:
-        manifest: the bytes of `bundle.json`.
-    """
+    """A bundle that is open for reading: its `bundle.json`, and the positions of its blobs."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Read a bundle once, from its beginning to its end; every blob is hashed.
-
-        Args:
-            file: opened for reading, and kept open by the caller.
-        """
+        """Read a bundle once, and hash every blob; the caller keeps the file open."""
         self._file = file
-        self._parts: dict[Digest, BlobSpan] = {}
+        self._parts: dict[Digest, tuple[int, int]] = {}  # where it starts, and its size
         self.manifest = self._read_manifest()
         previous = ""
         while (name := self._read_blob(previous)) is not None:
@@ -67,22 +51,14 @@ class BundleFile:
                 raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Returns:
-            The bytes.
-        """
-        part = self._parts.get(digest)
-        if part is None:
+        """Return the blob with this digest, verified."""
+        if digest not in self._parts:
             raise BlobMissingError(f"blob {digest.hex()} is not in the bundle")
-        if part.size > limit:
+        start, size = self._parts[digest]
+        if size > limit:
             raise BlobError(f"blob {digest.hex()} is larger than the {limit} bytes it may have")
-        self._file.seek(part.start)
-        data = self._file.read(part.size)
+        self._file.seek(start)
+        data = self._file.read(size)
         if sha256(data) != digest:
             raise BlobError(f"blob {digest.hex()} has changed since the bundle was opened")
         return data
@@ -96,7 +72,7 @@ class BundleFile:
         yield from self._parts
 
     def _read_manifest(self) -> bytes:
-        size = self._header(MANIFEST, MAX_MANIFEST_BYTES)
+        size = _size_of(self._exactly(BLOCK), MANIFEST, MAX_MANIFEST_BYTES)
         data = self._exactly(size)
         self._padding(size)
         return data
@@ -116,23 +92,16 @@ class BundleFile:
             raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
         size = _size_of(block, name, MAX_BLOB_BYTES)
         digest = Digest(bytes.fromhex(match[1]))
-        self._parts[digest] = BlobSpan(self._file.tell(), size)
+        self._parts[digest] = self._file.tell(), size
         if self._hash(size) != digest:
             raise EncodingError(f"{name} has another sha256 than its name")
         self._padding(size)
         return name
 
-    def _header(self, name: str, most: int) -> int:
-        block = self._exactly(BLOCK)
-        return _size_of(block, name, most)
-
     def _hash(self, size: int) -> bytes:
         digest = hashlib.sha256()
-        left = size
-        while left:
-            data = self._exactly(min(left, _AT_ONCE))
-            digest.update(data)
-            left -= len(data)
+        for start in range(0, size, _AT_ONCE):
+            digest.update(self._exactly(min(size - start, _AT_ONCE)))
         return digest.digest()
 
     def _padding(self, size: int) -> None:
@@ -163,13 +132,7 @@ def open_bundle(path: Path) -> Iterator[BundleFile]:
 def write_container(
     path: Path, manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> None:
-    """Write a bundle's file: it is there whole, or not at all.
-
-    Args:
-        path: of the file, as a user named it; an existing file is replaced.
-        manifest: the bytes of `bundle.json`.
-        blobs: where they are; one at a time is held.
-    """
+    """Write a bundle's file, whole or not at all; an existing file is replaced."""
     with writing_named(path) as file:
         for part in container_parts(manifest, digests, blobs):
             file.write(part)
@@ -178,15 +141,7 @@ def write_container(
 def container_parts(
     manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> Iterator[bytes]:
-    """Yield a bundle's bytes, part by part.
-
-    Args:
-        manifest: the bytes of `bundle.json`.
-        blobs: where they are; one at a time is held.
-
-    Yields:
-        Bytes that follow one another.
-    """
+    """Yield a bundle's bytes in their order; one blob at a time is held."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EncodingError(
             f"the manifest has {len(manifest)} bytes, and at most {MAX_MANIFEST_BYTES}"
@@ -215,18 +170,6 @@ def _size_of(block: bytes, name: str, most: int) -> int:
 
 def _header(name: str, size: int) -> bytes:
     """Return the ustar header of a plain file, readable by all, without owner and time."""
-    fields = (
-        (name.encode("ascii"), 100),
-        (b"0000644", 8),
-        (b"0000000", 8),
-        (b"0000000", 8),
-        (b"%011o" % size, 12),
-        (b"00000000000", 12),
-        (b" " * 8, 8),
-        (b"0", 1),
-        (b"", 100),
-        (b"ustar\x0000", 8),
-        (b"", 247),
-    )
-    block = b"".join(value.ljust(length, b"\0") for value, length in fields)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+    header = tarfile.TarInfo(name)
+    header.size = size
+    return header.tobuf(tarfile.USTAR_FORMAT, "ascii")

@@ -1,4 +1,4 @@
-"""Steps 6 and 7: each member's distances, and the means of the scores.
+"""Steps 5 to 7 and 9: what was published of a round: blobs, distances, means and the model.
 
 A false vector that was counted is a contradiction that names its member. A vector that was left
 out must deserve it: if it does, its signed digest is kept as evidence; if not, the contradiction
@@ -7,14 +7,26 @@ names the member who was wrongly left out.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from ledger.audit.checks.common import UPDATES_MISSING, VECTORS_UNUSABLE, AuditCheck, missing_rule
-from ledger.audit.evidence import RoundEvidence
-from ledger.audit.observations import DecidedRound, Observation
+import numpy as np
+
+from ledger.audit.checks.common import (
+    UPDATES_MISSING,
+    VECTORS_UNUSABLE,
+    contradictions_of,
+    missing_rule,
+)
+from ledger.audit.evidence import (
+    Accusations,
+    BlobFailure,
+    ModelStep,
+    RoundEvidence,
+    UnavailableBlob,
+)
 from ledger.audit.report import (
-    AuditStep,
     Contradiction,
     CountIncrement,
     Fact,
@@ -30,7 +42,7 @@ from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import float_from_bits, to_hex, word_client
 from ledger.protocol.signing import typed_digest
-from ledger.protocol.types import RefusalReason
+from ledger.protocol.types import ClientId, Digest, RefusalReason
 from ledger.protocol.validation import (
     COUNTING_MARGINS,
     DistanceTable,
@@ -39,6 +51,58 @@ from ledger.protocol.validation import (
     parse_vector,
     validate_score_claim,
 )
+
+BLOB_DAMAGED = Fact("blob", "the {subject} is blob {recorded}", "it is not: {true}")
+OPENS_NO_COMMITMENT = Fact(
+    "opens no commitment",
+    "the payload opens its commitment on the chain",
+    "it opens no commitment that its client made in time",
+)
+BLOB_MISSING = Need("blob", "the {subject} {detail} is missing")
+BLOB_UNREADABLE = Need("blob unreadable", "the {subject} cannot be had: {detail}")
+EQUAL_PAYLOADS = FindingKind("equal payloads", "they committed to one and the same payload")
+
+BLOB_VIOLATIONS = {ViolationCode.OPENS_NO_COMMITMENT: OPENS_NO_COMMITMENT}
+
+
+def check_blobs(
+    evidence: RoundEvidence, model: ModelStep, accusations: Accusations
+) -> Iterator[StepResult]:
+    """Yield blobs that are missing or damaged, and payloads that open nothing or are shared."""
+    # What nobody has signed may name anything; only what is there can be damaged.
+    accused = [blob for blob in accusations.lost if blob.loss is BlobFailure.DAMAGED]
+    yield from unavailable_blobs(*evidence.lost, model.lost, *accused)
+    yield from contradictions_of(evidence, BLOB_VIOLATIONS)
+    yield from _shared(evidence)
+
+
+def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
+    """Yield what blobs that are not to be had contradict or leave open."""
+    for blob in filter(None, blobs):
+        name, about = to_hex(blob.digest), (blob.round, blob.clients)
+        if blob.is_bad:
+            yield Contradiction(BLOB_DAMAGED, *about, str(blob.kind), name, blob.detail)
+        elif blob.loss is BlobFailure.MISSING:
+            yield MissingInput(BLOB_MISSING, *about, blob.kind, name)
+        else:
+            yield MissingInput(BLOB_UNREADABLE, *about, blob.kind, f"{name} ({blob.detail})")
+
+
+def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
+    """Yield usable payloads to which several clients committed.
+
+    A malformed one shows no copying: in form q8 whoever diverges publishes the same byte.
+    """
+    clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
+    payloads = evidence.record.payloads() if evidence.record is not None else {}
+    for client, payload in sorted(payloads.items()):
+        clients_by_payload[payload].append(client)
+    for payload, clients in clients_by_payload.items():
+        if len(clients) > 1:
+            digests = (to_hex(payload),)
+            at = evidence.event.round
+            yield Finding(EQUAL_PAYLOADS, at, tuple(clients), digests, proven=True)
+
 
 NO_MEMBER = Fact(
     "no member",
@@ -72,7 +136,7 @@ TWO_VECTORS = FindingKind(
 )
 DISTANCES = "distances"
 
-VIOLATIONS = {
+SCORE_VIOLATIONS = {
     ViolationCode.NO_MEMBER: NO_MEMBER,
     ViolationCode.CLAIM_NOT_SIGNED: CLAIM_NOT_SIGNED,
     ViolationCode.VECTOR_TOO_LONG: VECTOR_TOO_LONG,
@@ -89,11 +153,11 @@ _NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
 _FINDINGS = {RefusalReason.FALSE_DISTANCE: FALSE_SCORES, RefusalReason.TWO_VECTORS: TWO_VECTORS}
 
 
-def check_distances(observation: Observation) -> Iterator[StepResult]:
+def check_distances(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield false scores that count, true ones that do not, and their members."""
-    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+    record = evidence.record
+    if record is None:
         return
-    evidence, record = observation.evidence, observation.evidence.record
     for violation in evidence.violations:
         yield from _violation(violation, evidence, record)
     if evidence.lacks_displacement:
@@ -115,7 +179,7 @@ def _violation(
         # No distance is taken of a malformed payload: whether it is one is left open elsewhere.
         if code is ViolationCode.VECTOR_MISSING or clients[0] in record.clients:
             yield MissingInput(UNCHECKED[code], at, clients)
-    elif code in VIOLATIONS:
+    elif code in SCORE_VIOLATIONS:
         recorded, true = "", ""
         match code:
             case ViolationCode.SCORES_DO_NOT_COUNT:
@@ -129,7 +193,7 @@ def _violation(
                 true = str(majority(evidence.inputs.parameters.members))
             case _:
                 pass
-        yield Contradiction(VIOLATIONS[code], at, clients, "", recorded, true)
+        yield Contradiction(SCORE_VIOLATIONS[code], at, clients, "", recorded, true)
 
 
 def _refused(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
@@ -186,19 +250,16 @@ def _is_compared(
     )
 
 
-DISTANCES_CHECK = AuditCheck(AuditStep.DISTANCES, "each member's distances", check_distances)
-
-
 DISTANCE_DIFFERS = Fact(
     "distance", "its distance is {recorded}", "the counted scores make it {true}"
 )
 
 
-def check_means(observation: Observation) -> Iterator[StepResult]:
+def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield ranked distances that do not follow from the counted scores."""
-    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
+    if evidence.record is None:
         return
-    event, ranking = observation.evidence.event, observation.evidence.ranking
+    event, ranking = evidence.event, evidence.ranking
     if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
@@ -210,4 +271,23 @@ def check_means(observation: Observation) -> Iterator[StepResult]:
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
 
 
-MEANS_CHECK = AuditCheck(AuditStep.MEANS, "mean distances, bit for bit", check_means)
+MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates make it {true}")
+MODEL_MALFORMED = Fact("model malformed", "blob {recorded} is a model", "it is not: {true}")
+MODEL_NOT_FINITE = Fact("model not finite", "the model is usable", "it is not finite")
+MODEL_BEFORE_UNKNOWN = Need("model before", "the model before it is not known")
+
+
+def check_model(step: ModelStep, at: int) -> Iterator[StepResult]:
+    """Yield whether the model that round `at` recorded follows, is well formed, and is finite."""
+    if not step.is_known_before:
+        yield MissingInput(MODEL_BEFORE_UNKNOWN, at)
+    elif step.computed is None or step.digest is None:
+        yield MissingInput(UPDATES_MISSING, at, step.lacking)
+    elif step.digest != step.recorded:
+        values = to_hex(step.recorded), to_hex(step.digest)
+        yield Contradiction(MODEL_DIFFERS, at, (), "", *values)
+    elif not np.isfinite(step.computed).all():
+        yield Contradiction(MODEL_NOT_FINITE, at)
+    if step.malformed:
+        recorded = to_hex(step.recorded)
+        yield Contradiction(MODEL_MALFORMED, at, recorded=recorded, true=step.malformed)

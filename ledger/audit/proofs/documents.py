@@ -1,0 +1,560 @@
+"""Proofs and bundles as JSON documents, and back: refused unless they are of a possible round.
+
+A table gives each document's fields in their order, and each value's one way of being written.
+The same table writes a document and reads it. Bytes are 0x and lower-case hex digits, numbers that
+may be beyond 2^53 decimal strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+from typing import Any, Generic, Never, TypeVar
+
+from eth_utils.address import to_checksum_address
+
+from ledger.audit.proofs.container import MAX_MANIFEST_BYTES
+from ledger.audit.proofs.proof import (
+    MAX_PROOF_BYTES,
+    ClientProof,
+    ClientStatement,
+    ClientVerdict,
+    CommittedDecision,
+    CutOff,
+    EarlierDecision,
+    EventLocation,
+    HeadPath,
+    ProvenRole,
+    Rank,
+    RecordedBan,
+    RecordedCommitment,
+    RoundBasis,
+    RoundBundle,
+    ScoresTaken,
+    UpdateWeight,
+)
+from ledger.chain.ports import Block, Log, Transaction
+from ledger.io.parsing import parse_json
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
+from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, to_hex, word_client
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
+from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
+from ledger.protocol.types import (
+    NO_DIGEST,
+    PROTOCOL_VERSION,
+    AcceptanceForm,
+    Address,
+    Beacon,
+    Digest,
+    DropoutReason,
+    RefusalReason,
+)
+from ledger.storage.blobs import BlobReader
+
+T = TypeVar("T")
+
+_HEX = re.compile(r"0x(?:[0-9a-f]{2})*")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,77}")
+_MAX_INPUT_BYTES = 4 << 20
+_MAX_SIBLINGS = 16
+MAX_LINKS = 1_000_000
+MAX_EVENTS = 4 * MAX_CLIENTS
+"""Every client may commit and be banned in a transaction of its own."""
+
+
+class FieldError(EncodingError):
+    """A field of a document is missing or impossible; its place is named from the outside in."""
+
+    def __init__(self, why: str, *place: str) -> None:
+        self.why = why
+        self.place = place
+        super().__init__(f"{'.'.join(place) or 'document'}: {why}"[:500])
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """One way of writing a value in JSON; `read` raises `FieldError` for any other."""
+
+    read: Callable[[Any], T]
+    write: Callable[[Any], Any]
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Generic[T]):
+    """A field whose key is not the attribute's name."""
+
+    attribute: str
+    form: Form[T]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A field that follows from the others, and must be what follows from them."""
+
+    value: Callable[[Any], Any]
+
+
+def _read_at(place: str, form: Form[T], value: object) -> T:
+    try:
+        return form.read(value)
+    except FieldError as error:
+        raise FieldError(error.why, place, *error.place) from None
+
+
+def integer(least: int, limit: int) -> Form[int]:
+    """Return the form of a number from `least` to below `limit`."""
+
+    def read(value: object) -> int:
+        if type(value) is not int or not least <= value < limit:
+            raise FieldError(f"is not a number from {least} to below {limit}")
+        return value
+
+    return Form(read, int)
+
+
+def decimal(limit: int) -> Form[int]:
+    """Return the form of a number from 0 to below `limit` that may be beyond 2^53."""
+
+    def read(value: object) -> int:
+        if type(value) is not str or not _DECIMAL.fullmatch(value) or int(value) >= limit:
+            raise FieldError(f"is not a decimal string below {limit}")
+        return int(value)
+
+    return Form(read, str)
+
+
+def hex_bytes(least: int, most: int) -> Form[Any]:
+    """Return the form of bytes whose number is within these bounds."""
+
+    def read(value: object) -> bytes:
+        if (
+            type(value) is not str
+            or not 2 + 2 * least <= len(value) <= 2 + 2 * most
+            or not _HEX.fullmatch(value)
+        ):
+            rule = f"{most}" if least == most else f"at most {most}"
+            raise FieldError(f"is not 0x and hex digits of {rule} bytes")
+        return bytes.fromhex(value[2:])
+
+    return Form(read, to_hex)
+
+
+def choice(kind: type[Enum]) -> Form[Any]:
+    """Return the form of one of some codes."""
+    members = {member.value: member for member in kind}
+
+    def read(value: object) -> Enum:
+        if type(value) not in {str, int} or value not in members:
+            raise FieldError(f"is not one of {', '.join(map(str, members))}")
+        return members[value]
+
+    return Form(read, lambda member: member.value)
+
+
+def array(form: Form[T], most: int) -> Form[tuple[T, ...]]:
+    """Return the form of a list with at most so many items."""
+
+    def read(value: object) -> tuple[T, ...]:
+        if type(value) is not list or len(value) > most:
+            raise FieldError(f"is not a list of at most {most} items")
+        return tuple(_read_at(str(place), form, each) for place, each in enumerate(value))
+
+    return Form(read, lambda values: list(map(form.write, values)), form.names)
+
+
+def row(build: Callable[..., T], *forms: Form[Any]) -> Form[T]:
+    """Return the form of a list with one item for each field of a tuple."""
+
+    def read(value: object) -> T:
+        if type(value) is not list or len(value) != len(forms):
+            raise FieldError(f"is not a list of {len(forms)} items")
+        return build(*(_read_at(str(i), form, value[i]) for i, form in enumerate(forms)))
+
+    return Form(read, lambda value: [form.write(x) for form, x in zip(forms, value, strict=True)])
+
+
+def optional(form: Form[T]) -> Form[T | None]:
+    """Return the form of a value that may be null."""
+    return Form(
+        lambda value: None if value is None else form.read(value),
+        lambda value: None if value is None else form.write(value),
+        form.names,
+    )
+
+
+def record(build: Callable[..., T], **fields: Form[Any] | Named[Any] | Derived) -> Form[T]:
+    """Return the form of an object with exactly these fields, in this order.
+
+    Args:
+        build: makes the value from the fields that do not follow from others.
+    """
+    read_fields = {
+        key: field if isinstance(field, Named) else Named(key, field)
+        for key, field in fields.items()
+        if not isinstance(field, Derived)
+    }
+    derived = {key: field for key, field in fields.items() if isinstance(field, Derived)}
+
+    def read(value: object) -> T:
+        if type(value) is not dict:
+            raise FieldError("is not a map")
+        if value.keys() != fields.keys():
+            odd = f"{sorted(value.keys() ^ fields.keys())!s:.200}"
+            raise FieldError(f"fields {odd} are missing or unknown")
+        made = build(
+            **{
+                named.attribute: _read_at(key, named.form, value[key])
+                for key, named in read_fields.items()
+            }
+        )
+        for key, field in derived.items():
+            true = field.value(made)
+            # True equals 1, and -0.0 equals 0.0; as text they differ.
+            if type(value[key]) is not type(true) or repr(value[key]) != repr(true):
+                raise FieldError(f"is {value[key]!r:.60}, must be {true!r}", key)
+        return made
+
+    def write(value: Any) -> dict[str, Any]:
+        return {
+            key: derived[key].value(value)
+            if key in derived
+            else read_fields[key].form.write(getattr(value, read_fields[key].attribute))
+            for key in fields
+        }
+
+    forms = (named.form for named in read_fields.values())
+    return Form(read, write, frozenset(fields).union(*(form.names for form in forms)))
+
+
+def constant(value: str | int) -> Derived:
+    """Return a field that has the same value in every document."""
+    return Derived(lambda _: value)
+
+
+def either(**kinds: tuple[type[Any], dict[str, Form[Any]]]) -> Form[Any]:
+    """Return the form of an object of one of these kinds, which its first field names."""
+    forms = {
+        name: record(build, kind=constant(name), **fields)
+        for name, (build, fields) in kinds.items()
+    }
+    by_type = {build: forms[name] for name, (build, _) in kinds.items()}
+
+    def read(value: object) -> Any:
+        kind = value.get("kind") if type(value) is dict else None
+        if type(kind) is not str or kind not in forms:
+            raise FieldError(f"kind is {kind!r:.60}, must be one of {', '.join(forms)}")
+        return forms[kind].read(value)
+
+    names = frozenset[str]().union(*(form.names for form in forms.values()))
+    return Form(read, lambda value: by_type[type(value)].write(value), names)
+
+
+def _checksummed(value: object) -> str:
+    if type(value) is not str or not _ADDRESS.fullmatch(value):
+        raise FieldError("is not 0x and 40 hex digits")
+    if to_checksum_address(value) != value:
+        raise FieldError("has another EIP-55 checksum")
+    return value
+
+
+def _pair(first: int, second: int) -> tuple[int, int]:
+    return first, second
+
+
+def _boolean(value: object) -> bool:
+    if type(value) is not bool:
+        raise FieldError("is not true or false")
+    return value
+
+
+U32, U53, U64 = (integer(0, 1 << bits) for bits in (32, 53, 64))
+DECIMAL32, DECIMAL96, DECIMAL256 = (decimal(1 << bits) for bits in (32, 96, 256))
+FINITE_BITS = decimal(INFINITY_BITS)
+"""The float64 bits of a finite number from 0 on."""
+BOOLEAN = Form(_boolean, bool)
+DIGEST, SIGNATURE = hex_bytes(32, 32), hex_bytes(65, 65)
+BLOB, CALL_DATA = hex_bytes(0, MAX_DOCUMENT_BYTES), hex_bytes(0, _MAX_INPUT_BYTES)
+CHECKSUMMED = Form(_checksummed, str)
+ADDRESS = Form(lambda value: Address(bytes.fromhex(_checksummed(value)[2:])), to_checksum_address)
+
+
+def _digests(names: str) -> dict[str, Form[Digest]]:
+    return dict.fromkeys(names.split(), DIGEST)
+
+
+_LOCATION: dict[str, Form[Any]] = {
+    "block_number": U53,
+    **_digests("block_hash transaction_hash"),
+    "log_index": U32,
+}
+LOCATION = record(EventLocation, **_LOCATION)
+LINK = either(
+    decided=(
+        DecisionLink,
+        {"round": U64} | _digests("seed commitments accepted committee result votes"),
+    ),
+    abandoned=(AbandonmentLink, {"round": U64} | _digests("seed commitments committee")),
+    banned=(BanLink, {"round": U64, "client": U32}),
+)
+PATH = record(HeadPath, start=DIGEST, links=array(LINK, MAX_LINKS))
+COMMITTEE, BANS = array(U32, MAX_MEMBERS), array(row(RecordedBan, U32, U32), MAX_CLIENTS)
+DECISION = record(
+    CommittedDecision,
+    ranking=array(DECIMAL96, MAX_TRAINERS),
+    **_digests("model updates_root scores_root reveal record"),
+    views=row(_pair, DECIMAL32, DECIMAL32),
+    signers=row(_pair, DECIMAL256, DECIMAL256),
+    incidents=DIGEST,
+    next_seed=optional(DIGEST),
+)
+RANK = record(
+    Rank,
+    place=U32,
+    ranked=U32,
+    distance=Derived(lambda rank: float_from_bits(rank.distance_bits)),
+    distance_bits=FINITE_BITS,
+    accepted=BOOLEAN,
+)
+CUT_OFF = record(
+    CutOff,
+    form=choice(AcceptanceForm),
+    accepted=U32,
+    edge=Derived(lambda cut_off: float_from_bits(cut_off.edge_bits)),
+    edge_bits=FINITE_BITS,
+)
+WEIGHT = record(
+    UpdateWeight,
+    samples=U53,
+    total=integer(1, 1 << 53),
+    share=Derived(lambda weight: weight.samples / weight.total),
+)
+STATEMENT = record(
+    ClientStatement,
+    verdict=choice(ClientVerdict),
+    role=choice(ProvenRole),
+    has_committed=BOOLEAN,
+    rank=optional(RANK),
+    cut_off=optional(CUT_OFF),
+    weight=optional(WEIGHT),
+    dropout=optional(choice(DropoutReason)),
+    scores=optional(choice(ScoresTaken)),
+    refusal=optional(choice(RefusalReason)),
+)
+_RUN: dict[str, Form[Any] | Named[Any] | Derived] = {
+    "version": constant(PROTOCOL_VERSION),
+    "chain_id": U64,
+    "genesis_hash": DIGEST,
+    "address": Named("contract", ADDRESS),
+    "deployed_after": Named("deployment_parent_hash", DIGEST),
+    "round": U32,
+}
+"""Fields that say of which run and round a document is."""
+_START: dict[str, Form[Any]] = {
+    "seed": DIGEST,
+    "committee": array(U32, MAX_MEMBERS),
+    "bans": array(row(RecordedBan, U32, U32), MAX_CLIENTS),
+}
+"""Fields that say how the round started."""
+PROOF = record(
+    ClientProof,
+    format=constant("cmfl-client-proof"),
+    **_RUN,
+    client=U32,
+    statement=STATEMENT,
+    **_START,
+    commitments=array(row(RecordedCommitment, U32, DIGEST), MAX_CLIENTS),
+    committed_at=optional(LOCATION),
+    signature=optional(SIGNATURE),
+    payload=optional(DIGEST),
+    siblings=optional(array(DIGEST, _MAX_SIBLINGS)),
+    decision=optional(DECISION),
+    ended_at=optional(LOCATION),
+    path=PATH,
+    record=optional(BLOB),
+    configuration=BLOB,
+)
+EARLIER = record(
+    EarlierDecision,
+    round=U32,
+    **_digests("model updates_root scores_root ranking_digest reveal record"),
+)
+BLOCK = record(partial(Block, timestamp=0), number=U53, **_digests("hash parent_hash"))
+TRANSACTION = record(
+    partial(Transaction, sender="", nonce=0),
+    hash=DIGEST,
+    to=optional(CHECKSUMMED),
+    input=CALL_DATA,
+    block_number=U53,
+)
+LOG = record(partial(Log, ""), **_LOCATION, topics=array(DIGEST, 4), data=CALL_DATA)
+"""The address of a log is the document's."""
+BUNDLE: Form[dict[str, Any]] = record(
+    dict,
+    format=constant("cmfl-round-bundle"),
+    **_RUN,
+    configuration=Named("config", DIGEST),  # one of the blobs
+    path=PATH,
+    **_START,
+    opened_block=U53,
+    earlier=array(EARLIER, 2),
+    blocks=array(BLOCK, MAX_EVENTS),
+    transactions=array(TRANSACTION, MAX_EVENTS),
+    logs=array(LOG, MAX_EVENTS),
+)
+
+
+def parse_document(data: bytes, limit: int) -> Any:
+    """Return the plain data of a JSON document of at most `limit` bytes."""
+    if len(data) > limit:
+        raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
+    try:
+        return parse_json(data, _refuse_constant, unique_keys=True)
+    except ValueError as error:
+        raise EncodingError(f"no JSON document: {error!s:.200}") from error
+
+
+def _refuse_constant(constant: str) -> Never:
+    raise ValueError(f"{constant} is no number")
+
+
+def proof_bytes(proof: ClientProof) -> bytes:
+    """Return a proof as a file has it."""
+    return _written(PROOF.write(proof))
+
+
+def manifest_bytes(bundle: RoundBundle) -> bytes:
+    """Return a bundle's `bundle.json`."""
+    return _written(BUNDLE.write(bundle))
+
+
+def _written(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def read_proof(data: bytes) -> ClientProof:
+    """Return the proof that a file holds."""
+    return proof_of(parse_document(data, MAX_PROOF_BYTES))
+
+
+def proof_of(value: object) -> ClientProof:
+    """Return the proof behind plain data."""
+    require_version("proof", value)
+    proof = PROOF.read(value)
+    _require_possible_proof(proof)
+    return proof
+
+
+def read_manifest(data: bytes, blobs: BlobReader) -> RoundBundle:
+    """Return the bundle behind a `bundle.json`."""
+    return bundle_of(parse_document(data, MAX_MANIFEST_BYTES), blobs)
+
+
+def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
+    """Return the bundle behind plain data."""
+    require_version("bundle", value)
+    fields = BUNDLE.read(value)
+    try:
+        configuration = blobs.get(fields.pop("config"), MAX_DOCUMENT_BYTES)
+    except BlobError as error:
+        raise EncodingError(f"configuration: {error}") from error
+    address = to_checksum_address(fields["contract"])
+    fields["logs"] = tuple(replace(log, address=address) for log in fields["logs"])
+    bundle = RoundBundle(configuration=configuration, **fields)
+    _require_possible_basis(bundle)
+    _require_linked(bundle)
+    return bundle
+
+
+def _require_possible_basis(basis: RoundBasis) -> None:
+    """Refuse a round that no run with its configuration can have."""
+    sizes = basis.deployment
+    if not 1 <= basis.round <= sizes.rounds:
+        raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
+    if sizes.beacon is Beacon.NONE and basis.deployment_parent_hash != NO_DIGEST:
+        raise EncodingError("deployed_after is not zero, though the run has beacon = none")
+    _require_clients("committee", basis.committee, sizes)
+    if len(basis.committee) != sizes.members:
+        raise EncodingError(f"committee of {len(basis.committee)} is not of {sizes.members}")
+    _require_clients("bans", [ban.client for ban in basis.bans], sizes)
+    for ban in basis.bans:
+        if not 1 <= ban.round < basis.round:
+            raise EncodingError(f"a ban in round {ban.round} is not before round {basis.round}")
+
+
+def _require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> None:
+    """Refuse clients that the run does not have, or that come twice."""
+    for client in clients:
+        if client >= sizes.clients:
+            raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")
+    if len(set(clients)) != len(clients):
+        raise EncodingError(f"{name}: a client comes twice")
+
+
+def _require_possible_proof(proof: ClientProof) -> None:
+    """Refuse a proof of a round that no run with its configuration can have."""
+    _require_possible_basis(proof)
+    sizes = proof.deployment
+    _require_clients("client", [proof.client], sizes)
+    _require_clients("commitments", [entry.client for entry in proof.commitments], sizes)
+    if proof.decision is not None:
+        _require_possible_decision(proof.decision, sizes)
+    is_decided, has_ended = proof.decision is not None, proof.path.ended(proof.round) is not None
+    for name, part, is_due in (
+        ("decision", proof.decision, has_ended),
+        ("record", proof.record, is_decided),
+        ("siblings", proof.siblings, is_decided and proof.payload is not None),
+        ("payload", proof.payload, proof.commitment is not None),
+        ("signature", proof.signature, proof.commitment is not None),
+        ("committed_at", proof.committed_at, proof.commitment is not None),
+        ("ended_at", proof.ended_at, has_ended),
+    ):
+        if part is not None and not is_due:
+            raise EncodingError(f"{name} is given, and there is nothing that it could be of")
+
+
+def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -> None:
+    ranking = decision.ranking
+    require_ascending("ranking words", ranking)
+    if not sizes.members <= len(ranking) <= sizes.trainers:
+        bounds = f"{sizes.members} to {sizes.trainers}"
+        raise EncodingError(f"a ranking of {len(ranking)} is not one of {bounds}")
+    if ranking[-1] >> 32 >= INFINITY_BITS:
+        raise EncodingError(f"ranking word {ranking[-1]} has a distance that is not finite")
+    _require_clients("ranking", [word_client(word) for word in ranking], sizes)
+    candidates = sets_of(sizes, ranking).candidates
+    if (decision.next_seed is not None) is not (len(candidates) > sizes.members):
+        needed = "must be null unless" if decision.next_seed else "must be given if"
+        raise EncodingError(
+            f"next_seed {needed} there are more than {sizes.members} candidates; there are "
+            f"{len(candidates)}"
+        )
+
+
+def _require_linked(bundle: RoundBundle) -> None:
+    """Refuse blocks and transactions without an event, and events without theirs."""
+    if bundle.path.ended(bundle.round) is None or not bundle.logs:
+        raise EncodingError(f"round {bundle.round} does not end in the bundle")
+    places = [(log.block_number, log.log_index) for log in bundle.logs]
+    if any(earlier >= other for earlier, other in pairwise(places)):
+        raise EncodingError("logs are not in the order of blocks and log indices")
+    if bundle.opened_block > places[0][0]:
+        raise EncodingError(f"a log of block {places[0][0]} is before block {bundle.opened_block}")
+    blocks, transactions = bundle.blocks, bundle.transactions
+    named: tuple[tuple[str, list[object], list[object]], ...] = (
+        ("blocks", [b.number for b in blocks], [log.block_number for log in bundle.logs]),
+        ("transactions", [t.hash for t in transactions], [g.transaction_hash for g in bundle.logs]),
+        ("earlier", [one.round for one in bundle.earlier], [one.round for one in bundle.needed()]),
+    )
+    for name, listed, due in named:
+        if listed != list(dict.fromkeys(due)):
+            raise EncodingError(f"{name} are not exactly those that the round's events need")

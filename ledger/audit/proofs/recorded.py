@@ -1,0 +1,360 @@
+"""What a contract records of a round, and the proofs and bundles made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    ClientStatement,
+    ClientVerdict,
+    CommittedDecision,
+    EarlierDecision,
+    EventLocation,
+    HeadPath,
+    ProvenRole,
+    RecordedBan,
+    RecordedCommitment,
+    RoundBasis,
+    RoundBundle,
+    derive_statement,
+    rounds_of_models,
+)
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.codec import CommitCall, RecordedEvent
+from ledger.chain.contract.deploy import code_violation
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.ports import Log, UncheckableCreationError
+from ledger.protocol import merkle
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.encoding import word_client
+from ledger.protocol.errors import BlobError, ChainError, ConfigurationError, EncodingError
+from ledger.protocol.fold import LedgerView, RoundStart, links_of
+from ledger.protocol.judgement import sets_of, update_leaves
+from ledger.protocol.ledger_state import (
+    Deployment,
+    Event,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import Address, ClientId, Digest, Domain
+from ledger.storage.blobs import BlobReader
+
+LOG_BATCH_BLOCKS = 512
+_UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)
+
+
+@dataclass(frozen=True)
+class RecordedRound:
+    """A round as the contract's events record it.
+
+    Attributes:
+        opening: how it began; None if it has not.
+        events: those of the round up to its end, in the chain's order.
+    """
+
+    opening: RoundStart | None
+    events: tuple[RecordedEvent, ...]
+
+    @classmethod
+    def read(cls, ledger: CommitteeLedger, number: int) -> RecordedRound:
+        """Return what a contract's events say of a round."""
+        opening = ledger.opening(number) if number > 0 else None
+        events = () if opening is None else tuple(ledger.round_events(number))
+        ends = (i for i, each in enumerate(events) if _ends(each.event))
+        return cls(opening, events[: next(ends, len(events)) + 1])
+
+    @property
+    def end(self) -> RecordedEvent | None:
+        """The decision or abandonment; None while the round is open."""
+        return self.events[-1] if self.events and _ends(self.events[-1].event) else None
+
+    @property
+    def decided(self) -> RoundDecided | None:
+        """The decision; None without one."""
+        event = None if self.end is None else self.end.event
+        return event if isinstance(event, RoundDecided) else None
+
+    @property
+    def head(self) -> Digest | None:
+        """The head after the round; None while it is open."""
+        event = None if self.end is None else self.end.event
+        return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
+
+    @cached_property
+    def committed(self) -> tuple[tuple[RecordedCommitment, RecordedEvent], ...]:
+        """The commitments in the chain's order, each with the event that holds it."""
+        return tuple(
+            (RecordedCommitment(*pair), each)
+            for each in self.events
+            if isinstance(each.event, UpdatesCommitted)
+            for pair in zip(each.event.clients, each.event.commitments, strict=True)
+        )
+
+    @property
+    def commitments(self) -> tuple[RecordedCommitment, ...]:
+        """The commitments in the chain's order."""
+        return tuple(made for made, _ in self.committed)
+
+
+def _ends(event: Event) -> bool:
+    return isinstance(event, RoundDecided | RoundAbandoned)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedContract:
+    """A round as a contract on a trusted chain reports it.
+
+    Attributes:
+        code_doubt: why code or creation there are not the ledger's; empty if they are.
+        code_unchecked: why the creation is not checkable; empty if it is.
+        bans: those recorded before the round opened, in the chain's order.
+        is_final: whether nothing of all this can be taken back.
+    """
+
+    domain: Domain
+    genesis_hash: bytes
+    deployment: Deployment
+    code_doubt: str
+    code_unchecked: str
+    round: RecordedRound
+    bans: tuple[RecordedBan, ...]
+    is_final: bool
+
+
+def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
+    """Return what a contract says of a round."""
+    chain, domain = ledger.chain, ledger.domain()
+    deployment, final = ledger.deployment(), chain.finalized()
+    round_ = RecordedRound.read(ledger, round_number)
+    newest = chain.head().number if round_.end is None else round_.end.block_number
+    doubt, unchecked = "", ""
+    try:
+        doubt = code_violation(ledger, deployment, domain) or ""
+    except UncheckableCreationError as error:
+        unchecked = str(error)
+    return TrustedContract(
+        domain=domain,
+        genesis_hash=chain.genesis_hash,
+        deployment=deployment,
+        code_doubt=doubt,
+        code_unchecked=unchecked,
+        round=round_,
+        bans=_bans_before(ledger, round_number),
+        is_final=newest <= final,
+    )
+
+
+def _bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan, ...]:
+    bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
+    return tuple(ban for ban in bans if ban.round < round_number)
+
+
+def location_of(recorded: RecordedEvent | Log) -> EventLocation:
+    """Return where a chain holds an event or a log."""
+    where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
+    return EventLocation(*where, recorded.log_index)
+
+
+class _Rounds:
+    """The rounds that one proof or bundle speaks of, each read once."""
+
+    def __init__(self, ledger: CommitteeLedger) -> None:
+        self.deployment = ledger.deployment()
+        self.find = cache(lambda number: RecordedRound.read(ledger, number))
+        self._ledger = ledger
+
+    def basis(self, blobs: BlobReader, round_number: int, *, whole: bool) -> RoundBasis:
+        """Return the basis of a round, as of the chain's present head."""
+        ledger, sizes = self._ledger, self.deployment
+        opening = self.find(round_number).opening if round_number <= sizes.rounds else None
+        if opening is None or len(opening.committee) < sizes.members:
+            raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
+        configuration = blobs.get(sizes.config, MAX_DOCUMENT_BYTES)
+        decode_run(configuration)
+        first = max(1, round_number - 1)
+        return RoundBasis(
+            chain_id=ledger.chain.chain_id,
+            contract=Address(to_canonical(ledger.address)),
+            deployment_parent_hash=ledger.deployment_parent_hash(),
+            genesis_hash=ledger.chain.genesis_hash,
+            round=round_number,
+            configuration=configuration,
+            path=self.whole_path() if whole else self.path(first, round_number),
+            seed=opening.seed,
+            committee=opening.committee,
+            bans=_bans_before(ledger, round_number),
+        )
+
+    def whole_path(self) -> HeadPath:
+        """Return the way from the run's first head to its newest."""
+        view = LedgerView.at_deployment(self.deployment)
+        return HeadPath(self.deployment.config, tuple(links_of(view, self._events())))
+
+    def path(self, first: int, last: int) -> HeadPath:
+        """Return the way from the head that a round opened with to the end of a later one."""
+        start = self.find(first - 1).head or self.deployment.config
+        rounds = [self.find(number) for number in range(first, last + 1)]
+        opening = rounds[0].opening
+        assert opening is not None, "a round before one that has opened was opened"
+        view = replace(LedgerView.at_deployment(self.deployment), head=start).started(opening)
+        events = (each.event for round_ in rounds for each in round_.events)
+        return HeadPath(start, tuple(links_of(view, events)))
+
+    def decided_before(self, number: int) -> RoundDecided | None:
+        """Return the newest decision before a round; None if there is none."""
+        decisions = (self.find(earlier).decided for earlier in range(number - 1, 0, -1))
+        return next(filter(None, decisions), None)
+
+    def _events(self) -> Iterator[Event]:
+        newest = self._ledger.chain.head().number
+        for first in range(self._ledger.from_block, newest + 1, LOG_BATCH_BLOCKS):
+            last = min(first + LOG_BATCH_BLOCKS - 1, newest)
+            for recorded in self._ledger.events(first, last):
+                yield recorded.event
+
+
+def make_proof(
+    ledger: CommitteeLedger,
+    blobs: BlobReader,
+    round_number: int,
+    client: ClientId,
+    *,
+    whole: bool = False,
+) -> ClientProof:
+    """Return the proof of what became of a client in a round, as of the chain's present head.
+
+    Args:
+        whole: let the path begin with the run and end with the newest head, so that any later
+            head that somebody kept will do; it is then as long as the run. Else it is as long as
+            the round and the one before.
+    """
+    rounds = _Rounds(ledger)
+    basis = rounds.basis(blobs, round_number, whole=whole)
+    clients = basis.deployment.clients
+    if client >= clients:
+        raise ConfigurationError(f"there is no client {client}: the run has {clients}")
+    round_ = rounds.find(round_number)
+    own = next((taken for taken in round_.committed if taken[0].client == client), None)
+    decided = round_.decided
+    proof = ClientProof(
+        **basis.parts(),
+        client=client,
+        commitments=round_.commitments,
+        decision=None if decided is None else _decision_of(decided, rounds.deployment),
+        record=None,
+        payload=None,
+        siblings=None,
+        signature=None if own is None else _signature(ledger, *own),
+        committed_at=None if own is None else location_of(own[1]),
+        ended_at=None if round_.end is None else location_of(round_.end),
+        statement=_UNCLAIMED,
+    )
+    if decided is not None:
+        proof = _with_record(proof, decided, blobs)
+    return replace(proof, statement=derive_statement(proof))
+
+
+def _decision_of(event: RoundDecided, sizes: Deployment) -> CommittedDecision:
+    is_drawn = len(sets_of(sizes, event.ranking).candidates) > sizes.members
+    return CommittedDecision(
+        ranking=event.ranking,
+        model=event.model,
+        updates_root=event.updates_root,
+        scores_root=event.scores_root,
+        reveal=event.reveal,
+        record=event.record,
+        views=event.views,
+        signers=event.signers,
+        incidents=event.incidents,
+        next_seed=event.next_seed if is_drawn else None,
+    )
+
+
+def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
+    """Return the proof with what only the record says: of a ranked trainer its leaf alone."""
+    try:
+        data = blobs.get(event.record, MAX_DOCUMENT_BYTES)
+        record = decode_record(data)
+    except (BlobError, EncodingError):
+        return proof  # which says that it lacks the record
+    payloads = record.payloads()
+    ranked = [word_client(word) for word in event.ranking]
+    if proof.client in ranked and payloads.keys() >= set(ranked):
+        leaves = update_leaves(event.ranking, event.accepted, payloads)
+        leaf = leaves[ranked.index(proof.client)]
+        siblings = merkle.proof(merkle.UPDATE_LEAF, leaves, leaf)
+        return replace(proof, payload=payloads[proof.client], siblings=siblings)
+    if proof.client not in proof.participants.active:
+        return proof
+    payload = record.named_payloads().get(proof.client)
+    return replace(proof, record=data, payload=None if proof.commitment is None else payload)
+
+
+def _signature(
+    ledger: CommitteeLedger, own: RecordedCommitment, recorded: RecordedEvent
+) -> bytes | None:
+    """Return the client's signature out of call data; None where they do not say it."""
+    try:
+        call = ledger.call_of(recorded.transaction_hash)
+    except ChainError:  # nodes may drop the index of old transactions
+        return None
+    for signed in call.signed if isinstance(call, CommitCall) else ():
+        if (signed.commitment.client, signed.commitment.commitment) == own:
+            return signed.signature
+    return None
+
+
+def make_bundle(
+    ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
+) -> RoundBundle:
+    """Return what the chain holds of a round, and what its beginning follows from.
+
+    Args:
+        whole: let the path begin with the run and end with the newest head, so that any later
+            head that somebody kept will do. Else it reaches back to the models that are needed.
+    """
+    rounds, chain = _Rounds(ledger), ledger.chain
+    basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
+    if basis.path.ended(round_number) is None:
+        raise ConfigurationError(f"round {round_number} has not ended: there is no bundle of it")
+    events = [rounds.decided_before(number) for number in rounds_of_models(basis)]
+    earlier = tuple(dict.fromkeys(event for event in events if event is not None))
+    if not whole:
+        first = 1 if None in events else min(event.round for event in earlier)
+        basis = replace(basis, path=rounds.path(first, round_number))
+    assert round_.opening is not None, "a round that has ended was opened"
+    logs = _logs(ledger, round_, round_.opening.opened_block)
+    numbers = dict.fromkeys(log.block_number for log in logs)
+    hashes = dict.fromkeys(log.transaction_hash for log in logs)
+    transactions = map(chain.transaction, hashes)
+    return RoundBundle(
+        **basis.parts(),
+        opened_block=round_.opening.opened_block,
+        earlier=tuple(map(_earlier, earlier)),
+        blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
+        transactions=tuple(replace(each, sender="", nonce=0) for each in transactions),
+        logs=logs,
+    )
+
+
+def _earlier(event: RoundDecided) -> EarlierDecision:
+    bound = event.opening()
+    roots = bound.model, bound.updates_root, bound.scores_root
+    return EarlierDecision(*roots, bound.ranking_digest, bound.reveal, bound.record, event.round)
+
+
+def _logs(ledger: CommitteeLedger, round_: RecordedRound, opened_block: int) -> tuple[Log, ...]:
+    """Return the logs of a round's events, as the chain has them."""
+    places = {(each.block_number, each.log_index) for each in round_.events}
+    last = max(block for block, _ in places)
+    logs = ledger.chain.logs(ledger.address, [], opened_block, last)
+    found = tuple(log for log in logs if (log.block_number, log.log_index) in places)
+    if len(found) != len(places):
+        raise ChainError("the chain does not hold the events of a round that it has answered with")
+    return found

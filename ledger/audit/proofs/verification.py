@@ -1,0 +1,592 @@
+"""Verification of a proof by its recipient, step by step, from what the recipient trusts.
+
+Nothing that the document says is believed: what follows from its parts is computed again, and the
+parts are compared with a head that was kept, or with a contract on the caller's own chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, Self, TypeAlias
+
+from ledger.audit.proofs.documents import STATEMENT
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    ClientStatement,
+    ClientVerdict,
+    CommittedDecision,
+    EventLocation,
+    ProvenRole,
+    RecordedCommitment,
+    RoundBasis,
+    ScoresTaken,
+    derive_statement,
+    stated,
+)
+from ledger.audit.proofs.recorded import TrustedContract
+from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown
+from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.ports import Log
+from ledger.protocol import encoding, merkle
+from ledger.protocol.documents.record import RoundRecord
+from ledger.protocol.encoding import to_hex, word_client
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.fold import DecisionLink, EndLink, RoundStart
+from ledger.protocol.inputs import MinedCommitment, drawn_committee, round_closing, window_end
+from ledger.protocol.judgement import score_leaves
+from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.signing import recover, typed_digest
+from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, DropoutReason
+
+
+class _CodeWithSentence(StrEnum):
+    """Codes that carry their sentence."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Self:
+        """Take the code for the value."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+
+class StepName(_CodeWithSentence):
+    """A comparison that a verification makes, with its sentence."""
+
+    QUESTION = ("question", "the proof is of the round and the client that were asked for")
+    CONTRACT = ("contract", "it is of the contract and the chain that are trusted")
+    DEPLOYMENT = ("deployment", "the contract was deployed as the configuration demands")
+    CODE = ("code", "the contract has the ledger's code")
+    CONFIGURATION = ("configuration", "the configuration is the run's")
+    HEAD = ("head", "the head that is trusted commits to the round")
+    DECISION = ("decision", "what was decided is what the head commits to")
+    SEED = ("seed", "the seed is the round's")
+    COMMITTEE = ("committee", "the committee is the one that was elected or drawn")
+    BANS = ("bans", "the bans from before the round are these, and no others")
+    SAMPLING = ("sampling", "nobody is ranked whom the seed does not sample")
+    COMMITMENTS = ("commitments", "the commitments are those that the contract took")
+    COMMITMENT = ("commitment", "the update is the one that the client committed to")
+    AUTHOR = ("author", "the commitment is signed by the client, for this contract and chain")
+    RECORD = ("record", "the record is the one that was voted for")
+    BASE = ("base", "the record is of this round, and of commitments that the contract took")
+    CLOSING = ("closing", "the record is of the commitments up to the closing block")
+    DROPOUT = ("dropout", "the reason for the drop-out fits the commitments")
+    REVEAL = ("reveal", "the record's updates are those that were ranked")
+    UPDATES_ROOT = (
+        "updates root",
+        "client, update, rank, distance and acceptance are in the updates root",
+    )
+    SCORES_ROOT = ("scores root", "the counted score vectors are those of the scores root")
+    OUTCOME_PLACE = ("outcome place", "the chain holds the end of the round where the proof says")
+    COMMITMENT_PLACE = ("commitment place", "the chain holds the commitment where the proof says")
+    STATEMENT = ("statement", "what the proof claims is what follows from it")
+    EARLIER_RESULT = ("earlier result", "the model that came before is the one that was voted for")
+    OPENED_BLOCK = ("opened block", "the round opened in the block that the bundle says")
+    EVENT_PLACES = (
+        "event places",
+        "the chain holds every event where the bundle says, and no others",
+    )
+    REPLAYED_HEAD = ("replayed head", "the round's transactions lead to the head that the path has")
+    PARTS = ("parts", "nothing is in the bundle that nobody asked for")
+
+
+class Caveat(_CodeWithSentence):
+    """Something that is not proven, however well the comparisons end, with its sentence."""
+
+    def as_dict(self) -> dict[str, str]:
+        """Return it as plain data for JSON."""
+        return {"caveat": str(self), "sentence": self.sentence}
+
+    NOTHING_TRUSTED = (
+        "nothing trusted",
+        "neither a head nor a contract is trusted, so that nothing is proven",
+    )
+    CONTRACT_UNPROVEN = (
+        "contract unproven",
+        "a head alone does not say of which contract and chain it is",
+    )
+    PLACES_UNPROVEN = (
+        "places unproven",
+        "a head alone does not say in which blocks and transactions it was",
+    )
+    CLOSING_CERTIFIED = (
+        "closing certified",
+        "a head alone does not say in which blocks commitments were taken; that those up to "
+        "the closing block count is what the committee certified",
+    )
+    NOT_FINAL = ("not final", "the chain may still take back what this rests on")
+    DISTANCES_CERTIFIED = (
+        "distances certified",
+        "the committee certified the distance; whether it is the true one is for an audit or "
+        "a round bundle",
+    )
+    MODEL_CERTIFIED = (
+        "model certified",
+        "the committee certified the model; whether it holds the update with this weight is "
+        "for an audit or a round bundle",
+    )
+    ABSENCE_CERTIFIED = (
+        "absence certified",
+        "that the payload was missing is what the committee certified; nobody can prove it",
+    )
+    MALFORMED_CERTIFIED = (
+        "malformed certified",
+        "that the payload is no update is what the committee certified; the payload itself "
+        "would prove it",
+    )
+    SILENCE_UNPROVEN = (
+        "silence unproven",
+        "the record has no scores of this member; that it sent none nobody can prove",
+    )
+    RECORD_LACKING = (
+        "record lacking",
+        "the round's record is not in the proof, so that what only it says is not known",
+    )
+    AUTHOR_LACKING = (
+        "author lacking",
+        "the client's signature of its commitment is not in the proof",
+    )
+
+
+Value: TypeAlias = "str | int | tuple[Value, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationStep:
+    """One comparison.
+
+    Attributes:
+        expected: the value that it must have.
+        is_ok: whether they agree; None where that is unknown.
+    """
+
+    name: StepName
+    expected: Value
+    computed: Value
+    is_ok: bool | None
+
+    @property
+    def outcome(self) -> StepOutcome:
+        """Not checkable where nothing is here to compare with."""
+        return _OUTCOMES[self.is_ok]
+
+    def lines(self) -> list[str]:
+        """Return the comparison as lines of text."""
+        mark = {True: "ok", False: "NO", None: "? "}[self.is_ok]
+        values = f"    expected {_text(self.expected)}", f"    computed {_text(self.computed)}"
+        return [f"{mark}  {self.name}: {self.name.sentence}", *values]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "name": str(self.name),
+            "expected": self.expected,
+            "computed": self.computed,
+            "ok": self.is_ok,
+            "sentence": self.name.sentence,
+        }
+
+
+_OUTCOMES = {
+    True: StepOutcome.PASSED,
+    False: StepOutcome.FAILED,
+    None: StepOutcome.NOT_CHECKABLE,
+}
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value)) or "(none)"
+    return "(not known here)" if value is None else str(value) or "(nothing)"
+
+
+def compare(name: StepName, expected: Value, computed: Value) -> VerificationStep:
+    """Return a comparison that can be made."""
+    return VerificationStep(name, expected, computed, expected == computed)
+
+
+def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
+    """Return a comparison for which nothing is here that could be expected."""
+    return VerificationStep(name, None, computed, None)
+
+
+def location_value(place: EventLocation | RecordedEvent | Log | None) -> Value:
+    """Return a place on a chain as a step shows it."""
+    if place is None:
+        return None
+    hashes = to_hex(place.block_hash), to_hex(place.transaction_hash)
+    return (place.block_number, *hashes, place.log_index)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedHead:
+    """A head of the run that was kept, of the round that is asked for or a later one."""
+
+    head: Digest
+
+
+Trusted: TypeAlias = TrustedHead | TrustedContract
+
+
+def compare_with_chain(
+    name: StepName, expected: Value, computed: Value, facts: TrustedContract
+) -> VerificationStep:
+    """Return a comparison with a chain: what may be taken back contradicts nothing yet."""
+    is_ok = True if expected == computed else (False if facts.is_final else None)
+    return VerificationStep(name, expected, computed, is_ok)
+
+
+def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
+    """Return what is trusted, as far as it can contradict: not a chain that lags behind."""
+    if not isinstance(trusted, TrustedContract) or trusted.round.end is not None:
+        return trusted
+    has_ended = basis.path.ended(basis.round) is not None
+    return replace(trusted, is_final=trusted.is_final and not has_ended)
+
+
+def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
+    """Yield whether run, heads, seed, committee and bans are those that one trusts."""
+    match trusted:
+        case TrustedContract():
+            yield from _of_contract(basis, trusted)
+            yield _of_end(basis, trusted)
+            opening = trusted.round.opening
+            seed = None if opening is None else to_hex(opening.seed)
+            yield compare_with_chain(StepName.SEED, seed, to_hex(basis.seed), trusted)
+        case TrustedHead(head):
+            yield from _of_head(basis, head)
+            yield _of_seed(basis)
+        case None:
+            yield not_comparable(StepName.HEAD)
+            yield not_comparable(StepName.CONFIGURATION, to_hex(basis.config))
+            yield _of_seed(basis)
+    yield _of_committee(basis, trusted)
+    yield _of_bans(basis, trusted)
+
+
+def _of_head(basis: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
+    """Yield whether a head that was kept commits to the round, and to the configuration."""
+    heads, place = basis.path.heads, basis.path.end_of(basis.round)
+    # A head from before the round commits to nothing in it; one that is not on the way may be of
+    # a later round than the path reaches, or of another run, and nobody can tell which.
+    later = heads[place + 1 :] if place is not None else heads[-1:]
+    computed, is_ok = (head, True) if head in later else (heads[-1], None)
+    yield VerificationStep(StepName.HEAD, to_hex(head), to_hex(computed), is_ok)
+    start, config = to_hex(basis.path.start), to_hex(basis.config)
+    # A path from the middle of a run does not say where the run began.
+    whole = compare(StepName.CONFIGURATION, start, config)
+    yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
+
+
+def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether it is the contract that is trusted, deployed as the configuration demands."""
+    here, there = basis.domain, facts.domain
+    yield compare(
+        StepName.CONTRACT,
+        (there.chain_id, to_hex(facts.genesis_hash), to_hex(there.contract), to_hex(there.salt)),
+        (here.chain_id, to_hex(basis.genesis_hash), to_hex(here.contract), to_hex(here.salt)),
+    )
+    code = compare(StepName.CODE, "", facts.code_doubt)
+    yield not_comparable(StepName.CODE, facts.code_unchecked) if facts.code_unchecked else code
+    recorded, demanded = facts.deployment, basis.deployment
+    yield compare(StepName.CONFIGURATION, to_hex(recorded.config), to_hex(basis.config))
+    pairs = [
+        ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
+        for field in fields(Deployment)
+    ]
+    first = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+    yield compare(StepName.DEPLOYMENT, *first)
+
+
+def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
+    place = basis.path.end_of(basis.round)
+    computed = None if place is None else to_hex(basis.path.heads[place + 1])
+    expected = None if facts.round.head is None else to_hex(facts.round.head)
+    return compare_with_chain(StepName.HEAD, expected, computed, facts)
+
+
+def _of_seed(basis: RoundBasis) -> VerificationStep:
+    """Return whether the seed is the link's; no head commits to that of an open round yet."""
+    link = basis.path.ended(basis.round)
+    if link is None:
+        return not_comparable(StepName.SEED, to_hex(basis.seed))
+    return compare(StepName.SEED, to_hex(link.seed), to_hex(basis.seed))
+
+
+def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+    """Return whether the committee is the one that the round before elected, or that was drawn."""
+    computed = to_hex(encoding.set_digest(basis.committee))
+    if isinstance(trusted, TrustedContract):
+        opening = trusted.round.opening
+        elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
+        return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
+    before = basis.path_to_end.ended(basis.round - 1)
+    if before is not None:
+        return compare(StepName.COMMITTEE, to_hex(before.committee), computed)
+    if basis.round > 1:
+        return not_comparable(StepName.COMMITTEE, computed)
+    sizes = basis.deployment
+    drawn = drawn_committee(basis.seed, sizes.clients, sizes.members, ())
+    return compare(StepName.COMMITTEE, to_hex(encoding.set_digest(drawn)), computed)
+
+
+def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+    """Return whether no ban was added, and none is hidden, from before the round opened."""
+    computed = tuple((ban.round, ban.client) for ban in basis.bans)
+    if isinstance(trusted, TrustedContract):
+        recorded = tuple((ban.round, ban.client) for ban in trusted.bans)
+        return compare_with_chain(StepName.BANS, recorded, computed, trusted)
+    links = basis.path_to_end.bans()
+    linked = tuple((link.round, link.client) for link in links if link.round < basis.round)
+    if basis.is_whole or not set(linked) <= set(computed):
+        return compare(StepName.BANS, linked, computed)
+    return not_comparable(StepName.BANS, computed)
+
+
+def _field(deployment: Deployment, name: str) -> Value:
+    value = getattr(deployment, name)
+    return to_hex(value) if isinstance(value, bytes) else str(value)
+
+
+_SENTENCES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PROVEN: {}",
+    AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
+    "checked: {}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProofVerification:
+    """The result of checking a proof, and what is not proven, however the steps end."""
+
+    round: int
+    client: ClientId
+    statement: ClientStatement
+    steps: tuple[VerificationStep, ...]
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """Passed if the statement is proven, failed if it is contradicted, else incomplete."""
+        return outcome_of(self.steps)
+
+    @property
+    def sentence(self) -> str:
+        return _SENTENCES[self.outcome].format(stated(self.round, self.client, self.statement))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "round": self.round,
+            "client": self.client,
+            "outcome": str(self.outcome),
+            "sentence": self.sentence,
+            "statement": STATEMENT.write(self.statement),
+            "steps": shown(self.steps),
+            "caveats": shown(self.caveats),
+        }
+
+
+def verify_proof(
+    proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
+) -> ProofVerification:
+    """Return the result of checking a proof; without anything trusted nothing is proven."""
+    question, given = (round_number, client), (proof.round, proof.client)
+    statement, trusted = derive_statement(proof), final_trust(proof, trusted)
+    steps = [compare(StepName.QUESTION, question, given), *verify_basis(proof, trusted)]
+    steps += _of_round(proof, trusted)
+    steps += _of_update(proof)
+    if proof.decision is not None and proof.recorded is not None:
+        steps += _of_record(proof, proof.decision, proof.recorded)
+        if isinstance(trusted, TrustedContract) and trusted.round.opening is not None:
+            steps.append(_of_closing(proof, proof.recorded, trusted, trusted.round.opening))
+    claimed = proof.statement
+    steps.append(
+        VerificationStep(
+            StepName.STATEMENT, str(claimed.verdict), str(statement.verdict), claimed == statement
+        )
+    )
+    caveats = caveats_of(proof, statement, trusted)
+    return ProofVerification(round_number, client, statement, tuple(steps), caveats)
+
+
+def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
+    """Yield what was decided, who committed, and where the chain holds it."""
+    link, decision, commitments = (
+        proof.path.ended(proof.round),
+        proof.decision,
+        _taken(proof.commitments),
+    )
+    if link is not None:
+        yield _of_decision(proof, link, decision)
+    if isinstance(trusted, TrustedContract):
+        yield compare_with_chain(
+            StepName.COMMITMENTS, _taken(trusted.round.commitments), commitments, trusted
+        )
+        yield from _of_places(proof, trusted)
+    elif link is not None:
+        yield compare(StepName.COMMITMENTS, to_hex(link.commitments), commitments)
+    else:
+        yield not_comparable(StepName.COMMITMENTS, commitments)
+    if decision is not None:
+        ranked = {word_client(word) for word in decision.ranking}
+        foreign = ranked.difference(proof.participants.trainers)
+        yield compare(StepName.SAMPLING, (), tuple(sorted(foreign)))
+
+
+def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether the chain has the round's end and the commitment at the claimed locations."""
+    if facts.round.end is not None or proof.ended_at is not None:
+        expected, claimed = location_value(facts.round.end), location_value(proof.ended_at)
+        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, claimed, facts)
+    if proof.commitment is not None:
+        taken = {made.client: place for made, place in facts.round.committed}
+        expected = location_value(taken.get(proof.client))
+        claimed = location_value(proof.committed_at)
+        yield compare_with_chain(StepName.COMMITMENT_PLACE, expected, claimed, facts)
+
+
+def _of_decision(
+    proof: ClientProof, link: EndLink, decision: CommittedDecision | None
+) -> VerificationStep:
+    """Return whether sets, result and votes are those of the link; none, where it has none."""
+    computed: tuple[Value, ...] = ()
+    expected: tuple[Value, ...] = ()
+    if isinstance(link, DecisionLink):
+        digests = link.accepted, link.committee, link.result, link.votes
+        expected = tuple(map(to_hex, digests))
+    if decision is not None:
+        accepted, elected = map(encoding.set_digest, proof.sets)
+        votes = encoding.votes_digest(decision.views, decision.signers, decision.incidents)
+        computed = tuple(map(to_hex, (accepted, elected, decision.result(), votes)))
+    return compare(StepName.DECISION, expected, computed)
+
+
+def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
+    """Yield whether the client's update is the one that it committed to, and signed for."""
+    commitment, payload = proof.commitment, proof.payload
+    if commitment is not None and payload is not None:
+        opened = encoding.commitment_of(proof.client, payload)
+        yield compare(StepName.COMMITMENT, to_hex(commitment), to_hex(opened))
+    if commitment is not None and proof.signature is not None:
+        promised = Commitment(proof.round, proof.client, commitment)
+        try:
+            signer = to_hex(recover(typed_digest(proof.domain, promised), proof.signature))
+        except SignatureError:
+            signer = ""
+        yield compare(StepName.AUTHOR, to_hex(proof.registry[proof.client].address), signer)
+    if proof.decision is None or proof.siblings is None or payload is None:
+        return
+    chosen = proof.client in proof.sets[0]
+    for place, word in enumerate(proof.decision.ranking):
+        if word_client(word) == proof.client:
+            leaf = (proof.client, payload, place, word >> 32, chosen)
+            root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
+            yield compare(StepName.UPDATES_ROOT, to_hex(proof.decision.updates_root), to_hex(root))
+
+
+def _of_record(
+    proof: ClientProof, decision: CommittedDecision, record: RoundRecord
+) -> Iterator[VerificationStep]:
+    """Yield whether the record is the one that was voted for, and fits the chain."""
+    data = proof.record or b""
+    yield compare(StepName.RECORD, to_hex(decision.record), to_hex(encoding.sha256(data)))
+    counted = _counted(proof, record.base)
+    yield compare(
+        StepName.BASE,
+        (record.round, to_hex(record.base)),
+        (proof.round, None if counted is None else to_hex(record.base)),
+    )
+    payloads = record.payloads()
+    ranked = [word_client(word) for word in decision.ranking]
+    lacking = tuple(sorted(set(ranked).difference(payloads)))
+    reveal = None if lacking else to_hex(encoding.reveal_of(payloads, ranked))
+    yield compare(StepName.REVEAL, to_hex(decision.reveal), reveal)
+    root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
+    yield compare(StepName.SCORES_ROOT, to_hex(decision.scores_root), to_hex(root))
+    dropouts = {dropout.client: dropout.reason for dropout in record.dropouts}
+    if counted is not None and proof.client in dropouts:
+        has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
+        yield compare(StepName.DROPOUT, int(proof.client in counted), int(has_committed))
+
+
+def _of_closing(
+    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundStart
+) -> VerificationStep:
+    """Return whether the record is of the commitments that the chain's blocks make count."""
+    mined = [MinedCommitment(place.block_number, *made) for made, place in facts.round.committed]
+    end = window_end(proof.deployment, opening.opened_block)
+    closing = round_closing(end, proof.participants.expected, end, mined)
+    base = None if closing is None else to_hex(closing.base)
+    return compare_with_chain(StepName.CLOSING, base, to_hex(record.base), facts)
+
+
+def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
+    """Return whose commitments count by a base; None if the chain never had it."""
+    digest, clients = NO_DIGEST, set[ClientId]()
+    if digest == base:
+        return frozenset()
+    for entry in proof.commitments:
+        digest = encoding.commitments_digest(digest, entry.client, entry.commitment)
+        clients.add(entry.client)
+        if digest == base:
+            return frozenset(clients)
+    return None
+
+
+def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
+    return to_hex(
+        encoding.commitments_chain((entry.client, entry.commitment) for entry in promises)
+    )
+
+
+_OF_DROPOUT = {
+    DropoutReason.PAYLOAD_MISSING: Caveat.ABSENCE_CERTIFIED,
+    DropoutReason.PAYLOAD_MALFORMED: Caveat.MALFORMED_CERTIFIED,
+}
+
+
+def caveats_of(
+    proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
+) -> tuple[Caveat, ...]:
+    """Return what is not proven of a statement."""
+    return (*_of_trust(proof, trusted), *_of_statement(proof, statement))
+
+
+def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
+    match trusted:
+        case None:
+            yield Caveat.NOTHING_TRUSTED
+        case TrustedContract():
+            if not trusted.is_final:
+                yield Caveat.NOT_FINAL
+        case TrustedHead():
+            if proof.signature is None:
+                yield Caveat.CONTRACT_UNPROVEN
+            if proof.committed_at is not None or proof.ended_at is not None:
+                yield Caveat.PLACES_UNPROVEN
+            if proof.record is not None:
+                yield Caveat.CLOSING_CERTIFIED
+    if proof.commitment is not None and proof.signature is None:
+        yield Caveat.AUTHOR_LACKING
+
+
+def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
+    if statement.rank is not None:
+        yield Caveat.DISTANCES_CERTIFIED
+    if statement.verdict is ClientVerdict.USED:
+        yield Caveat.MODEL_CERTIFIED
+    if statement.dropout in _OF_DROPOUT:
+        yield _OF_DROPOUT[statement.dropout]
+    if statement.scores is ScoresTaken.NONE and statement.dropout is None:
+        yield Caveat.SILENCE_UNPROVEN
+    is_active = (
+        statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER} and proof.decision is not None
+    )
+    if is_active and proof.record is None and proof.siblings is None:
+        yield Caveat.RECORD_LACKING
