@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from benchmarks.paper.verdict import (
     Claim,
@@ -20,24 +19,11 @@ from benchmarks.paper.verdict import (
     wherever,
 )
 from clients.experiments import series
-from clients.experiments.canvas import (
-    count_rounds,
-    draw_line,
-    panels,
-    slant_names,
-    write,
-)
-from clients.experiments.figures import caption_of
+from clients.experiments.plots import Drawn, count_rounds, draw_line, new_figure, slant_names
 from clients.experiments.rows import CellRow
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 SOURCE = "IV-A, Theorem 1"
 FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
-STEP_SIZES = ("theorem", "rate")
-"""The theorem's own step sizes, and the constant learning rate, of which it says nothing."""
 
 
 def path_of(cell: CellRow, step_sizes: str) -> dict[str, Any]:
@@ -126,41 +112,34 @@ CLAIMS = (
 BOUND_TITLES = {"theorem": "the theorem's step sizes", "rate": "a constant rate"}
 
 
-def draw_bound(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw an experiment on Theorem 1."""
     methods = series.by_method(cells)
-    with panels(len(STEP_SIZES) + 1, size=(3.6, 3.0)) as drawn:
-        for axes, step_sizes in zip(drawn.axes, STEP_SIZES, strict=False):
-            for place, (method, own) in enumerate(methods.items()):
-                for what, shift in (("error", 0), ("bound", len(methods))):
-                    line = series.over_rounds(f"{method}, {what}", own, _along(step_sizes, what))
-                    draw_line(axes, line, place + shift)
-            axes.set(title=BOUND_TITLES[step_sizes], yscale="log")
-            count_rounds(axes)
-            axes.minorticks_off()
-        for axes in drawn.axes[: len(STEP_SIZES)]:
-            axes.set_ylabel("F(w) − F*, and its bound")
-        _draw_gaps(drawn.axes[-1], methods)
-        sentence = (
-            "Error and printed bound of Theorem 1 on softmax with an L2 term, whose constants are "
-            "the extremes of the path: a lower estimate of the bound."
-        )
-        return write(drawn, folder, f"{name}-bound", caption_of(sentence, name, cells))
+    figure, (*panels, last) = new_figure(len(BOUND_TITLES) + 1, (3.6, 3.0))
+    for axes, (step_sizes, title) in zip(panels, BOUND_TITLES.items(), strict=True):
+        for place, (method, own) in enumerate(methods.items()):
+            for what, shift in (("error", 0), ("bound", len(methods))):
+                found = series.over_rounds(f"{method}, {what}", own, _along(step_sizes, what))
+                draw_line(axes, found, place + shift)
+        axes.set(title=title, yscale="log", ylabel="F(w) − F*, and its bound")
+        count_rounds(axes)
+        axes.minorticks_off()
+    for marker, (title, key) in zip(
+        "os", (("φ_min", "least_gap"), ("φ_max", "largest_gap")), strict=True
+    ):
+        values = [[constant(key)(cell) for cell in own] for own in methods.values()]
+        points = {float(at): [v for v in of if v is not None] for at, of in enumerate(values)}
+        line = series.line_through(title, points)
+        last.errorbar(line.x, line.mean, line.error, label=title, fmt=marker, color="k", capsize=3)
+    last.set_xticks(range(len(methods)), list(methods))
+    slant_names(last)
+    last.set(title="φ, as seen on the path", xlabel="method", ylabel="φ")
+    sentence = (
+        "Error and printed bound of Theorem 1 on softmax with an L2 term, whose constants are "
+        "the extremes of the path: a lower estimate of the bound."
+    )
+    yield Drawn(figure, sentence, cells)
 
 
 def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | None]]:
     return lambda cell: path_of(cell, step_sizes).get(what, ())
-
-
-def _draw_gaps(axes: Axes, methods: dict[str, list[CellRow]]) -> None:
-    for place, (title, key) in enumerate((("φ_min", "least_gap"), ("φ_max", "largest_gap"))):
-        points: dict[float, list[float]] = {}
-        for at, own in enumerate(methods.values()):
-            values = [constant(key)(cell) for cell in own]
-            points[float(at)] = [value for value in values if value is not None]
-        line = series.line_through(title, points)
-        errors = [error or 0.0 for error in line.error]
-        axes.errorbar(line.x, line.mean, errors, label=title, fmt="os"[place], color="k", capsize=3)
-    axes.set_xticks(range(len(methods)), list(methods))
-    slant_names(axes)
-    axes.set(title="φ, as seen on the path", xlabel="method", ylabel="φ")
