@@ -10,15 +10,16 @@ document without faults.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import keep_table
 from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
 from clients.runs.metrics import RoundMetrics
@@ -39,7 +40,6 @@ from ledger.protocol.types import ClientId, Phase
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
-MEASURED = Path(__file__).parents[1] / "docs" / "measured" / "committee_faults.json"
 SETTINGS = (
     "protocol.clients=14",
     "protocol.active_rate=0.857143",
@@ -69,13 +69,8 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Misdeed:
-    """A fault of a committee of five.
-
-    Attributes:
-        fault: of some seats; None for none.
-    """
+class Misdeed(NamedTuple):
+    """A fault of some seats in a committee of five, beside another fault of one seat or none."""
 
     fault: MemberFault | None = None
     seats: int = 0
@@ -103,20 +98,15 @@ MISDEEDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FaultOutcome:
-    """Result of a run.
-
-    Attributes:
-        model: after the round, shape (d,).
-        first: before it, shape (d,).
-    """
+    """Result of a run, with the model before the round and after it, each of shape (d,)."""
 
     row: RoundMetrics
     counted: int
     refused: int
     banned: frozenset[ClientId]
     report: AuditReport
-    model: NDArray[np.float32]
     first: NDArray[np.float32]
+    model: NDArray[np.float32]
     faulty: frozenset[ClientId]
 
     def distance(self, honest: FaultOutcome) -> float:
@@ -153,11 +143,6 @@ class Trials:
         if misdeed not in self._played:
             self._played[misdeed] = self.play(misdeed)
         return self._played[misdeed]
-
-    def line(self, misdeed: Misdeed) -> str:
-        """Return the row of a fault in the table."""
-        cells = _cells(self.outcome(misdeed), self.outcome(Misdeed()))
-        return _line((misdeed.name, f"{misdeed.seats} of 5", *cells))
 
     def play(self, misdeed: Misdeed) -> FaultOutcome:
         """Return the result of a run with faulty members in the first committee."""
@@ -199,8 +184,7 @@ class Trials:
 def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Population:
     """Return a population of which two trainers attack, and some members have a fault.
 
-    Args:
-        misdeed: how many members have which fault: the first primary, then by places.
+    The first primary has a fault, then the members at the places behind it.
     """
     opening, registry = context.ledger.opening(1), context.ledger.registry()
     assert opening is not None, "a deployed run has its first round open"
@@ -219,8 +203,11 @@ def table(trials: Trials, misdeeds: Iterable[Misdeed] = MISDEEDS) -> Iterator[st
     """Yield the lines of the table in Markdown, each once it is played."""
     yield _line(COLUMNS)
     yield _line(["---"] * len(COLUMNS))
+    honest = trials.outcome(Misdeed())
     for misdeed in misdeeds:
-        yield trials.line(misdeed)
+        yield _line(
+            (misdeed.name, f"{misdeed.seats} of 5", *_cells(trials.outcome(misdeed), honest))
+        )
 
 
 def main() -> None:
@@ -233,8 +220,7 @@ def main() -> None:
         for line in table(Trials(chain, Path(folder))):
             print(line, flush=True)
             lines.append(line)
-    document = {"command": "python -m benchmarks.committee_faults", "table": lines}
-    MEASURED.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    keep_table("committee_faults", lines)
 
 
 def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:

@@ -19,11 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import MEASURED, ROOT
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo import RESULT_COLUMNS
 
-ROOT = Path(__file__).parents[1]
-MEASURED = ROOT / "docs" / "measured"
 GENERATED = (ROOT / "docs" / "science" / "report.md", MEASURED / "mutants.md")
 """Pages that a command writes whole."""
 
@@ -91,12 +90,13 @@ def filled(text: str, figures: Mapping[str, str]) -> str:
 @cache
 def all_figures() -> dict[str, str]:
     """Return every figure by its name, as text of a page."""
-    tables = {
-        "committee-faults": _result("committee_faults.json")["table"],
-        "sender-choice": _result("sender_choice.json")["table"],
+    return {
+        "committee-faults": _lines(_result("committee_faults.json")["table"]),
+        "sender-choice": _lines(_result("sender_choice.json")["table"]),
+        **_demo(),
+        **_gas(),
+        **_engine(),
     }
-    named = {name: _lines(lines) for name, lines in tables.items()}
-    return named | _demo() | _gas() | _engine()
 
 
 def _demo() -> dict[str, str]:
@@ -176,19 +176,12 @@ def _beside_peers(rounds: dict[str, Any]) -> list[list[str]]:
     rows = []
     for work, title in WORKS.items():
         medians = {row["contender"]: row["wall_median"] for row in rounds[work]["contenders"]}
-        columns = {
-            column: medians[name]
-            for column, names in PEERS.items()
-            for name in names
-            if name in medians
-        }
-        ours = columns.pop("ours")
-        others = (
-            f"{columns[column]:.3g} ({columns[column] / ours:.2g})" if column in columns else ""
-            for column in PEERS
-            if column != "ours"
+        ours, *others = (
+            next((medians[name] for name in names if name in medians), None)
+            for names in PEERS.values()
         )
-        rows.append([title, f"{ours:.3g}", *others])
+        told = ("" if other is None else f"{other:.3g} ({other / ours:.2g})" for other in others)
+        rows.append([title, f"{ours:.3g}", *told])
     return rows
 
 

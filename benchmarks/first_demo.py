@@ -7,7 +7,6 @@ It clones the committed tree, installs the demo's environment there with pip, an
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -15,8 +14,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).parents[1]
-MEASURED = ROOT / "docs" / "measured"
+from benchmarks.harness import MEASURED, ROOT, keep
 
 
 def measure(clone: Path) -> dict[str, object]:
@@ -40,6 +38,5 @@ def measure(clone: Path) -> dict[str, object]:
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
-        taken = json.dumps(measure(clone), indent=1)
-        (MEASURED / "first_demo.json").write_text(f"{taken}\n", "utf-8")
+        keep(MEASURED / "first_demo.json", measure(clone))
         shutil.copyfile(clone / "demo-home" / "results.json", MEASURED / "demo.json")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from eth_abi.abi import encode
@@ -65,8 +65,7 @@ class ChainSizes:
     rounds: int = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class MinedBlock:
+class MinedBlock(NamedTuple):
     """A block, its logs, and the deployment's state after it."""
 
     block: Block
@@ -139,7 +138,7 @@ class GeneratedChain(OfflineChain):
         self.mine(registered, opened)
 
     def commit(self, share: float = 1.0) -> None:
-        """Let the first `count` active clients commit, in one block."""
+        """Let a share of the active clients commit, in one block."""
         active = [c for c in self._active() if self._rng.random() < share]
         waiting = [client for client in active if client not in self.state.committed]
         if waiting:
@@ -205,21 +204,16 @@ class GeneratedChain(OfflineChain):
         trainers = [client for client in self._active() if client not in state.committee]
         ranking = rank((client, float(self._rng.random())) for client in trainers)
         derived = sets_of(fixed, ranking)
-        digests = [self._new_digest() for _ in range(6)]
+        base, model, updates, scores, reveal, record = (self._new_digest() for _ in range(6))
         if self.published is not None:
-            digests[5] = self._published_record(self.published, trainers, digests[0])
+            record = self._published_record(self.published, trainers, base)
         places = (1 << fixed.members) - 1
         return ledger_state.RoundDecided(
             state.round,
             ranking,
             derived.accepted,
             derived.elected(fixed.members, NO_DIGEST),
-            digests[0],
-            digests[1],
-            digests[2],
-            digests[3],
-            digests[4],
-            digests[5],
+            *(base, model, updates, scores, reveal, record),
             NO_DIGEST,
             (int(self._rng.random() < 0.05), 0),
             (ClientId(0), ClientId(0)),
@@ -232,18 +226,13 @@ class GeneratedChain(OfflineChain):
         self, published: BlobStore, trainers: list[ClientId], base: Digest
     ) -> Digest:
         """Publish a record in which every client's update is usable and all scores count."""
-        state = self.state
-        clients = tuple(sorted({*trainers, *state.committee}))
-        updates = tuple(UsableUpdate(client, self._new_digest()) for client in clients)
+        number, members = self.state.round, sorted(self.state.committee)
+        clients = tuple(sorted({*trainers, *members}))
         ranked = encoding.set_digest(clients)
-        scores = tuple(
-            SignedScores(
-                Scores(state.round, member, base, ranked, self._new_digest()), self._rng.bytes(65)
-            )
-            for member in sorted(state.committee)
-        )
-        record = RoundRecord(state.round, base, updates, (), scores, ())
-        return published.put(encode_record(record))
+        updates = tuple(UsableUpdate(client, self._new_digest()) for client in clients)
+        told = (Scores(number, member, base, ranked, self._new_digest()) for member in members)
+        scores = tuple(SignedScores(one, self._rng.bytes(65)) for one in told)
+        return published.put(encode_record(RoundRecord(number, base, updates, (), scores, ())))
 
     def _new_digest(self) -> Digest:
         return Digest(self._rng.bytes(32))
@@ -262,11 +251,7 @@ class GeneratedChain(OfflineChain):
         return newest if self.final is None else min(self.final, newest)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what `deployment` and `state` answer.
-
-        Args:
-            block_number: after which block; None for the head.
-        """
+        """Return what `deployment` and `state` answer after a block, or the head."""
         state = self._blocks[-1 if block_number is None else block_number].state
         answers: dict[bytes, tuple[str, tuple[Any, ...]]] = {
             abi.selector("deployment"): ("deployment", constructor_values(state.deployment)),

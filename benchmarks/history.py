@@ -1,32 +1,42 @@
-"""Cost of a long history in memory: its fold, lists, look-ups and counts.
+"""Cost of a long history: its fold, lists, look-ups and counts in memory, and a start on a node.
 
 `python -m benchmarks.history` folds 5,000 generated rounds with 18 trainers and 1,000 rounds with
 86 trainers (`generated_rounds.py`: events as a contract logs them, and records without signatures).
 Generating the rounds is not counted. It prints the cost beside its aim, and writes it down.
+
+`python -m benchmarks.history --node` serves 5,000 generated rounds (86 clients, C = 8, n = 18) by
+JSON-RPC from another process on this machine, and reads them as a new process does: first from the
+node alone, then with the table of verified events that the first reading has left, and once more
+after 10 further rounds. A real network adds its own time to each request.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
+import multiprocessing
+import tempfile
+import threading
 import tracemalloc
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.generated_rounds import ChainSizes, GeneratedChain
+from benchmarks.generated_rounds import ADDRESS, ChainSizes, GeneratedChain
+from benchmarks.harness import RESULTS, Row, keep, show, timed
+from ledger.chain.contract.event_log import EventTable, complete_ledger
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.node import RpcReader
 from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.history.queries import AskedRole, RoundQuery
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 
-RESULTS = Path(__file__).parent / "results"
 LOOK_UPS = 400
 PAGE = 50
 CASES = (
@@ -36,39 +46,40 @@ CASES = (
 """Rounds, sizes, and the aim for the memory in MB."""
 MAX_PAGE_MS = 0.2
 MAX_CLIENT_MS = 1.0
-Row = dict[str, Any]
+SERVED = 5_000
+FURTHER = 10
+MOST_LOGS = 10_000
 
 
 def main() -> None:
-    """Fold long generated histories, look things up in them, print and write down the costs."""
+    """Print and write down the costs of long histories, or print those of a start on a node."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--share", type=float, default=1.0, help="share of the rounds to generate")
-    share = parser.parse_args().share
-    rows = [_measure(round(rounds * share), sizes, most) for rounds, sizes, most in CASES]
-    table = Table("", *(f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows))
-    for key in rows[0]:
-        table.add_row(key, *(f"{row[key]:,}" for row in rows))
-    Console().print(table)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "history.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    parser.add_argument("--node", action="store_true", help="read the rounds from a node instead")
+    arguments = parser.parse_args()
+    if arguments.node:
+        rounds = round(SERVED * arguments.share)
+        show(_starts(rounds), f"{rounds:,} rounds")
+        return
+    rows = [_measure(round(n * arguments.share), sizes, most) for n, sizes, most in CASES]
+    show(rows, heads=[f"{r['rounds']:,} rounds, {r['trainers']} trainers" for r in rows])
+    keep(RESULTS / "history.json", rows)
 
 
 def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
-    chain = GeneratedChain(sizes)
-    chain.published = MemoryBlobs()
+    chain, blobs = GeneratedChain(sizes), MemoryBlobs()
+    chain.published = blobs
     chain.register()
     chain.play(rounds)
-    started = time.perf_counter()
-    history = FoldedHistory.of(chain.ledger, chain.published)
-    folding = time.perf_counter() - started
+    history, folding = timed(lambda: FoldedHistory.of(chain.ledger, blobs))
     return {
         "rounds": rounds,
         "trainers": sizes.trainers,
-        "fold, ms a round": round(folding / rounds * 1e3, 3),
+        "fold, ms a round": round(folding.wall / rounds * 1e3, 3),
         **_look_ups(history, sizes),
         f"aim: {PAGE} rounds, ms": MAX_PAGE_MS,
         f"aim: {PAGE} rounds of a client, ms": MAX_CLIENT_MS,
-        **_memory(chain, chain.published),
+        **_memory(chain, blobs),
         "aim: memory, MB": most_megabytes,
     }
 
@@ -76,8 +87,7 @@ def _measure(rounds: int, sizes: ChainSizes, most_megabytes: int) -> Row:
 def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
     """Return median milliseconds of each look-up, and of the first of those that read ahead."""
     rng = np.random.default_rng(1)
-    newest = history.newest()
-    numbers = rng.integers(1, newest, LOOK_UPS).tolist()
+    numbers = rng.integers(1, history.newest(), LOOK_UPS).tolist()
     clients = [ClientId(int(client)) for client in rng.integers(0, sizes.clients, LOOK_UPS)]
     ends = [round_.end for round_ in history.some(numbers)]
 
@@ -93,23 +103,26 @@ def _look_ups(history: FoldedHistory, sizes: ChainSizes) -> Row:
         end = ends[place]
         return None if end is None else history.occurrences(end.head, 0, 20)
 
-    once: dict[str, Callable[[], object]] = {
-        "all counts, first, ms": history.tally,
-        "a digest, first, ms": lambda: of_digest(0),
-    }
-    first = {name: round(_ms(lambda _, read=read: read(), 0), 1) for name, read in once.items()}  # type: ignore[misc]
+    def tally(_place: int) -> object:
+        return history.tally()
+
+    first = {"all counts, first, ms": tally, "a digest, first, ms": of_digest}
     many: dict[str, Callable[[int], object]] = {
         "a round, ms": lambda place: history.round(numbers[place]),
         f"{PAGE} rounds, ms": lambda _: history.page(RoundQuery(), PAGE, None),
         f"{PAGE} rounds of a client, ms": of_client,
         f"{PAGE} rounds that a client dropped out of, ms": dropped_out,
         "a digest, ms": of_digest,
-        "all counts, ms": lambda _: history.tally(),
+        "all counts, ms": tally,
     }
-    return first | {
+    return {name: round(_ms(read, 0), 1) for name, read in first.items()} | {
         name: round(median(_ms(read, place) for place in range(LOOK_UPS)), 3)
         for name, read in many.items()
     }
+
+
+def _ms(read: Callable[[int], object], place: int) -> float:
+    return timed(lambda: read(place))[1].wall * 1e3
 
 
 def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
@@ -126,10 +139,100 @@ def _memory(chain: GeneratedChain, blobs: MemoryBlobs) -> Row:
     return {"memory, folded, MB": round(folded / 1e6, 1), "memory, MB": round(used / 1e6, 1)}
 
 
-def _ms(read: Callable[[int], object], place: int) -> float:
-    started = time.perf_counter()
-    read(place)
-    return (time.perf_counter() - started) * 1e3
+def _starts(rounds: int) -> list[Row]:
+    chain = GeneratedChain(ChainSizes(clients=86, trainers=18, members=8))
+    chain.register()
+    chain.play(rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        table = EventTable(Path(folder) / "event_log.sqlite")
+        rows = [
+            {"start": "without the table", **_start(chain, None)},
+            {"start": "without, and writes the table", **_start(chain, table)},
+            {"start": "with the table", **_start(chain, table)},
+        ]
+        chain.play(FURTHER)
+        rows.append({"start": f"with the table, {FURTHER} rounds later", **_start(chain, table)})
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+    return [*rows, dict.fromkeys(rows[0], "") | {"start": f"table of {size / 2**20:.1f} MiB"}]
+
+
+def _start(chain: GeneratedChain, table: EventTable | None) -> Row:
+    """Return seconds and own CPU seconds of reading all events, and requests to the node."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    node = context.Process(target=_serve, args=(chain, theirs), daemon=True)
+    node.start()
+    url = f"http://127.0.0.1:{ours.recv()}"
+    try:
+        with RpcReader(url, chain_id=chain.chain_id) as reader:
+            ledger = CommitteeLedger(reader, ADDRESS, 1)
+            _, spent = timed(lambda: complete_ledger(ledger, table))
+        ours.send("count")
+        return {
+            "seconds": f"{spent.wall:.2f}",
+            "CPU seconds": f"{spent.cpu:.2f}",
+            "requests": ours.recv(),
+        }
+    finally:
+        node.terminate()
+        node.join()
+
+
+def _serve(chain: GeneratedChain, pipe: Any) -> None:
+    counted: list[str] = []
+
+    def block(tag: str, _: bool) -> dict[str, str]:
+        found = chain.head() if tag == "latest" else chain.block(int(tag, 16))
+        return {
+            "number": hex(found.number),
+            "hash": wire.to_hex(found.hash),
+            "parentHash": wire.to_hex(found.parent_hash),
+            "timestamp": hex(found.timestamp),
+        }
+
+    def logs(query: dict[str, Any]) -> list[dict[str, Any]]:
+        found = chain.logs(None, [], int(query["fromBlock"], 16), int(query["toBlock"], 16))
+        if len(found) > MOST_LOGS:
+            raise ValueError(f"query returned more than {MOST_LOGS} results")
+        return [wire.log_json(log, log.log_index) for log in found]
+
+    def call(request: dict[str, str], tag: str) -> str:
+        number = None if tag == "latest" else int(tag, 16)
+        return wire.to_hex(chain.call(ADDRESS, bytes.fromhex(request["data"][2:]), number))
+
+    methods: dict[str, Callable[..., Any]] = {
+        "eth_chainId": lambda: hex(chain.chain_id),
+        "eth_getBlockByNumber": block,
+        "eth_getLogs": logs,
+        "eth_call": call,
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            counted.append(asked["method"])
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
+            try:
+                answer["result"] = methods[asked["method"]](*asked["params"])
+            except ValueError as error:
+                answer["error"] = {"code": -32005, "message": str(error)}
+            data = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    pipe.send(server.server_address[1])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pipe.recv()
+    pipe.send(len(counted))
+    pipe.recv()
 
 
 if __name__ == "__main__":

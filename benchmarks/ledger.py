@@ -16,18 +16,14 @@ sentence: PUBLIC TEST KEYS, worth nothing.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import ROOT, T, keep, show, timed
 from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -37,7 +33,6 @@ from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.ranking import rank
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
@@ -57,8 +52,7 @@ from ledger.protocol.types import (
 Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """A decision with both certificates, ready to send."""
 
     decision: ledger_state.SubmittedDecision
@@ -114,9 +108,8 @@ class RecordedRounds:
     def certified(self, *, other_repliers: bool = False) -> Decision:
         """Return an honest decision on all trainers.
 
-        Args:
-            other_repliers: the last places reply in the election, and not those that replied in
-                the aggregation, of whom the contract has looked up each.
+        With other repliers, the last places reply in the election, and not those that replied in
+        the aggregation, each of which the contract has looked up.
         """
         state, decision = self.state, self._decision()
         size = len(state.committee)
@@ -139,10 +132,10 @@ class RecordedRounds:
 
     def decide(self, made: Decision) -> Receipt:
         """Send a decision; return the receipt."""
-        arguments = (self.state.round, made.decision, made.certificates)
+        number = self.state.round
         return self._sent(
-            lambda block: rounds.decide(self.state, *arguments, block),
-            lambda: self.ledger.decide(*arguments),
+            lambda block: rounds.decide(self.state, number, *made, block),
+            lambda: self.ledger.decide(number, *made),
         )
 
     def abandon(self) -> Receipt:
@@ -233,8 +226,7 @@ def deployment_of(
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 """Committee members and trainers."""
 CLIENTS = 1075
-GAS_SNAPSHOT = Path(__file__).parent.parent / "contracts" / "gas_snapshot.json"
-_T = TypeVar("_T")
+GAS_SNAPSHOT = ROOT / "contracts" / "gas_snapshot.json"
 
 
 def main() -> None:
@@ -247,10 +239,10 @@ def main() -> None:
         parser.error("--rounds must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.gas_snapshot:
-            snapshot = json.dumps(gas_snapshot(Path(folder)), indent=1)
-            GAS_SNAPSHOT.write_text(f"{snapshot}\n", "utf-8")
+            keep(GAS_SNAPSHOT, gas_snapshot(Path(folder)))
         else:
-            _show([round_costs(Path(folder), size, arguments.rounds) for size in SIZES])
+            rows = [round_costs(Path(folder), size, arguments.rounds) for size in SIZES]
+            show(rows, "ledger", heads=[f"{members}, {trainers}" for members, trainers in SIZES])
 
 
 def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
@@ -265,24 +257,23 @@ def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def _gas_of(run: RecordedRounds) -> dict[str, int]:
+    def committed(clients: Sequence[ClientId]) -> int:
+        return run.commit(run.signed_commitments(clients)).gas_used
+
     deployed, *registered = (receipt.gas_used for receipt in run.registrations)
     gas = {"deployment": deployed, "registration, each client": sum(registered) // CLIENTS}
     for name in ("first", "second", "third"):
-        commit = run.commit(run.signed_commitments(run.active)).gas_used
+        commit = committed(run.active)
         decide = run.decide(run.certified()).gas_used
         if name != "second":
             gas[f"commit_updates, {name} round"] = commit
             gas[f"commit_updates, {name} round, each client"] = commit // len(run.active)
             gas[f"decide, {name} round"] = decide
-    run.commit(run.signed_commitments(run.active))
-    gas["decide, other repliers in the election"] = run.decide(
-        run.certified(other_repliers=True)
-    ).gas_used
-    half = run.signed_commitments(run.active[::2])
-    run.commit(half)
-    gas["commit_updates, half of it sent ahead"] = run.commit(
-        run.signed_commitments(run.active)
-    ).gas_used
+    committed(run.active)
+    others = run.decide(run.certified(other_repliers=True))
+    gas["decide, other repliers in the election"] = others.gas_used
+    committed(run.active[::2])
+    gas["commit_updates, half of it sent ahead"] = committed(run.active)
     gas["abandon_round"] = run.abandon().gas_used
     return gas
 
@@ -292,7 +283,10 @@ def round_costs(folder: Path, size: tuple[int, int], rounds: int) -> dict[str, f
     members, trainers = size
     with EmbeddedChain.create(folder / f"{members}-{trainers}-timed.sqlite") as chain:
         run = RecordedRounds(chain, members, trainers, CLIENTS)
-        memory = _remembered(run)
+        memory = MemoryLedger(run.state.deployment, run.state.domain)
+        words = [encoding.registry_word(client) for client in run.state.registry]
+        for batch, rest in ledger_state.registry_batches(words)[1]:
+            memory.register_clients(batch, rest)
         measured = [_record_round(run, memory) for _ in range(2 + rounds)][2:]
         others = [_record_round(run, memory, other_repliers=True) for _ in range(rounds)]
     row: dict[str, float] = {"C": members, "n": trainers}
@@ -303,16 +297,6 @@ def round_costs(folder: Path, size: tuple[int, int], rounds: int) -> dict[str, f
     return row | {"chain / memory, CPU": round(chain_cpu / memory_cpu, 1)}
 
 
-def _remembered(run: RecordedRounds) -> MemoryLedger:
-    """Return a memory ledger in the state of the recorded one: in round 1."""
-    memory = MemoryLedger(run.state.deployment, run.state.domain)
-    words = [encoding.registry_word(client) for client in run.state.registry]
-    _, batches = registry_batches(words)
-    for batch, rest in batches:
-        memory.register_clients(batch, rest)
-    return memory
-
-
 def _record_round(
     run: RecordedRounds, memory: MemoryLedger, *, other_repliers: bool = False
 ) -> dict[str, float]:
@@ -320,28 +304,19 @@ def _record_round(
     number, signed = run.state.round, run.signed_commitments(run.active)
     costs: dict[str, float] = {}
 
-    def timed(name: str, send: Callable[[], _T]) -> _T:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = send()
-        costs[f"{name} ms"] = (time.perf_counter() - wall) * 1e3
-        costs[f"{name} CPU ms"] = (time.process_time() - cpu) * 1e3
+    def spent(name: str, send: Callable[[], T]) -> T:
+        result, seconds = timed(send)
+        costs[f"{name} ms"], costs[f"{name} CPU ms"] = seconds.wall * 1e3, seconds.cpu * 1e3
         return result
 
-    timed("memory commit", lambda: memory.commit_updates(number, signed))
-    costs["commit gas"] = timed("commit", lambda: run.commit(signed)).gas_used
+    spent("memory commit", lambda: memory.commit_updates(number, signed))
+    costs["commit gas"] = spent("commit", lambda: run.commit(signed)).gas_used
     made = run.certified(other_repliers=other_repliers)
-    timed("memory decide", lambda: memory.decide(number, made.decision, made.certificates))
-    costs["decide gas"] = timed("decide", lambda: run.decide(made)).gas_used
+    spent("memory decide", lambda: memory.decide(number, *made))
+    costs["decide gas"] = spent("decide", lambda: run.decide(made)).gas_used
     if memory.state().head != run.state.head:
         raise RuntimeError(f"the memory ledger has another head after round {number}")
     return costs
-
-
-def _show(rows: list[dict[str, float]]) -> None:
-    table = Table("", *(str(index + 1) for index in range(len(rows))), title="ledger")
-    for key in rows[0]:
-        table.add_row(key, *(f"{row[key]:,}" for row in rows))
-    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -45,37 +45,26 @@ _NOW = 1_700_000_000.0
 def main() -> None:
     """Write the counts, and print them."""
     with tempfile.TemporaryDirectory() as folder:
-        counts = all_counts(Path(folder))
+        counts = {**transaction_counts(Path(folder)), "round": round_counts(Path(folder))}
     COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
     Console().print_json(json.dumps(counts))
 
 
-def all_counts(folder: Path) -> dict[str, dict[str, int]]:
-    """Return the counts of each transaction, and of a round."""
-    return {**transaction_counts(folder), "round": round_counts(folder)}
-
-
 def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
-    """Return the counts of each transaction of a recorded round, by name.
-
-    Args:
-        folder: where to make the chain file `recorded.sqlite`.
-    """
+    """Return the counts of each transaction of a recorded round, by name."""
     path = folder / "recorded.sqlite"
     with EmbeddedChain.create(path, clock=lambda: _NOW, synchronous="NORMAL") as chain:
         run = RecordedRounds(chain, MEMBERS, TRAINERS, CLIENTS)
         for _ in range(ROUNDS_BEFORE):
             run.commit(run.signed_commitments(run.active))
             run.decide(run.certified())
-        counts: dict[str, dict[str, int]] = {}
         signed = run.signed_commitments(run.active)
-        with counted_opcodes() as counter:
+        with counted_opcodes() as committing:
             run.commit(signed)
-        counts["commit_updates"] = dict(counter)
         made = run.certified()
-        with counted_opcodes() as counter:
+        with counted_opcodes() as deciding:
             run.decide(made)
-        counts["decide"] = dict(counter)
+        counts = {"commit_updates": dict(committing), "decide": dict(deciding)}
         for name, back in (("commit_updates", 1), ("decide", 0)):
             with counted_opcodes() as counter:
                 _execute(chain, chain.head().number - back, is_reference=True)

@@ -25,17 +25,21 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.workloads import WORKS, gemm_rate, machine, make_workload, write_workload
+from benchmarks.harness import MEASURED, RESULTS, ROOT, Row, gemm_rate, keep, machine, show
+from benchmarks.workloads import WORKS, make_workload, write_workload
 
-ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = ROOT / ".bench"
 """Where `make bench-peers` puts the peers' environments, by name."""
-
 REFERENCE = "plain loop"
 """Whose first aggregate all others of a task are compared with, and whose seconds."""
+SAME_WORK = 0.02
+"""Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖.
+
+Other kernels round otherwise, which turns a ReLU or a pool of some clients the other way: 0.012 was
+measured. Other samples, another order or another step size differ by far more."""
+TURN_SECONDS = 1800
+QUICK_CLIENTS, QUICK_MEMBERS = 10, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,13 @@ OURS = Contender("ours", "our_rounds")
 PLAIN = Contender(REFERENCE, "plain_rounds")
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 PFL = Contender("pfl, 2 processes", "pfl_rounds", "pfl", _TORCHRUN)
-FLOWER = Contender(
-    "Flower, 2 actors",
-    "flower_rounds",
-    "flower",
-    environment={"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"},
+_QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+FLOWER = Contender("Flower, 2 actors", "flower_rounds", "flower", environment=_QUIET)
+ALL = (OURS, PLAIN, PFL, FLOWER)
+COMMITTEES = (
+    Contender("ours, memory ledger", "our_rounds", options=("--variant", "memory")),
+    Contender("ours, chain", "our_rounds", options=("--variant", "chain")),
+    Contender("plain loop, naive scores, no ledger", "plain_rounds"),
 )
 
 
@@ -88,37 +94,13 @@ class PeerTask:
 TASKS = {
     task.name: task
     for task in (
-        PeerTask("W1L", "W1L", (OURS, PLAIN, PFL, FLOWER), 2),
-        PeerTask("W1S", "W1S", (OURS, PLAIN, PFL, FLOWER), 3),
-        PeerTask("W2", "W2", (OURS, PLAIN, PFL, FLOWER), 5),
-        PeerTask("W3", "W3", (OURS, PLAIN, PFL, FLOWER), 20),
-        PeerTask(
-            "CMFL",
-            "W1L",
-            (
-                Contender("ours, memory ledger", "our_rounds", options=("--variant", "memory")),
-                Contender("ours, chain", "our_rounds", options=("--variant", "chain")),
-                Contender("plain loop, naive scores, no ledger", "plain_rounds"),
-            ),
-            2,
-            members=40,
-        ),
+        PeerTask("W1L", "W1L", ALL, 2),
+        PeerTask("W1S", "W1S", ALL, 3),
+        PeerTask("W2", "W2", ALL, 5),
+        PeerTask("W3", "W3", ALL, 20),
+        PeerTask("CMFL", "W1L", COMMITTEES, 2, members=40),
     )
 }
-
-
-RESULTS = Path(__file__).parent / "results"
-MEASURED = Path(__file__).parents[1] / "docs" / "measured"
-SAME_WORK = 0.02
-"""Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖.
-
-Other kernels round otherwise, which turns a ReLU or a pool of some clients the other way: 0.012 was
-measured. Other samples, another order or another step size differ by far more."""
-
-TURN_SECONDS = 1800
-QUICK_CLIENTS, QUICK_MEMBERS = 10, 4
-WIDTH = 112
-"""Columns of a table, whatever it is printed to: names are not cut."""
 
 
 @dataclass(slots=True)
@@ -136,17 +118,15 @@ class Turns:
     results: list[dict[str, Any]] = field(default_factory=list)
     difference: float | None = None
 
-    def middle(self, key: str) -> float:
-        """Return the median of seconds over all timed rounds."""
-        return median(each[key] for each in self.rounds)
+    def middle(self, key: str) -> float | None:
+        """Return the median of seconds over all timed rounds; None where they were not timed."""
+        return median(each[key] for each in self.rounds) if key in self.rounds[0] else None
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> Row:
         """Return what is kept."""
         return {
             "contender": self.contender.name,
-            "wall_median": self.middle("wall"),
-            "cpu_median": self.middle("cpu"),
-            "training_median": self.middle("training") if "training" in self.rounds[0] else None,
+            **{f"{key}_median": self.middle(key) for key in ("wall", "cpu", "training")},
             "difference": self.difference,
             "gemm": self.gemm,
             "turns": self.results,
@@ -155,8 +135,7 @@ class Turns:
 
 def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
-    arguments = _arguments()
-    console, faults = Console(width=max(WIDTH, Console().width)), []
+    arguments, faults = _arguments(), []
     path = RESULTS / "rounds-quick.json" if arguments.quick else MEASURED / "rounds.json"
     with tempfile.TemporaryDirectory(prefix="rounds") as folder:
         for name in arguments.only or TASKS:
@@ -164,21 +143,15 @@ def main() -> None:
             if arguments.quick:
                 task = replace(task, rounds=1, members=QUICK_MEMBERS if task.members else 0)
                 cycles = 1
-            turns = take_turns(task, cycles, Path(folder), console, quick=arguments.quick)
+            turns = take_turns(task, cycles, Path(folder), quick=arguments.quick)
             faults += compare(task, turns, Path(folder))
-            console.print(_table(task, turns))
-            _keep(path, name, turns)
-    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+            show([_line(each, turns[0]) for each in turns], f"{name}: a round")
+            document = json.loads(path.read_text("utf-8")) if path.exists() else {}
+            document[name] = {"machine": machine(), "contenders": [one.as_row() for one in turns]}
+            keep(path, document)
+    print(", ".join(f"{key} {value}" for key, value in machine().items()))
     if faults:
         sys.exit("\n".join(faults))
-
-
-def _keep(path: Path, name: str, turns: list[Turns]) -> None:
-    """Write a task's result into the file with those of other tasks."""
-    path.parent.mkdir(exist_ok=True)
-    document = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    document[name] = {"machine": machine(), "contenders": [each.as_row() for each in turns]}
-    path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -194,22 +167,18 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def take_turns(
-    task: PeerTask, cycles: int, folder: Path, console: Console, *, quick: bool
-) -> list[Turns]:
+def take_turns(task: PeerTask, cycles: int, folder: Path, *, quick: bool) -> list[Turns]:
     """Let every contender that is there take its turns; `quick` has a few clients only."""
     work = folder / f"{task.name}-work"
     work.mkdir()
     write_workload(make_workload(WORKS[task.work], QUICK_CLIENTS if quick else None), work)
-    turns = []
+    turns = [Turns(contender) for contender in task.contenders if contender.is_there]
     for contender in task.contenders:
-        if contender.is_there:
-            turns.append(Turns(contender))
-        else:
-            console.print(f"{contender.name} is left out: `make bench-peers` makes what it needs")
+        if not contender.is_there:
+            print(f"{contender.name} is left out: `make bench-peers` makes what it needs")
     for cycle in range(cycles):
         for each in turns:
-            console.print(f"{task.name}, turn {cycle + 1} of {cycles}: {each.contender.name}")
+            print(f"{task.name}, turn {cycle + 1} of {cycles}: {each.contender.name}")
             out = _place(folder, task, each.contender)
             out.mkdir(exist_ok=True)
             before = gemm_rate()
@@ -222,20 +191,14 @@ def take_turns(
 
 def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
     """Run a contender once; return what it wrote."""
-    environment = {
-        **os.environ,
-        # More threads than processes have cores make all of them slower.
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-        **contender.environment,
-    }
+    # More threads than processes have cores make all of them slower.
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     log = out / "log.txt"
     with log.open("w", encoding="utf-8") as file:
         try:
             subprocess.run(
                 contender.command(work, out, task),
-                env=environment,
+                env={**os.environ, **threads, **contender.environment},
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -258,9 +221,8 @@ def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
     expected = np.load(places[REFERENCE] / "aggregate.npy").astype(np.float64)
     faults = []
     for each in turns:
-        place = places[each.contender.name]
-        gap = np.linalg.norm(np.load(place / "aggregate.npy") - expected)
-        each.difference = float(gap / np.linalg.norm(expected))
+        found = np.load(places[each.contender.name] / "aggregate.npy")
+        each.difference = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
         # A NaN is no agreement.
         if not each.difference <= SAME_WORK:
             faults.append(
@@ -274,21 +236,21 @@ def _place(folder: Path, task: PeerTask, contender: Contender) -> Path:
     return folder / f"{task.name}-{task.contenders.index(contender)}"
 
 
-def _table(task: PeerTask, turns: list[Turns]) -> Table:
-    names = "contender,wall s,least,most,CPU s,× wall,× CPU,differs,GF/s"
-    table = Table(*names.split(","), title=f"{task.name}: a round")
-    ours = turns[0]
-    for each in turns:
-        walls = [round_["wall"] for round_ in each.rounds]
-        table.add_row(
-            each.contender.name,
-            *(f"{value:.3f}" for value in (median(walls), min(walls), max(walls))),
-            f"{each.middle('cpu'):.3f}",
-            *(f"{each.middle(key) / ours.middle(key):.2f}" for key in ("wall", "cpu")),
-            "" if each.difference is None else f"{each.difference:.0e}",
-            f"{min(each.gemm):.0f}-{max(each.gemm):.0f}",
-        )
-    return table
+def _line(turns: Turns, ours: Turns) -> Row:
+    """Return a contender's line in the table, beside ours."""
+    walls = [each["wall"] for each in turns.rounds]
+    cpu, wall = turns.middle("cpu") or 0.0, turns.middle("wall") or 0.0
+    return {
+        "contender": turns.contender.name,
+        "wall s": f"{wall:.3f}",
+        "least": f"{min(walls):.3f}",
+        "most": f"{max(walls):.3f}",
+        "CPU s": f"{cpu:.3f}",
+        "× wall": f"{wall / (ours.middle('wall') or 1):.2f}",
+        "× CPU": f"{cpu / (ours.middle('cpu') or 1):.2f}",
+        "differs": "" if turns.difference is None else f"{turns.difference:.0e}",
+        "GF/s": f"{min(turns.gemm):.0f}-{max(turns.gemm):.0f}",
+    }
 
 
 if __name__ == "__main__":

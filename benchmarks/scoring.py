@@ -13,22 +13,17 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.workloads import gemm_rate, machine
+from benchmarks.harness import MEASURED, Row, Seconds, gemm_rate, keep, machine, show, timed
 from ledger.distances.fast import (
     BlockedSquares,
     distances_by,
@@ -48,23 +43,26 @@ from ledger.protocol.types import ClientId
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
-RESULTS = Path(__file__).parents[1] / "docs" / "measured"
-
-Updates = dict[ClientId, "NDArray[np.float32]"]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredRound:
+class ScoredRound(NamedTuple):
     """The updates of a round, in memory and in files, and the members that score."""
 
-    updates: Updates
+    updates: dict[ClientId, NDArray[np.float32]]
     members: Sequence[ClientId]
     files: Sequence[Path]
 
 
 def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
-    arguments = _arguments()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
+    parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
+    parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
+    arguments = parser.parse_args()
+    if arguments.repeats < 1 or min(arguments.dimensions) < 1:
+        parser.error("--repeats and --dimensions must be at least 1")
     torch.set_num_threads(1)
     document: dict[str, Any] = {
         "machine": machine(),
@@ -79,28 +77,25 @@ def main() -> None:
             round_ = _round_of(dimension, arguments.members, arguments.trainers, Path(folder))
             document["seconds"] += seconds(round_, arguments.repeats)
     document["gemm after, GF/s"] = gemm_rate()
-    _show(document["seconds"])
-    (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    show(document["seconds"])
+    keep(MEASURED / "scoring.json", document)
 
 
-def seconds(round_: ScoredRound, repeats: int) -> list[dict[str, Any]]:
+def seconds(round_: ScoredRound, repeats: int) -> list[Row]:
     """Return the median time of each way in one round, and its ratio to the first way's."""
     members = len(round_.members)
     few = {name: min(_FEW.get(name, members), members) for name in WAYS}
-    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    costs: dict[str, list[Seconds]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, way in WAYS.items():
-            part = replace(round_, members=round_.members[: few[name]])
-            begun = time.process_time(), time.perf_counter()
-            way(part)
-            ended = time.process_time(), time.perf_counter()
-            costs[name].append((ended[0] - begun[0], ended[1] - begun[1]))
+            part = round_._replace(members=round_.members[: few[name]])
+            costs[name].append(timed(lambda way=way, part=part: way(part))[1])  # type: ignore[misc]
     for file in round_.files:
         file.unlink()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name, times in costs.items():
-        cpu, wall = (median(part) * members / few[name] for part in zip(*times, strict=True))
-        row: dict[str, Any] = {"d": len(round_.updates[ClientId(0)]), "way": name}
+        wall, cpu = (median(part) * members / few[name] for part in zip(*times, strict=True))
+        row: Row = {"d": len(round_.updates[ClientId(0)]), "way": name}
         row |= {"members timed": few[name], "cpu s": round(cpu, 4), "wall s": round(wall, 4)}
         rows.append({**row, "ratio": round(cpu / (rows[0]["cpu s"] if rows else cpu), 2)})
     return rows
@@ -154,25 +149,6 @@ def _round_of(dimension: int, members: int, trainers: int, folder: Path) -> Scor
         files.append(folder / f"{place}.f32")
         updates[ClientId(place)].tofile(files[-1])
     return ScoredRound(updates, tuple(updates)[:members], files)
-
-
-def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(*rows[0])
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    Console().print(table)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
-    parser.add_argument("--members", type=int, default=MEMBERS, help="clients that score")
-    parser.add_argument("--trainers", type=int, default=TRAINERS, help="other clients")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
-    arguments = parser.parse_args()
-    if arguments.repeats < 1 or min(arguments.dimensions) < 1:
-        parser.error("--repeats and --dimensions must be at least 1")
-    return arguments
 
 
 if __name__ == "__main__":

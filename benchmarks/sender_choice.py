@@ -9,39 +9,39 @@ takes the seed with most colluders in the next round. A run has 100 rounds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import keep_table
 from clients.experiments.report import markdown
 
-MEASURED = Path(__file__).parents[1] / "docs" / "measured" / "sender_choice.json"
 CLIENTS, COLLUDERS, MEMBERS, TRAINERS, ROUNDS = 60, 18, 12, 18, 100
 RUNS = 20_000
 FRIEND = 0.01
 """Share of the blocks that a friend makes who tries hashes until one suits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chooser:
+Counts: TypeAlias = NDArray[np.int64]
+"""A number of each run, shape (runs,)."""
+
+
+class Chooser(NamedTuple):
     """A way to choose the next seed.
 
     Attributes:
-        seeds: from the number of leading senders that collude, shape (runs,), to the number of
-            seeds to choose among, shape (runs,).
+        seeds: from the number of leading senders that collude to that of seeds to choose among.
         friend: whether a friend makes some of these blocks.
     """
 
     sentence: str
-    seeds: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    seeds: Callable[[Counts], Counts]
     friend: bool = False
 
 
-def _waiting(blocks: int) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+def _waiting(blocks: int) -> Callable[[Counts], Counts]:
     return lambda leading: np.where(leading > 0, blocks, 1)
 
 
@@ -87,12 +87,12 @@ def captured(chooser: Chooser, runs: int = RUNS, seed: int = 0) -> float:
     return float(is_captured.mean())
 
 
-def _sampled(rng: np.random.Generator, members: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sampled(rng: np.random.Generator, members: Counts) -> Counts:
     others = COLLUDERS - members
     return rng.hypergeometric(others, CLIENTS - MEMBERS - others, TRAINERS)
 
 
-def _leading(rng: np.random.Generator, members: NDArray[np.int64]) -> NDArray[np.int64]:
+def _leading(rng: np.random.Generator, members: Counts) -> Counts:
     places = rng.random((len(members), MEMBERS)).argsort(axis=1)
     is_honest = places >= members[:, None]
     return np.where(is_honest.any(axis=1), is_honest.argmax(axis=1), MEMBERS)
@@ -103,8 +103,7 @@ def main() -> None:
     rows = [[chooser.sentence, f"{captured(chooser):.2f}"] for chooser in CHOOSERS]
     lines = markdown(["who may choose", "half of a round, in 100 rounds"], rows)
     print("\n".join(lines))
-    document = {"command": "python -m benchmarks.sender_choice", "table": lines}
-    MEASURED.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    keep_table("sender_choice", lines)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,6 @@ from torch import nn
 _IMAGE = (1, 28, 28)
 _CHARACTERS = 80
 _TOKENS = 80
-_PRODUCT_SIDE = 1024
-_PRODUCTS = 15
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -147,10 +144,7 @@ class PeerWorkload:
 
 
 def make_workload(work: Work, clients: int | None = None) -> PeerWorkload:
-    """Return a workload with data made up for it: the same on every machine.
-
-    `clients` is how many train, where it is to be less than the whole of it.
-    """
+    """Return a workload, or one of fewer clients, with made-up data: the same on every machine."""
     torch.manual_seed(0)
     start = flat(module_of(work))
     return PeerWorkload(work, *made_samples(work, clients or work.clients), start)
@@ -216,43 +210,6 @@ def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
         optimizer.step()
-
-
-def gemm_rate() -> float:
-    """Return the GFLOP/s of 1024³ products in float32 on one thread, the median of some.
-
-    It takes about half a second. A calm machine always gives the same; less means that others
-    use it, and that wall seconds measured near it are too long.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        generator = torch.Generator().manual_seed(0)
-        a, b = (torch.rand(_PRODUCT_SIDE, _PRODUCT_SIDE, generator=generator) for _ in range(2))
-        product = torch.empty(_PRODUCT_SIDE, _PRODUCT_SIDE)
-        torch.mm(a, b, out=product)
-        seconds = []
-        for _ in range(_PRODUCTS):
-            start = time.perf_counter()
-            torch.mm(a, b, out=product)
-            seconds.append(time.perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return 2e-9 * _PRODUCT_SIDE**3 / median(seconds)
-
-
-def machine() -> dict[str, Any]:
-    """Return what a figure has to be read with: processor, cores, system and versions."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text("utf-8") if cpuinfo.exists() else ""
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
-    return {
-        "processor": names[0] if names else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-    }
 
 
 def contender_arguments() -> argparse.Namespace:

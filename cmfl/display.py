@@ -283,26 +283,26 @@ def draw_rounds(
 
 def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
     """Draw the runs of a comparison, a panel for each condition, and return the panels."""
-    from clients.experiments import canvas, series
+    from clients.experiments import plots, series
 
-    swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
+    swept = list(series.varied_axes(cells))
     along = (swept[0], series.positions_of(cells, swept[0])) if swept else None
     shown = series.panels_of(cells, along=None if along is None else along[0])
     places = series.places_of(shown)
     drawn = new_axes(len(shown))
-    for axes, panel in zip(drawn, shown, strict=True):
-        for line, own in panel.lines.items():
+    for axes, (title, lines) in zip(drawn, shown.items(), strict=True):
+        for line, own in lines.items():
             if along is None:
                 points = series.over_rounds(line, own, lambda cell: cell.accuracy)
             else:
                 points = series.along_axis(line, own, along, lambda cell: cell.final)
-            canvas.draw_line(axes, points, places[line])
-        canvas.draw_floor(axes, series.floor_of(panel.cells))
-        axes.set_title(panel.title)
+            plots.draw_line(axes, points, places[line])
+        plots.draw_floor(axes, series.floor_of(series.cells_of(lines)))
+        axes.set_title(title)
         if along is None:
-            canvas.count_rounds(axes)
+            plots.count_rounds(axes)
         else:
-            canvas.name_ticks(axes, *along)
+            plots.name_ticks(axes, *along)
         axes.legend(fontsize="small")
     drawn[0].set_ylabel("accuracy" if along is None else "final accuracy")
     return drawn

@@ -4,7 +4,8 @@
     plot     draw the figures of all experiments
     pack     put loose rows and their run folders into one archive for each experiment
 
-Experiments themselves are run, listed and audited by `cmfl experiment`.
+Experiments themselves are run, listed and audited by `cmfl experiment`. The archives keep all rows,
+as data of the version that played them.
 """
 
 from __future__ import annotations
@@ -12,30 +13,195 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.paper.claims import theorem
-from benchmarks.paper.paper_report import ROWS, paper_report, read_published
+from benchmarks.paper.claims import (
+    COMMITTEE_CLAIMS,
+    CONFOUND_CLAIMS,
+    GRID_CLAIMS,
+    NORMAL_CLAIMS,
+    ROBUSTNESS_CLAIMS,
+    THEOREM_CLAIMS,
+    constant,
+    theorem_of,
+)
+from benchmarks.paper.time_claims import COMPLEXITY_CLAIMS, EFFICIENCY_CLAIMS, complexity_table
+from benchmarks.paper.verdict import MAX_LISTED, Results, verdict_of
+from clients.experiments import series
 from clients.experiments.figures import DRAWN_BY, draw
-from clients.experiments.rows import pack
+from clients.experiments.plots import Drawn, count_rounds, draw_line, new_figure, slant_names
+from clients.experiments.report import learning_rates, markdown, overview, sections
+from clients.experiments.rows import CellRow, ExperimentRows, pack, read_experiments, sorted_rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
 
+ROWS = Path(__file__).parent / "rows"
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
+REMOVED_METHODS = (
+    *("CMFL-III-spread", "robust", "robust-travel", "own", "travel", "travel-sum"),
+    *("crowd", "crowd-clipped", "peers-clipped", "peers-quantile", "peers-lot"),
+)
+"""Forms of strategy III with rules that version 3 removed."""
+REMOVED_ATTACKS = frozenset({"frame", "target-blind"})
+"""Attacks that were removed; conditions have their names."""
+REMOVED_DISTANCE = ("authors-sent140", "authors-shakespeare")
+"""Experiments whose rows have the distance `per_tensor`, which version 3 removed."""
+VERSION_2 = (
+    "robustness-digits",
+    "robustness-digits-one-rate",
+    "committee-members",
+    "robustness-worst-*",
+)
+VERSION_3 = ("robustness-worst",)
+"""Experiments by the version of the protocol that played them; all others have version 1."""
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Run one command.
+PAPER_RATES = {
+    "femnist": "0.001",
+    "sent140": "0.005",
+    "shakespeare": "not given; the code has 0.005, and 0.05 with attacks",
+}
+"""The paper's learning rates, by a word in the name of an experiment."""
 
-    Args:
-        words: of the command line; the process's own if not given.
-    """
-    arguments = _arguments(words)
-    try:
-        arguments.command(arguments)
-    except CmflError as error:
-        sys.exit(f"benchmarks.paper: {error}")
+CLAIMS = (
+    *THEOREM_CLAIMS,
+    *COMPLEXITY_CLAIMS,
+    *NORMAL_CLAIMS,
+    *ROBUSTNESS_CLAIMS,
+    *GRID_CLAIMS,
+    *EFFICIENCY_CLAIMS,
+    *COMMITTEE_CLAIMS,
+    *CONFOUND_CLAIMS,
+)
+
+
+def read_published(folder: Path = ROWS, experiment: str | None = None) -> dict[str, ExperimentRows]:
+    """Return the rows of each experiment without removed methods and attacks."""
+    return {
+        name: replace(
+            of,
+            cells=tuple(
+                row
+                for row in of.cells
+                if row.method not in REMOVED_METHODS and row.condition not in REMOVED_ATTACKS
+            ),
+            trials=tuple(row for row in of.trials if row.method not in REMOVED_METHODS),
+            choices=tuple(row for row in of.choices if row.method not in REMOVED_METHODS),
+        )
+        for name, of in read_experiments(folder, experiment).items()
+    }
+
+
+def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
+    """Return the report as Markdown, with links to figures."""
+    rows = sorted_rows(rows)
+    results = Results(rows)
+    lines = [
+        "# What the experiments say",
+        "",
+        "Made by `python -m benchmarks.paper report` from rows, and from nothing else. ± is one "
+        "standard error over seeds. A difference is paired by seed, the method that is named first "
+        "less the other, and is one if a two-sided t-test at 5 % says so: a claim that names a "
+        "direction is held to 2.5 % in it. Each place is tested by itself: of forty in which "
+        "nothing differs about one is called better, and one worse.",
+        "",
+        _versions(rows),
+        "",
+        *overview(rows),
+        "",
+        "## The paper's claims",
+        "",
+        *_claims(results),
+        "## Complexity",
+        "",
+        *(complexity_table(results) or ["No rows."]),
+        "",
+        "## Learning rates",
+        "",
+        *learning_rates(rows, _papers_rate),
+        "",
+        *sections(rows, figures),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _versions(rows: Mapping[str, ExperimentRows]) -> str:
+    newest = [name for name in VERSION_3 if name in rows]
+    third = f" Version 3 played the rows of {_listed(newest)}." if newest else ""
+    return (
+        f"Protocol version 2 played the rows of {_listed(VERSION_2)}.{third} Version 1 played all "
+        "other rows. Strategies I and II have the same rules in each version, with other draws. "
+        f"The rows of {_listed(REMOVED_DISTANCE)} have a distance that version 3 removed: the sum "
+        "of the distances of the tensors. The archives in `benchmarks/paper/rows` also hold rows "
+        "of methods with rules that version 3 removed. This report omits those rows."
+    )
+
+
+def _listed(experiments: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in experiments)
+
+
+def _claims(results: Results) -> list[str]:
+    """Return a table of verdicts, and below it the findings of each."""
+    judged = [(claim, claim.findings(results)) for claim in CLAIMS]
+    lines = markdown(
+        ["who", "claim", "verdict"],
+        [[claim.source, claim.sentence, verdict_of(findings)] for claim, findings in judged],
+    )
+    lines.append("")
+    for claim, findings in judged:
+        if not findings:
+            continue
+        holding = sum(finding.holds is True for finding in findings)
+        lines.append(
+            f"* **{claim.sentence}** ({claim.source}; test: {claim.test}): in {holding} of "
+            f"{len(findings)}."
+        )
+        for where, holds, numbers in findings[:MAX_LISTED]:
+            answer = {True: "yes", False: "no", None: "cannot tell"}[holds]
+            lines.append(f"  * {where}: {answer}. {numbers}")
+        if len(findings) > MAX_LISTED:
+            lines.append(f"  * and {len(findings) - MAX_LISTED} more.")
+    lines.append("")
+    return lines
+
+
+def _papers_rate(name: str) -> str:
+    return next((rate for word, rate in PAPER_RATES.items() if word in name), "other data")
+
+
+def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
+    """Draw an experiment on Theorem 1: its errors and bounds, and the gaps of its paths."""
+    methods = series.by_method(cells)
+    steps = {"theorem": "the theorem's step sizes", "rate": "a constant rate"}
+    figure, (*panels, last) = new_figure(len(steps) + 1, (3.6, 3.0))
+    for axes, (step_sizes, title) in zip(panels, steps.items(), strict=True):
+        for place, (method, own) in enumerate(methods.items()):
+            for what, shift in (("error", 0), ("bound", len(methods))):
+                along = _along(step_sizes, what)
+                draw_line(axes, series.over_rounds(f"{method}, {what}", own, along), place + shift)
+        axes.set(title=title, yscale="log", ylabel="F(w) − F*, and its bound")
+        count_rounds(axes)
+        axes.minorticks_off()
+    for marker, title, key in (("o", "φ_min", "least_gap"), ("s", "φ_max", "largest_gap")):
+        values = [[constant(key)(cell) for cell in own] for own in methods.values()]
+        points = {float(at): [v for v in of if v is not None] for at, of in enumerate(values)}
+        line = series.line_through(title, points)
+        last.errorbar(line.x, line.mean, line.error, label=title, fmt=marker, color="k", capsize=3)
+    last.set_xticks(range(len(methods)), list(methods))
+    slant_names(last)
+    last.set(title="φ, as seen on the path", xlabel="method", ylabel="φ")
+    sentence = (
+        "Error and printed bound of Theorem 1 on softmax with an L2 term, whose constants are "
+        "the extremes of the path: a lower estimate of the bound."
+    )
+    yield Drawn(figure, sentence, cells)
+
+
+def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | None]]:
+    return lambda cell: theorem_of(cell, step_sizes).get(what, ())
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -46,9 +212,8 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    paths = draw(
-        read_published(arguments.rows), arguments.to, {**DRAWN_BY, "bound": theorem.draw_bound}
-    )
+    rows = read_published(arguments.rows)
+    paths = draw(rows, arguments.to, {**DRAWN_BY, "bound": draw_bound})
     print(f"{len(paths)} files in {arguments.to}")
 
 
@@ -57,7 +222,8 @@ def _pack(arguments: argparse.Namespace) -> None:
         print(pack(arguments.rows, path.stem))
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command, of the words of a command line or the process's own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
     named: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, str]]] = {
@@ -71,7 +237,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
         for option, place in places.items():
             subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    try:
+        arguments.command(arguments)
+    except CmflError as error:
+        sys.exit(f"benchmarks.paper: {error}")
 
 
 if __name__ == "__main__":

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
-from itertools import pairwise
-from statistics import fmean
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
 
 from scipy.special import stdtrit
 
 from clients.experiments.rows import CellRow, ExperimentRows
 from clients.experiments.series import Estimate, paired
 
-Measure = Callable[[CellRow], float | None]
+MAX_LISTED = 12
+"""Findings that a verdict lists; the others are counted."""
+
+Measure: TypeAlias = Callable[[CellRow], float | None]
 """One number of a cell; None where the cell has none."""
 
 
-class Side(Enum):
-    """The result of a paired t-test at 5 percent."""
-
-    ABOVE = "above"
-    BELOW = "below"
-    EVEN = "not told apart"
-    ALONE = "one seed only"
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario in which methods are compared.
-
-    Attributes:
-        axes: label of each axis, in the experiment's order.
-    """
+class Scenario(NamedTuple):
+    """A scenario in which methods are compared, with its label on each axis."""
 
     experiment: str
     condition: str
@@ -87,44 +75,24 @@ class Results:
         return paired([own[seed] for seed in seeds], [theirs[seed] for seed in seeds])
 
 
-def side_of(difference: Estimate, margin: float = 0.0) -> Side:
-    """Return the side of a margin on which a difference is, by a t-test at 5 percent."""
+def is_above(difference: Estimate, margin: float = 0.0) -> bool | None:
+    """Return whether a difference is above a margin or below, by a paired t-test at 5 percent.
+
+    None where the test cannot tell, as with one seed.
+    """
     if difference.error is None:
-        return Side.ALONE
+        return None
     critical = float(stdtrit(difference.count - 1, 0.975))
     distance = difference.mean - margin
     if abs(distance) <= critical * difference.error or distance == 0:
-        return Side.EVEN
-    return Side.ABOVE if distance > 0 else Side.BELOW
+        return None
+    return distance > 0
 
 
-def final(cell: CellRow) -> float | None:
-    """Return the mean accuracy of the last measured rounds."""
-    return cell.final
-
-
-def speed(cell: CellRow) -> float | None:
-    """Return the mean accuracy of all measured rounds: who learns sooner has more."""
-    measured = [value for value in cell.accuracy if value is not None]
-    return fmean(measured) if measured else None
-
-
-def jumps(cell: CellRow) -> float | None:
-    """Return the mean change of accuracy from one measured round to the next, second half."""
-    measured = [value for value in cell.accuracy if value is not None]
-    late = measured[len(measured) // 2 :]
-    changes = [abs(after - before) for before, after in pairwise(late)]
-    return fmean(changes) if changes else None
-
-
-def never_aggregated(cell: CellRow) -> float | None:
-    """Return the share of the clients whose update never entered the model."""
-    times = cell.times_aggregated
-    return sum(count == 0 for count in times) / len(times) if times else None
-
-
-MAX_LISTED = 12
-"""Findings that a verdict lists; the others are counted."""
+def format_difference(difference: Estimate) -> str:
+    """Return a difference in words."""
+    error = "one seed" if difference.error is None else f"± {difference.error:.4f}"
+    return f"{difference.mean:+.4f} {error}"
 
 
 class ClaimAnswer(StrEnum):
@@ -137,14 +105,8 @@ class ClaimAnswer(StrEnum):
     MISSING = "no rows"
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFinding:
-    """The result of a claim's test in one scenario.
-
-    Attributes:
-        where: the place, or what else was tested.
-        holds: None if the test cannot tell.
-    """
+class ClaimFinding(NamedTuple):
+    """The result of a claim's test in one place; `holds` is None if the test cannot tell."""
 
     where: str
     holds: bool | None
@@ -152,135 +114,96 @@ class ClaimFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimVerdict:
-    """The answer to a claim, with its findings."""
-
-    answer: ClaimAnswer
-    findings: tuple[ClaimFinding, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """The answer, in how many places, and where it holds if it does not everywhere."""
-        where = [finding.where for finding in self.findings if finding.holds]
-        untold = sum(finding.holds is None for finding in self.findings)
-        if self.answer is ClaimAnswer.MISSING:
-            return self.answer
-        if self.answer is not ClaimAnswer.PARTLY:
-            beside = (
-                f"; {untold} cannot tell" if untold and self.answer is ClaimAnswer.FAILS else ""
-            )
-            return f"{self.answer} ({len(where)} of {len(self.findings)}{beside})"
-        more = f" and {len(where) - MAX_LISTED} more" if len(where) > MAX_LISTED else ""
-        beside = f" ({untold} of {len(self.findings)} cannot tell)" if untold else ""
-        return f"{self.answer} {'; '.join(where[:MAX_LISTED])}{more}{beside}"
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim and its test.
-
-    Attributes:
-        source: section of the paper, or who else says it.
-    """
+    """A claim of a section of the paper, or of another source, and its test in words and code."""
 
     source: str
     sentence: str
     test: str
     findings: Callable[[Results], list[ClaimFinding]]
 
-    def verdict(self, results: Results) -> ClaimVerdict:
-        """Return what rows say of it."""
-        return verdict_of(self.findings(results))
 
-
-def verdict_of(findings: Sequence[ClaimFinding]) -> ClaimVerdict:
+def answer_to(findings: Sequence[ClaimFinding]) -> ClaimAnswer:
     """Return what follows from the findings of all places.
 
-    Returns:
-        It holds if it does wherever the test can tell; it does not if it nowhere does; else only
-        where it does. Places where the test cannot tell decide nothing, except that a claim that
-        holds nowhere else than in some of them is not decided.
+    A claim holds if it does wherever the test can tell; it does not if it nowhere does; else only
+    where it does. Places where the test cannot tell decide nothing, except that a claim that
+    holds nowhere else than in some of them is not decided.
     """
-    decided = [finding for finding in findings if finding.holds is not None]
+    decided = [finding.holds for finding in findings if finding.holds is not None]
     if not findings:
-        return ClaimVerdict(ClaimAnswer.MISSING)
+        return ClaimAnswer.MISSING
     if not decided:
-        return ClaimVerdict(ClaimAnswer.OPEN, tuple(findings))
-    if all(finding.holds for finding in decided):
-        answer = ClaimAnswer.HOLDS if len(decided) == len(findings) else ClaimAnswer.PARTLY
-    elif any(finding.holds for finding in decided):
-        answer = ClaimAnswer.PARTLY
-    else:
-        answer = ClaimAnswer.FAILS
-    return ClaimVerdict(answer, tuple(findings))
+        return ClaimAnswer.OPEN
+    if all(decided) and len(decided) == len(findings):
+        return ClaimAnswer.HOLDS
+    return ClaimAnswer.PARTLY if any(decided) else ClaimAnswer.FAILS
 
 
-def beside_others(
-    results: Results,
-    place: Scenario,
-    method: str,
-    others: Sequence[str],
-    measure: Measure,
-    *,
-    above: bool = True,
-) -> list[ClaimFinding]:
-    """Return whether a method's number is larger than that of every one of some others.
+def verdict_of(findings: Sequence[ClaimFinding]) -> str:
+    """Return the answer, in how many places, and where it holds if it does not everywhere."""
+    answer = answer_to(findings)
+    where = [finding.where for finding in findings if finding.holds]
+    untold = sum(finding.holds is None for finding in findings)
+    if answer is ClaimAnswer.MISSING:
+        return answer
+    if answer is not ClaimAnswer.PARTLY:
+        beside = f"; {untold} cannot tell" if untold and answer is ClaimAnswer.FAILS else ""
+        return f"{answer} ({len(where)} of {len(findings)}{beside})"
+    more = f" and {len(where) - MAX_LISTED} more" if len(where) > MAX_LISTED else ""
+    beside = f" ({untold} of {len(findings)} cannot tell)" if untold else ""
+    return f"{answer} {'; '.join(where[:MAX_LISTED])}{more}{beside}"
 
-    The numbers shown are the method's less another's, whichever of them is claimed to be larger.
 
-    Args:
-        others: with which it is compared, as far as they have rows there.
-        above: whether it is claimed to be larger; smaller otherwise.
+Test: TypeAlias = Callable[[Results, Scenario], list[ClaimFinding]]
+"""What is found at one place: nothing where the place is not of the claim, or has no rows."""
 
-    Returns:
-        One finding, or none where nothing can be compared.
+
+def claims_of(
+    number: int, source: str, *claims: tuple[str, str, *tuple[Test, ...]]
+) -> tuple[Claim, ...]:
+    """Return the claims of a source, tested in every place of the experiments of a number."""
+
+    def everywhere(*tests: Test) -> Callable[[Results], list[ClaimFinding]]:
+        return lambda results: [
+            finding
+            for test in tests
+            for place in results.places(number)
+            for finding in test(results, place)
+        ]
+
+    return tuple(
+        Claim(source, sentence, words, everywhere(*tests)) for sentence, words, *tests in claims
+    )
+
+
+def where(words: Sequence[str], test: Test) -> Test:
+    """Return a test of the places alone whose condition has one of some words."""
+    return lambda results, place: (
+        test(results, place) if any(word in place.condition for word in words) else []
+    )
+
+
+def compared(method: str, others: Sequence[str], measure: Measure, *, above: bool = True) -> Test:
+    """Return the test of whether a method's number is above that of every one of some others.
+
+    It is about the others that have rows there. The numbers shown are the method's less another's,
+    whichever of them is claimed to be larger. With `above = False` the method's is to be smaller.
     """
-    claimed, opposite = (Side.ABOVE, Side.BELOW) if above else (Side.BELOW, Side.ABOVE)
-    sides: dict[str, tuple[Side, Estimate]] = {}
-    for other in others:
-        difference = results.difference((place, method), (place, other), measure)
-        if difference is not None:
-            sides[other] = (side_of(difference), difference)
-    if not sides:
-        return []
-    outcomes = {side for side, _ in sides.values()}
-    holds: bool | None = None
-    if opposite in outcomes:
-        holds = False
-    elif outcomes == {claimed}:
-        holds = True
-    numbers = ", ".join(
-        f"{format_difference(estimate)} to {other}" for other, (_, estimate) in sides.items()
-    )
-    return [ClaimFinding(str(place), holds, f"{method}: {numbers}")]
 
+    def test(results: Results, place: Scenario) -> list[ClaimFinding]:
+        found = {
+            other: results.difference((place, method), (place, other), measure) for other in others
+        }
+        differences = {other: one for other, one in found.items() if one is not None}
+        if not differences:
+            return []
+        sides = {is_above(difference) for difference in differences.values()}
+        holds = False if (not above) in sides else True if sides == {above} else None
+        numbers = ", ".join(f"{format_difference(d)} to {o}" for o, d in differences.items())
+        return [ClaimFinding(str(place), holds, f"{method}: {numbers}")]
 
-def wherever(
-    number: int, test: Callable[[Results, Scenario], list[ClaimFinding]], *words: str
-) -> Callable[[Results], list[ClaimFinding]]:
-    """Return a test in each place of the experiments of a number whose condition holds a word."""
-    return lambda results: [
-        finding
-        for place in results.places(number)
-        if not words or any(word in place.condition for word in words)
-        for finding in test(results, place)
-    ]
-
-
-def in_every_scenario(
-    number: int,
-    method: str,
-    others: Sequence[str],
-    measure: Measure,
-    *words: str,
-    above: bool = True,
-) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of one method's number over those of others, wherever they are compared."""
-    return wherever(
-        number,
-        lambda results, place: beside_others(results, place, method, others, measure, above=above),
-        *words,
-    )
+    return test
 
 
 def compare_with_margin(
@@ -289,13 +212,6 @@ def compare_with_margin(
     """Return the finding on a difference above or below a margin."""
     if difference is None:
         return []
-    side = side_of(difference, margin)
-    claimed = Side.ABOVE if above else Side.BELOW
-    holds = None if side in {Side.EVEN, Side.ALONE} else side is claimed
+    side = is_above(difference, margin)
+    holds = None if side is None else side is above
     return [ClaimFinding(where, holds, format_difference(difference))]
-
-
-def format_difference(difference: Estimate) -> str:
-    """Return a difference in words."""
-    error = "one seed" if difference.error is None else f"± {difference.error:.4f}"
-    return f"{difference.mean:+.4f} {error}"

@@ -1,34 +1,18 @@
 """The figures of experiments, from their rows: `cmfl experiment plot`.
 
 A definition names the kinds of its figures; without it they follow from the number of axes. The
-caption is part of the figure: it names a point that can be audited. The same rows give the same
-bytes.
+same rows give the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from clients.experiments import series
-from clients.experiments.canvas import (
-    COLOURS,
-    LEAST_SPAN,
-    SETTLED,
-    count_rounds,
-    draw_bar,
-    draw_floor,
-    draw_line,
-    draw_table,
-    name_ticks,
-    panels,
-    slant_names,
-    write,
-    zoom,
-)
 from clients.experiments.costs import (
     RATES,
     Transmission,
@@ -38,30 +22,46 @@ from clients.experiments.costs import (
     transmission_of,
 )
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START, FigureKind, require_axes
-from clients.experiments.report import attack_text, rate_text
+from clients.experiments.plots import (
+    COLOURS,
+    LEAST_SPAN,
+    SIGNS,
+    STYLE,
+    WHISKERS,
+    Drawn,
+    count_rounds,
+    draw_bar,
+    draw_floor,
+    draw_line,
+    draw_table,
+    name_ticks,
+    new_figure,
+    slant_names,
+    write,
+    zoom,
+)
 from clients.experiments.rows import CellRow, ExperimentRows, sorted_rows
 from clients.experiments.series import (
     Estimate,
+    Lines,
     PlotLine,
-    PlotPanel,
+    cells_of,
+    finals_of,
     mean_and_error,
     paired,
     spearman,
 )
+from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Draw: TypeAlias = Callable[[str, Sequence[CellRow], Path], list[Path]]
-
+SETTLED = 0.2
+"""Share of a curve, at its start, that a zoomed panel does not have to show."""
 FULL_LOSS = 0.3
 """A difference from which a cell's colour is full; below, it goes with the root."""
 FINAL = "Mean accuracy of the last five measured rounds."
 ACCURACY = "test accuracy"
-BANDS = "bands are one standard error"
-SIGNS = "± is one standard error"
-WHISKERS = "whiskers are one standard error"
+
+Draw: TypeAlias = Callable[[Sequence[CellRow]], Iterator[Drawn]]
 
 
 def draw(
@@ -74,6 +74,9 @@ def draw(
     Kinds that `drawn_by` lacks are left out. A kind that needs another axis is refused before
     anything is drawn.
     """
+    require_extra("plots", "figures need")
+    from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
+
     drawn_by = DRAWN_BY if drawn_by is None else drawn_by
     plans = []
     for name, experiment in sorted_rows(rows).items():
@@ -82,41 +85,16 @@ def draw(
         kinds = [kind for kind in asked if kind in drawn_by] or UNASKED[min(2, len(axes))]
         for kind in kinds:
             require_axes(f"experiment {name}", kind, axes)
-            plans.append((drawn_by[kind], name, experiment.cells))
+            plans.append((kind, name, experiment.cells))
     folder.mkdir(parents=True, exist_ok=True)
-    return [path for figure, name, cells in plans for path in figure(name, cells, folder)]
-
-
-def caption_of(
-    sentence: str, experiment: str, cells: Sequence[CellRow], errors: str = BANDS
-) -> str:
-    """Return a caption: what attacks, learning rates, seeds, and a point that can be audited."""
-    swept = series.swept_axes(cells)
-    constant = [f"{axis} = {labels[0]}" for axis, labels in swept.items() if len(labels) == 1]
-    parts = [sentence, attack_text(cells), *([f"{', '.join(constant)}."] if constant else [])]
-    parts += [rate_text(cells), _seed_text(experiment, cells, errors)]
-    recorded = next(((cell, cell.ledger) for cell in cells if cell.ledger is not None), None)
-    if recorded is None:
-        return " ".join([*parts, "No point of it is on a chain."])
-    cell, at = recorded
-    return " ".join(parts) + (
-        f" On chain {at.chain_id}: {cell.cell} at {at.address}, head {at.head}, audit "
-        f"{at.verdict}; again by: cmfl experiment audit {experiment} {cell.cell}"
-    )
-
-
-def _seed_text(experiment: str, cells: Iterable[CellRow], errors: str) -> str:
-    places = series.grouped(
-        cells, lambda cell: f"{cell.method}\n{series.scenario_name(cell, cell.axes)}"
-    )
-    counts = [len({cell.seed for cell in own}) for own in places.values()]
-    listed = ", ".join(map(str, sorted({cell.seed for own in places.values() for cell in own})))
-    few, most = min(counts), max(counts)
-    if most == 1:
-        return f"Experiment {experiment}, seed {listed}: one seed a point, and so no errors."
-    uneven = "" if few == most else f", {few} to {most} of them at a point"
-    alone = "; a point with one seed has none" if few == 1 else ""
-    return f"Experiment {experiment}, mean over seeds {listed}{uneven}; {errors}{alone}."
+    paths = []
+    with rc_context(STYLE):
+        for kind, name, cells in plans:
+            figures = list(drawn_by[kind](cells))
+            for number, drawn in enumerate(figures, start=1):
+                file = f"{name}-{kind}" if len(figures) == 1 else f"{name}-{kind}-{number}"
+                paths += write(drawn, folder / file, name)
+    return paths
 
 
 def _floor_text(cells: Sequence[CellRow]) -> str:
@@ -124,52 +102,8 @@ def _floor_text(cells: Sequence[CellRow]) -> str:
     return "" if floor is None else f" The most frequent class alone scores {floor:.3f}."
 
 
-def _left_out_text(methods: Sequence[str]) -> str:
+def _left_out(methods: Sequence[str]) -> str:
     return f" Run under one condition alone: {', '.join(methods)}." if methods else ""
-
-
-def _files(
-    file: str, cells: Sequence[CellRow], along: str | None = None
-) -> list[tuple[str, PlotPanel]]:
-    """Return the file of each panel that is a figure of its own, numbered if there are more."""
-    shown = series.panels_of(cells, along)
-    if len(shown) == 1:
-        return [(file, shown[0])]
-    return [(f"{file}-{number}", panel) for number, panel in enumerate(shown, start=1)]
-
-
-def draw_curves(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw accuracy over rounds, a panel for each condition; a single one with its losses."""
-    shown = series.panels_of(cells)
-    lines = list(series.places_of(shown))
-    parts = [lines[at : at + series.MOST_LINES] for at in range(0, len(lines), series.MOST_LINES)]
-    paths = []
-    for number, part in enumerate(parts, start=1):
-        own = [
-            PlotPanel(panel.title, {name: of for name, of in panel.lines.items() if name in part})
-            for panel in shown
-        ]
-        views = [(panel.title, panel, QUALITIES[ACCURACY], SETTLED) for panel in own if panel.lines]
-        if len(views) == 1:
-            views = _qualities(views[0][1])
-        wide, size = (4, (2.7, 2.2)) if len(own) > 1 else (2, (4.6, 2.7))
-        places = {name: place for place, name in enumerate(part)}
-        with panels(len(views), wide, size) as drawn:
-            for axes, (title, panel, of, settled) in zip(drawn.axes, views, strict=True):
-                found = [series.over_rounds(line, own, of) for line, own in panel.lines.items()]
-                for line in found:
-                    draw_line(axes, line, places[line.name])
-                is_accuracy = of is QUALITIES[ACCURACY]
-                zoom(axes, found, series.floor_of(panel.cells) if is_accuracy else None, settled)
-                axes.set(title=title, ylabel=ACCURACY if is_accuracy else "loss")
-                count_rounds(axes)
-            sentence = (
-                "Quality over rounds, each panel on the scale of its curves after the first fifth "
-                f"of the rounds.{_floor_text(cells)}"
-            )
-            file = f"{name}-curves" if len(parts) == 1 else f"{name}-curves-{number}"
-            paths += write(drawn, folder, file, caption_of(sentence, name, cells))
-    return paths
 
 
 QUALITIES: dict[str, Callable[[CellRow], Sequence[float | None]]] = {
@@ -177,183 +111,147 @@ QUALITIES: dict[str, Callable[[CellRow], Sequence[float | None]]] = {
     "test loss": lambda cell: cell.loss,
     "training loss, all clients": lambda cell: cell.training_loss,
 }
-_View: TypeAlias = tuple[str, PlotPanel, Callable[[CellRow], Sequence[float | None]], float]
-"""A panel of curves: its title, what it is of, the quality, and the share of rounds to settle."""
 
 
-def _qualities(panel: PlotPanel) -> list[_View]:
-    views = [
-        (title, panel, of, SETTLED)
-        for title, of in QUALITIES.items()
-        if any(value is not None for cell in panel.cells for value in of(cell))
+def curves(cells: Sequence[CellRow]) -> Iterator[Drawn]:
+    """Draw accuracy over rounds, a panel for each condition; a single one with its losses."""
+    shown = series.panels_of(cells)
+    names = list(series.places_of(shown))
+    for start in range(0, len(names), series.MOST_LINES):
+        part = names[start : start + series.MOST_LINES]
+        panels = {
+            title: {name: own for name, own in lines.items() if name in part}
+            for title, lines in shown.items()
+        }
+        views = [(title, ACCURACY, SETTLED, lines) for title, lines in panels.items() if lines]
+        if len(views) == 1:
+            views = _qualities(views[0][-1])
+        size, columns = ((2.7, 2.2), 4) if len(shown) > 1 else ((4.6, 2.7), 2)
+        figure, places = new_figure(len(views), size, columns)
+        for axes, (title, quality, settled, lines) in zip(places, views, strict=True):
+            found = [
+                series.over_rounds(name, own, QUALITIES[quality]) for name, own in lines.items()
+            ]
+            for line in found:
+                draw_line(axes, line, part.index(line.name))
+            zoom(axes, found, settled)
+            axes.set(title=title, ylabel=ACCURACY if quality == ACCURACY else "loss")
+            count_rounds(axes)
+        sentence = (
+            "Quality over rounds, each panel on the scale of its curves after the first fifth "
+            f"of the rounds.{_floor_text(cells)}"
+        )
+        yield Drawn(figure, sentence, cells)
+
+
+def _qualities(lines: Lines) -> list[tuple[str, str, float, Lines]]:
+    """Return a view of each quality that was measured, and the accuracy on a larger scale."""
+    measured = [
+        name
+        for name, of in QUALITIES.items()
+        if any(value is not None for cell in cells_of(lines) for value in of(cell))
     ]
-    return [*views, (f"{ACCURACY}, enlarged", panel, QUALITIES[ACCURACY], 0.5)]
+    views = [(name, name, SETTLED, lines) for name in measured]
+    return [*views, (f"{ACCURACY}, enlarged", ACCURACY, 0.5, lines)]
 
 
-def draw_final_table(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def final_table(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the final accuracy of every method under every condition, as a table."""
     filled, left_out = series.well_filled(cells)
-    swept = [axis for axis, labels in series.swept_axes(filled).items() if len(labels) > 1]
-    methods = series.by_method(filled)
-    rows = series.grouped(filled, lambda cell: series.scenario_name(cell, swept))
-    finals = {
-        (row, method): _finals(cell for cell in own if cell.method == method)
-        for row, own in rows.items()
-        for method in methods
+    swept = series.varied_axes(filled)
+    sides: dict[str, Callable[[CellRow], str]] = {
+        "condition": lambda cell: series.scenario_name(cell, swept),
+        "method": lambda cell: cell.method,
     }
     # The fewer stand side by side, so that no figure is wider than a page.
-    lines, columns = list(rows), list(methods)
-    if is_turned := len(lines) < len(columns):
-        lines, columns = columns, lines
-        finals = {(method, row): found for (row, method), found in finals.items()}
-    table = [[finals[line, column] for column in columns] for line in lines]
-    with panels(1, size=(2.1 + 0.8 * len(columns), 1.3 + 0.36 * len(lines))) as drawn:
-        _draw_finals(drawn.axes[0], table, (lines, columns))
-        slant_names(drawn.axes[0])
-        names = ("method", "condition") if is_turned else ("condition", "method")
-        drawn.axes[0].set(ylabel=names[0], xlabel=names[1])
-        sentence = f"{FINAL}{_floor_text(filled)}{_left_out_text(left_out)}"
-        return write(drawn, folder, f"{name}-table", caption_of(sentence, name, cells, SIGNS))
+    down, across = sorted(sides, key=lambda of: -len(series.grouped(filled, sides[of])))
+    row_of, column_of = sides[down], sides[across]
+    rows, columns = series.grouped(filled, row_of), list(series.grouped(filled, column_of))
+    table = [
+        [_estimate(cell for cell in own if column_of(cell) == column) for column in columns]
+        for own in rows.values()
+    ]
+    figure, (axes,) = new_figure(1, (2.1 + 0.8 * len(columns), 1.3 + 0.36 * len(rows)))
+    draw_table(axes, table, (list(rows), columns), **_greys(table))
+    slant_names(axes)
+    axes.set(ylabel=down, xlabel=across)
+    yield Drawn(figure, f"{FINAL}{_floor_text(filled)}{_left_out(left_out)}", cells, SIGNS)
 
 
-def draw_bars(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw the final accuracy as bars, a panel for each condition."""
-    shown = series.panels_of(cells)
-    places = series.places_of(shown)
-    with panels(len(shown), columns=4, size=(1.2 + 0.45 * len(places), 2.8), sharey=True) as drawn:
-        for axes, panel in zip(drawn.axes, shown, strict=True):
-            for line, own in panel.lines.items():
-                if finals := _finals(own):
-                    draw_bar(axes, places[line], mean_and_error(finals))
-            draw_floor(axes, series.floor_of(panel.cells))
-            axes.set(title=panel.title, xlabel="method")
-            axes.set_xticks(range(len(places)), list(places))
-            slant_names(axes)
-        drawn.name_y(ACCURACY)
-        caption = caption_of(f"{FINAL}{_floor_text(cells)}", name, cells, WHISKERS)
-        return write(drawn, folder, f"{name}-bars", caption)
-
-
-def draw_sweep(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw the final accuracy along the first axis, a panel for each condition."""
-    axis = next(iter(cells[0].axes))
-    positions = series.positions_of(cells, axis)
-    shown = series.panels_of(cells, along=axis)
-    places = series.places_of(shown)
-    with panels(len(shown), size=(4.4, 2.8), columns=2, sharey=True) as drawn:
-        for axes, panel in zip(drawn.axes, shown, strict=True):
-            for line, own in panel.lines.items():
-                found = series.along_axis(line, own, (axis, positions), lambda cell: cell.final)
-                draw_line(axes, found, places[line])
-            draw_floor(axes, series.floor_of(panel.cells))
-            axes.set_title(panel.title)
-            name_ticks(axes, axis, positions)
-        drawn.name_y(ACCURACY)
-        caption = caption_of(f"{FINAL}{_floor_text(cells)}", name, cells)
-        return write(drawn, folder, f"{name}-sweep", caption)
-
-
-def draw_grid(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def grid(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the final accuracy over the first two axes, a panel for each method and condition."""
     swept = series.swept_axes(cells)
-    down, across, *others = swept
-    others = [axis for axis in others if len(swept[axis]) > 1]
+    down, across = list(swept)[:2]
+    others = [axis for axis in series.varied_axes(cells) if axis not in {down, across}]
     groups = series.grouped(
         cells, lambda cell: f"{cell.method}, {series.scenario_name(cell, others)}"
     )
     size = (1.4 + 0.6 * len(swept[across]), 1.0 + 0.48 * len(swept[down]))
-    with panels(len(groups), columns=2, size=size) as drawn:
-        for axes, (title, own) in zip(drawn.axes, groups.items(), strict=True):
-            labels = (series.swept_axes(own)[down], series.swept_axes(own)[across])
-            table = [
-                [
-                    _finals(c for c in own if (c.axes[down], c.axes[across]) == (y, x))
-                    for x in labels[1]
-                ]
-                for y in labels[0]
+    figure, places = new_figure(len(groups), size, columns=2)
+    for axes, (title, own) in zip(places, groups.items(), strict=True):
+        labels = (series.swept_axes(own)[down], series.swept_axes(own)[across])
+        table = [
+            [
+                _estimate(c for c in own if (c.axes[down], c.axes[across]) == (y, x))
+                for x in labels[1]
             ]
-            _draw_finals(axes, table, labels)
-            axes.set(title=title, xlabel=across, ylabel=down)
-        caption = caption_of(f"{FINAL}{_floor_text(cells)}", name, cells, SIGNS)
-        return write(drawn, folder, f"{name}-grid", caption)
+            for y in labels[0]
+        ]
+        draw_table(axes, table, labels, **_greys(table))
+        axes.set(title=title, xlabel=across, ylabel=down)
+    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, SIGNS)
 
 
-def _finals(cells: Iterable[CellRow]) -> list[float]:
-    return [cell.final for cell in cells if cell.final is not None]
+def _estimate(cells: Iterable[CellRow]) -> Estimate | None:
+    finals = finals_of(cells)
+    return mean_and_error(finals) if finals else None
 
 
-def _draw_finals(
-    axes: Axes,
-    table: Sequence[Sequence[Sequence[float]]],
-    names: tuple[Sequence[str], Sequence[str]],
-) -> None:
-    """Draw a table of means over seeds, in greys from the least to the largest."""
-    found = [[mean_and_error(values) if values else None for values in line] for line in table]
-    means = [[None if cell is None else cell.mean for cell in line] for line in found]
-    numbers = [mean for line in means for mean in line if mean is not None] or [0.0]
+def _greys(table: Sequence[Sequence[Estimate | None]]) -> dict[str, Any]:
+    """Return the shades of a table, from its least number to its largest."""
+    numbers = [cell.mean for line in table for cell in line if cell is not None] or [0.0]
     low = min(numbers)
-    shades = {"cmap": "Greys", "vmin": low - 0.1, "vmax": max(*numbers, low + LEAST_SPAN) + 0.1}
-    draw_table(axes, means, names, [[_text(cell) for cell in line] for line in found], shades)
+    return {"cmap": "Greys", "vmin": low - 0.1, "vmax": max(*numbers, low + LEAST_SPAN) + 0.1}
 
 
-def _text(found: Estimate | None) -> str:
-    if found is None:
-        return "–"  # noqa: RUF001 - a dash, as tables have it
-    return f"{found.mean:.3f}" + ("" if found.error is None else f"\n±{found.error:.3f}")
-
-
-def draw_heat(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the final accuracy less that of the first method under the first condition.
 
     Differences are paired by seed. Points of axes have a panel each, with their own reference.
     """
     columns, left_out = series.well_filled(cells)
-    swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
+    swept = series.varied_axes(cells)
     # The reference may be of a method that has no column.
     shown = series.grouped(cells, lambda cell: ", ".join(cell.axes[axis] for axis in swept))
     methods = series.by_method(columns)
-    rates = {
-        method: sorted({cell.learning_rate for cell in own}) for method, own in methods.items()
-    }
+    rates = {name: sorted({cell.learning_rate for cell in own}) for name, own in methods.items()}
     titles = list(methods)
     if not swept and len({rate for of in rates.values() for rate in of}) > 1:
         titles = [f"{m}, rate {'/'.join(f'{rate:g}' for rate in of)}" for m, of in rates.items()]
     reference = (cells[0].method, cells[0].condition)
     most = max(len({cell.condition for cell in own}) for own in shown.values())
-    shades = {"cmap": "RdBu", "vmin": -1.25, "vmax": 1.25}
-    with panels(len(shown), size=(1.9 + 0.62 * len(methods), 1.5 + 0.36 * most)) as drawn:
-        for axes, (title, own) in zip(drawn.axes, shown.items(), strict=True):
-            conditions = list(dict.fromkeys(cell.condition for cell in own))
-            table = [[_difference(own, (m, c), reference) for m in methods] for c in conditions]
-            tones = [
-                [None if cell is None else tone_of(cell.mean) for cell in line] for line in table
-            ]
-            texts = [[_difference_text(cell) for cell in line] for line in table]
-            draw_table(axes, tones, (conditions, titles), texts, shades)
-            slant_names(axes)
-            calm = _finals(cell for cell in own if (cell.method, cell.condition) == reference)
-            level = f"{', '.join(reference)}: {mean_and_error(calm).mean:.3f}" if calm else ""
-            heading = "; ".join(filter(None, [title, level]))
-            axes.set(title=heading, xlabel="method", ylabel="attack")
-        sentence = (
-            f"{FINAL[:-1]}, less that of {reference[0]} under {reference[1]}, paired by seed: red "
-            f"is a loss.{_floor_text(cells)}{_left_out_text(left_out)}"
-        )
-        return write(drawn, folder, f"{name}-heat", caption_of(sentence, name, cells, SIGNS))
+    figure, places = new_figure(len(shown), (1.9 + 0.62 * len(methods), 1.5 + 0.36 * most))
+    for axes, (title, own) in zip(places, shown.items(), strict=True):
+        conditions = list(dict.fromkeys(cell.condition for cell in own))
+        table = [[_difference(own, (m, c), reference) for m in methods] for c in conditions]
+        shades = {"cmap": "RdBu", "vmin": -1.25, "vmax": 1.25}
+        draw_table(axes, table, (conditions, titles), tone_of, **shades)
+        slant_names(axes)
+        calm = finals_of(cell for cell in own if (cell.method, cell.condition) == reference)
+        level = f"{', '.join(reference)}: {fmean(calm):.3f}" if calm else ""
+        heading = "; ".join(filter(None, [title, level]))
+        axes.set(title=heading, xlabel="method", ylabel="attack")
+    sentence = (
+        f"{FINAL[:-1]}, less that of {reference[0]} under {reference[1]}, paired by seed: red "
+        f"is a loss.{_floor_text(cells)}{_left_out(left_out)}"
+    )
+    yield Drawn(figure, sentence, cells, SIGNS)
 
 
 def tone_of(difference: float) -> float:
     """Return the tone of a difference, from -1 for a full loss to 1 for a full gain."""
     tone = min(1.0, sqrt(abs(difference) / FULL_LOSS))
     return -tone if difference < 0 else tone
-
-
-def _difference_text(difference: Estimate | None) -> str:
-    if difference is None:
-        return ""
-    sign = "\u2212" if round(difference.mean, 3) < 0 else "+"
-    text = f"{sign}{abs(difference.mean):.3f}"
-    return text if difference.error is None else f"{text}\n±{difference.error:.3f}"
 
 
 def _difference(
@@ -371,66 +269,107 @@ def _difference(
     return paired([own[s] for s in seeds], [theirs[s] for s in seeds]) if seeds else None
 
 
-def draw_clients(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def bars(cells: Sequence[CellRow]) -> Iterator[Drawn]:
+    """Draw the final accuracy as bars, a panel for each condition."""
+    shown = series.panels_of(cells)
+    names = series.places_of(shown)
+    figure, places = new_figure(len(shown), (1.2 + 0.45 * len(names), 2.8), 4, sharey=True)
+    for axes, (title, lines) in zip(places, shown.items(), strict=True):
+        for line, own in lines.items():
+            if finals := finals_of(own):
+                draw_bar(axes, names[line], mean_and_error(finals))
+        draw_floor(axes, series.floor_of(cells_of(lines)))
+        axes.set(title=title, xlabel="method")
+        axes.set_xticks(range(len(names)), list(names))
+        slant_names(axes)
+    figure.supylabel(ACCURACY)
+    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells, WHISKERS)
+
+
+def sweep(cells: Sequence[CellRow]) -> Iterator[Drawn]:
+    """Draw the final accuracy along the first axis, a panel for each condition."""
+    axis = next(iter(cells[0].axes))
+    scale = (axis, series.positions_of(cells, axis))
+    shown = series.panels_of(cells, along=axis)
+    names = series.places_of(shown)
+    figure, places = new_figure(len(shown), (4.4, 2.8), 2, sharey=True)
+    for axes, (title, lines) in zip(places, shown.items(), strict=True):
+        for line, own in lines.items():
+            found = series.along_axis(line, own, scale, lambda cell: cell.final)
+            draw_line(axes, found, names[line])
+        draw_floor(axes, series.floor_of(cells_of(lines)))
+        axes.set_title(title)
+        name_ticks(axes, *scale)
+    figure.supylabel(ACCURACY)
+    yield Drawn(figure, f"{FINAL}{_floor_text(cells)}", cells)
+
+
+def clients(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the paper's figure of clients: aggregations, accuracy, and one against the other."""
     titles = (
         ("clients aggregated at most x times", "x", "share of clients"),
         ("clients with accuracy at most x", "x", "share of clients"),
         ("times aggregated, by accuracy", "client's accuracy, classes of 0.2", "times aggregated"),
     )
-    paths = []
-    for file, panel in _files(f"{name}-clients", cells):
-        has_accuracy = any(cell.client_accuracy is not None for cell in panel.cells)
-        with panels(3 if has_accuracy else 1) as drawn:
-            for place, (line, own) in enumerate(panel.lines.items()):
-                measured = [cell for cell in own if cell.client_accuracy is not None]
-                found = (
-                    series.share_at_most(line, own, lambda cell: cell.times_aggregated),
-                    series.share_at_most(line, measured, accuracies),
-                    series.times_by_accuracy(line, measured),
-                )
-                for axes, points in zip(drawn.axes, found, strict=False):
-                    draw_line(axes, points, place)
-            for axes, (title, x, y) in zip(drawn.axes, titles, strict=False):
-                axes.set(title=title, xlabel=x, ylabel=y)
-            sentence = (
-                "How often clients are aggregated, and how accurate the last model is on them."
+    for lines in series.panels_of(cells).values():
+        has_accuracy = any(cell.client_accuracy is not None for cell in cells_of(lines))
+        figure, places = new_figure(3 if has_accuracy else 1, (3.4, 2.6))
+        for place, (line, own) in enumerate(lines.items()):
+            measured = [cell for cell in own if cell.client_accuracy is not None]
+            found = (
+                series.share_at_most(line, own, lambda cell: cell.times_aggregated),
+                series.share_at_most(line, measured, accuracies),
+                series.times_by_accuracy(line, measured),
             )
-            paths += write(drawn, folder, file, caption_of(sentence, name, panel.cells))
-    return paths
+            for axes, points in zip(places, found, strict=False):
+                draw_line(axes, points, place)
+        for axes, (title, x, y) in zip(places, titles, strict=False):
+            axes.set(title=title, xlabel=x, ylabel=y)
+        sentence = "How often clients are aggregated, and how accurate the last model is on them."
+        yield Drawn(figure, sentence, cells_of(lines))
 
 
-def draw_samples(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def accuracies(cell: CellRow) -> list[float]:
+    """Return the accuracy on every client that has test samples, in hundredths."""
+    return [round(value, 2) for value in cell.client_accuracy or () if value is not None]
+
+
+def samples(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw how often clients are aggregated, by their number of samples."""
     shown = series.panels_of(cells)
-    places = series.places_of(shown)
-    with panels(len(shown), sharey=True, size=(4.2, 2.8)) as drawn:
-        ranks = []
-        for axes, panel in zip(drawn.axes, shown, strict=True):
-            for line, own in panel.lines.items():
-                draw_line(axes, series.times_by_samples(line, own), places[line])
-                found = [value for value in map(correlation, own) if value is not None]
-                if found:
-                    ranks.append(f"{line}, {panel.title} {mean_and_error(found).mean:+.2f}")
-            axes.set(title=panel.title, xlabel="fifth of the clients, fewest samples first")
-            axes.set_xticks(range(1, 6))
-        drawn.name_y("times aggregated")
-        sentence = (
-            "How often clients are aggregated, by their number of samples. Spearman's correlation "
-            f"of the two: {'; '.join(ranks) or 'none'}."
-        )
-        return write(drawn, folder, f"{name}-samples", caption_of(sentence, name, cells))
+    names = series.places_of(shown)
+    figure, places = new_figure(len(shown), (4.2, 2.8), sharey=True)
+    ranks = []
+    for axes, (title, lines) in zip(places, shown.items(), strict=True):
+        for line, own in lines.items():
+            draw_line(axes, series.times_by_samples(line, own), names[line])
+            found = [value for value in map(correlation, own) if value is not None]
+            if found:
+                ranks.append(f"{line}, {title} {fmean(found):+.2f}")
+        axes.set(title=title, xlabel="fifth of the clients, fewest samples first")
+        axes.set_xticks(range(1, 6))
+    figure.supylabel("times aggregated")
+    sentence = (
+        "How often clients are aggregated, by their number of samples. Spearman's correlation "
+        f"of the two: {'; '.join(ranks) or 'none'}."
+    )
+    yield Drawn(figure, sentence, cells)
 
 
-def draw_attackers(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def correlation(cell: CellRow) -> float | None:
+    """Return Spearman's correlation of times aggregated and number of samples."""
+    return spearman(cell.times_aggregated, cell.samples) if cell.samples else None
+
+
+def attackers(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the attackers in a round along the first axis, a panel for each method and condition."""
     axis = next(iter(cells[0].axes))
     scale = (axis, series.positions_of(cells, axis))
     shown = series.panels_of(cells, along=axis)
     groups = {
-        line if len(shown) == 1 else f"{line}, {panel.title}": own
-        for panel in shown
-        for line, own in panel.lines.items()
+        line if len(shown) == 1 else f"{line}, {title}": own
+        for title, lines in shown.items()
+        for line, own in lines.items()
     }
     counts: dict[str, Callable[[CellRow], float | None]] = {
         "N1, training": lambda cell: fmean(cell.malicious_trained),
@@ -439,82 +378,66 @@ def draw_attackers(name: str, cells: Sequence[CellRow], folder: Path) -> list[Pa
         ),
         "N3, aggregated": lambda cell: fmean(cell.malicious_aggregated),
     }
-    with panels(len(groups) + 1, sharex=True) as drawn:
-        last = drawn.axes[-1]
-        for place, (axes, (title, own)) in enumerate(zip(drawn.axes, groups.items(), strict=False)):
-            for style, (what, of) in enumerate(counts.items()):
-                draw_line(axes, series.along_axis(what, own, scale, of), style)
-            axes.set(title=f"{title}: attackers in a round", ylabel="clients")
-            line = series.along_axis(f"{title}, accuracy", own, scale, lambda cell: cell.final)
-            draw_line(last, line, place + len(counts))
-        draw_floor(last, series.floor_of(cells))
-        last.set(title="final test accuracy", ylabel=ACCURACY)
-        for axes in drawn.axes:
-            name_ticks(axes, *scale)
-        sentence = "Attackers in a round, mean over its rounds, and what becomes of the model."
-        return write(drawn, folder, f"{name}-attackers", caption_of(sentence, name, cells))
+    figure, (*places, last) = new_figure(len(groups) + 1, (3.4, 2.6), sharex=True)
+    for place, (axes, (title, own)) in enumerate(zip(places, groups.items(), strict=True)):
+        for style, (what, of) in enumerate(counts.items()):
+            draw_line(axes, series.along_axis(what, own, scale, of), style)
+        axes.set(title=f"{title}: attackers in a round", ylabel="clients")
+        line = series.along_axis(f"{title}, accuracy", own, scale, lambda cell: cell.final)
+        draw_line(last, line, place + len(counts))
+    draw_floor(last, series.floor_of(cells))
+    last.set(title="final test accuracy", ylabel=ACCURACY)
+    for axes in (*places, last):
+        name_ticks(axes, *scale)
+    sentence = "Attackers in a round, mean over its rounds, and what becomes of the model."
+    yield Drawn(figure, sentence, cells)
 
 
-def accuracies(cell: CellRow) -> list[float]:
-    """Return the accuracy on every client that has test samples, in hundredths."""
-    return [round(value, 2) for value in cell.client_accuracy or () if value is not None]
-
-
-def correlation(cell: CellRow) -> float | None:
-    """Return Spearman's correlation of times aggregated and number of samples."""
-    return spearman(cell.times_aggregated, cell.samples) if cell.samples else None
-
-
-def draw_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def time(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw accuracy against simulated time, by three models of transmission."""
     ways = [(model, rate) for model in Transmission for rate in RATES]
-    paths = []
-    for file, panel in _timed_files(f"{name}-time", cells):
-        alone = solo_training_seconds(panel.cells)
-        with panels(len(ways), sharey=True, size=(3.2, 2.2)) as drawn:
-            for axes, (model, rate) in zip(drawn.axes, ways, strict=True):
-                for place, (line, own) in enumerate(panel.lines.items()):
-                    found = series.over_rounds(line, own, lambda cell: cell.accuracy)
-                    clocks = [time_axis(cell, model, rate, training=alone) for cell in own]
-                    at = [fmean(clock[int(number) - 1] for clock in clocks) for number in found.x]
-                    draw_line(axes, PlotLine(line, tuple(at), found.mean, found.error), place)
-                draw_floor(axes, series.floor_of(panel.cells))
-                axes.set(title=f"{model}, {rate:g} Mbit/s", xscale="log")
-                axes.set_xlabel("simulated seconds")
-                axes.minorticks_off()
-            drawn.name_y(ACCURACY)
-            sentence = (
-                "Test accuracy against seconds of computation and transmission: by the paper's "
-                "text, by the authors' script, or counted as it is really sent."
-            )
-            paths += write(drawn, folder, file, caption_of(sentence, name, panel.cells))
-    return paths
+    for lines in _timed_panels(cells):
+        alone = solo_training_seconds(cells_of(lines))
+        figure, places = new_figure(len(ways), (3.2, 2.2), sharey=True)
+        for axes, (model, rate) in zip(places, ways, strict=True):
+            for place, (line, own) in enumerate(lines.items()):
+                found = series.over_rounds(line, own, lambda cell: cell.accuracy)
+                clocks = [time_axis(cell, model, rate, training=alone) for cell in own]
+                at = [fmean(clock[int(number) - 1] for clock in clocks) for number in found.x]
+                draw_line(axes, PlotLine(line, tuple(at), found.mean, found.error), place)
+            draw_floor(axes, series.floor_of(cells_of(lines)))
+            axes.set(title=f"{model}, {rate:g} Mbit/s", xscale="log", xlabel="simulated seconds")
+            axes.minorticks_off()
+        figure.supylabel(ACCURACY)
+        sentence = (
+            "Test accuracy against seconds of computation and transmission: by the paper's "
+            "text, by the authors' script, or counted as it is really sent."
+        )
+        yield Drawn(figure, sentence, cells_of(lines))
 
 
-def draw_spent(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def spent(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw the paper's figure of computation and transmission time."""
-    paths = []
-    for file, panel in _timed_files(f"{name}-spent", cells):
-        alone = solo_training_seconds(panel.cells)
-        with panels(len(RATES), size=(3.4, 2.8)) as drawn:
-            for axes, rate in zip(drawn.axes, RATES, strict=True):
-                for place, own in enumerate(panel.lines.values()):
-                    base = mean_and_error([computation_of(c, alone) * c.rounds for c in own])
-                    sent = [sum(transmission_of(c, Transmission.COUNTED, rate)) for c in own]
-                    draw_bar(axes, place, base, color=COLOURS[0], label="computation")
-                    style = {"bottom": base.mean, "hatch": "///", "color": "0.8"}
-                    draw_bar(axes, place, mean_and_error(sent), label="transmission", **style)
-                axes.set_xticks(range(len(panel.lines)), list(panel.lines))
-                slant_names(axes)
-                axes.set(title=f"{rate:g} Mbit/s", xlabel="method")
-            drawn.name_y("seconds of the whole run")
-            sentence = "Parts of the simulated time, by the bytes that are really sent."
-            paths += write(drawn, folder, file, caption_of(sentence, name, panel.cells, WHISKERS))
-    return paths
+    for lines in _timed_panels(cells):
+        alone = solo_training_seconds(cells_of(lines))
+        figure, places = new_figure(len(RATES), (3.4, 2.8))
+        for axes, rate in zip(places, RATES, strict=True):
+            for place, own in enumerate(lines.values()):
+                base = mean_and_error([computation_of(c, alone) * c.rounds for c in own])
+                sent = [sum(transmission_of(c, Transmission.COUNTED, rate)) for c in own]
+                draw_bar(axes, place, base, color=COLOURS[0], label="computation")
+                style = {"bottom": base.mean, "hatch": "///", "color": "0.8"}
+                draw_bar(axes, place, mean_and_error(sent), label="transmission", **style)
+            axes.set_xticks(range(len(lines)), list(lines))
+            slant_names(axes)
+            axes.set(title=f"{rate:g} Mbit/s", xlabel="method")
+        figure.supylabel("seconds of the whole run")
+        sentence = "Parts of the simulated time, by the bytes that are really sent."
+        yield Drawn(figure, sentence, cells_of(lines), WHISKERS)
 
 
-def _timed_files(file: str, cells: Sequence[CellRow]) -> list[tuple[str, PlotPanel]]:
-    """Return the figures of the cells that can be put on a time axis."""
+def _timed_panels(cells: Sequence[CellRow]) -> Iterable[Lines]:
+    """Return the panels of the cells that can be put on a time axis."""
     timed = []
     for cell in cells:
         try:
@@ -522,38 +445,34 @@ def _timed_files(file: str, cells: Sequence[CellRow]) -> list[tuple[str, PlotPan
         except ConfigurationError:
             continue
         timed.append(cell)
-    return _files(file, timed) if timed else []
+    return series.panels_of(timed).values() if timed else ()
 
 
-def draw_growth(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
+def growth(cells: Sequence[CellRow]) -> Iterator[Drawn]:
     """Draw scoring time and bytes against n, C and |w|, on logarithmic axes."""
     start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
-        return []
-    titles = ("n, training clients", "C, members", "bytes of a model")
-    paths = []
-    for file, panel in _files(f"{name}-growth", cells, along=GROWTH_AXIS):
-        with panels(3, size=(3.4, 2.8)) as drawn:
-            for varied, (axes, title) in enumerate(zip(drawn.axes, titles, strict=True)):
-                for place, (line, own) in enumerate(panel.lines.items()):
-                    prefix = f"{line}, " if len(panel.lines) > 1 else ""
-                    for style, (what, of) in enumerate(
-                        (
-                            ("scoring, seconds a round", _scoring_seconds),
-                            ("busiest link, MB a round", _busiest_megabytes),
-                        )
-                    ):
-                        points = by_size(own, start, varied, of)
-                        line_ = series.line_through(f"{prefix}{what}", points)
-                        draw_line(axes, line_, 2 * place + style)
-                axes.set(xscale="log", yscale="log", title=title, xlabel=title)
-            drawn.name_y("seconds, and MB, a round")
-            sentence = (
-                "Seconds that all members take to score, and bytes on the busiest link, of which "
-                "one size varies at a time."
-            )
-            paths += write(drawn, folder, file, caption_of(sentence, name, panel.cells))
-    return paths
+        return
+    measures = {
+        "scoring, seconds a round": _scoring_seconds,
+        "busiest link, MB a round": _busiest_megabytes,
+    }
+    for lines in series.panels_of(cells, along=GROWTH_AXIS).values():
+        figure, places = new_figure(3, (3.4, 2.8))
+        titles = ("n, training clients", "C, members", "bytes of a model")
+        for varied, (axes, title) in enumerate(zip(places, titles, strict=True)):
+            for place, (line, own) in enumerate(lines.items()):
+                prefix = f"{line}, " if len(lines) > 1 else ""
+                for style, (what, of) in enumerate(measures.items(), start=2 * place):
+                    points = by_size(own, start, varied, of)
+                    draw_line(axes, series.line_through(f"{prefix}{what}", points), style)
+            axes.set(xscale="log", yscale="log", title=title, xlabel=title)
+        figure.supylabel("seconds, and MB, a round")
+        sentence = (
+            "Seconds that all members take to score, and bytes on the busiest link, of which "
+            "one size varies at a time."
+        )
+        yield Drawn(figure, sentence, cells_of(lines))
 
 
 def by_size(
@@ -589,18 +508,18 @@ def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:
 
 
 DRAWN_BY: Mapping[FigureKind, Draw] = {
-    "curves": draw_curves,
-    "table": draw_final_table,
-    "bars": draw_bars,
-    "sweep": draw_sweep,
-    "grid": draw_grid,
-    "heat": draw_heat,
-    "clients": draw_clients,
-    "samples": draw_samples,
-    "attackers": draw_attackers,
-    "time": draw_time,
-    "spent": draw_spent,
-    "growth": draw_growth,
+    "curves": curves,
+    "table": final_table,
+    "bars": bars,
+    "sweep": sweep,
+    "grid": grid,
+    "heat": heat,
+    "clients": clients,
+    "samples": samples,
+    "attackers": attackers,
+    "time": time,
+    "spent": spent,
+    "growth": growth,
 }
 """All kinds but `bound`, which is part of the repository and not of the installed package."""
 UNASKED: tuple[tuple[FigureKind, ...], ...] = (("table", "curves"), ("sweep", "curves"), ("grid",))

@@ -160,7 +160,7 @@ SHARE = "share"
 """An option `{share = x}` stands for so many of the participants."""
 COUNTS = frozenset({"f", "m", "s"})
 """The options that count updates, of which there can be a share."""
-THEOREM = "benchmarks.paper.theorem.measurement"
+THEOREM = "benchmarks.paper.theorem"
 """The kind `theorem`: part of the repository, not of the installed package."""
 
 

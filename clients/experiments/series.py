@@ -13,10 +13,21 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite, sqrt
+from typing import TypeAlias
 
 import numpy as np
 
 from clients.experiments.rows import CellRow
+
+Lines: TypeAlias = dict[str, list[CellRow]]
+"""Cells by the name of their line, which differ in the seed alone, or along one axis."""
+
+MOST_LINES = 9
+"""Lines in one panel; more are cut into several panels or figures."""
+FEW_SCENARIOS = 2
+"""With so many scenarios a method may have been run in one of them alone."""
+ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
+"""The cuts of the paper's figure of clients by accuracy: five classes of clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +45,7 @@ class Estimate:
 
 
 def mean_and_error(values: Sequence[float]) -> Estimate:
-    """Return the mean of some values and its standard error.
-
-    Args:
-        values: one of each repetition, finite.
-    """
-    _require_finite(values)
+    """Return the mean of the values of all repetitions, and its standard error."""
     count = len(values)
     if not count:
         raise ValueError("a mean of no values")
@@ -52,86 +58,33 @@ def mean_and_error(values: Sequence[float]) -> Estimate:
 
 def paired(values: Sequence[float], others: Sequence[float]) -> Estimate:
     """Return the mean of value − other over pairs, and its standard error."""
-    _require_as_many(values, others)
     return mean_and_error([value - other for value, other in zip(values, others, strict=True)])
 
 
 def spearman(values: Sequence[float], others: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation: Pearson's of the ranks, ties by their average rank."""
-    _require_as_many(values, others)
-    _require_finite((*values, *others))
-    if len(values) < 2:
+    """Return Spearman's rank correlation; None where one side has no two different values."""
+    from scipy.stats import spearmanr  # noqa: PLC0415 - slow to import
+
+    if min(len(set(values)), len(set(others))) < 2:
         return None
-    middle = (len(values) + 1) / 2
-    first = [rank - middle for rank in average_ranks(values)]
-    second = [rank - middle for rank in average_ranks(others)]
-    spread = sqrt(fsum(a * a for a in first) * fsum(b * b for b in second))
-    if not spread:
-        return None
-    together = fsum(a * b for a, b in zip(first, second, strict=True))
-    return max(-1.0, min(1.0, together / spread))
-
-
-def average_ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value from 1, ascending; equal values share their average rank.
-
-    Args:
-        values: finite.
-    """
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
-    return ranks
-
-
-def _require_as_many(values: Sequence[float], others: Sequence[float]) -> None:
-    if len(values) != len(others):
-        raise ValueError(f"{len(values)} values beside {len(others)}: pairs are needed")
-
-
-def _require_finite(values: Sequence[float]) -> None:
-    for value in values:
-        if not isfinite(value):
-            raise ValueError(f"{value} is not finite")
-
-
-MOST_LINES = 9
-"""Lines in one panel; more are cut into several panels or figures."""
-FEW_SCENARIOS = 2
-"""With so many scenarios a method may have been run in one of them alone."""
-ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
-"""The cuts of the paper's figure of clients by accuracy: five classes of clients."""
+    return float(spearmanr(values, others).statistic)
 
 
 @dataclass(frozen=True, slots=True)
 class PlotLine:
     """One line of a figure: x ascending, means over seeds, and one standard error of each.
 
-    An error is None where a single seed was measured.
+    An error is 0 where a single seed was measured.
     """
 
     name: str
     x: tuple[float, ...]
     mean: tuple[float, ...]
-    error: tuple[float | None, ...]
+    error: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlotPanel:
-    """One panel: its title, and cells by the name of their line, which differ in the seed alone.
-
-    Cells of a line along an axis also differ in the label of that axis.
-    """
-
-    title: str
-    lines: dict[str, list[CellRow]]
-
-    @property
-    def cells(self) -> list[CellRow]:
-        return [cell for own in self.lines.values() for cell in own]
-
-
-def panels_of(cells: Sequence[CellRow], along: str | None = None) -> list[PlotPanel]:
-    """Return the panels of a figure: one for each condition, a line for each method.
+def panels_of(cells: Sequence[CellRow], along: str | None = None) -> dict[str, Lines]:
+    """Return the panels of a figure by their titles: one a condition, with a line a method.
 
     Lines tell axes with several labels apart as long as a panel has at most `MOST_LINES` of them,
     and else panels do. `along` is the axis along which lines are drawn.
@@ -139,16 +92,21 @@ def panels_of(cells: Sequence[CellRow], along: str | None = None) -> list[PlotPa
     in_lines: list[str] = []
     in_panels: list[str] = []
     count = len(by_method(cells))
-    for axis, labels in swept_axes(cells).items():
-        if axis != along and len(labels) > 1:
+    for axis, labels in varied_axes(cells).items():
+        if axis != along:
             fits = count * len(labels) <= MOST_LINES
             (in_lines if fits else in_panels).append(axis)
             count *= len(labels) if fits else 1
     panels = grouped(cells, lambda cell: scenario_name(cell, in_panels))
-    return [
-        PlotPanel(title, grouped(own, lambda cell: _named(cell.method, cell, in_lines)))
+    return {
+        title: grouped(own, lambda cell: _named(cell.method, cell, in_lines))
         for title, own in panels.items()
-    ]
+    }
+
+
+def cells_of(lines: Lines) -> list[CellRow]:
+    """Return all cells of a panel."""
+    return [cell for own in lines.values() for cell in own]
 
 
 def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
@@ -167,9 +125,9 @@ def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
     return [cell for cell in cells if cell.method not in sparse], sparse
 
 
-def places_of(panels: Iterable[PlotPanel]) -> dict[str, int]:
+def places_of(panels: Mapping[str, Lines]) -> dict[str, int]:
     """Return the place of each line in the figure, which decides its style in all panels."""
-    names = dict.fromkeys(name for panel in panels for name in panel.lines)
+    names = dict.fromkeys(name for lines in panels.values() for name in lines)
     return {name: place for place, name in enumerate(names)}
 
 
@@ -180,6 +138,11 @@ def swept_axes(cells: Iterable[CellRow]) -> dict[str, list[str]]:
         for axis, label in cell.axes.items():
             axes.setdefault(axis, {})[label] = None
     return {axis: list(labels) for axis, labels in axes.items()}
+
+
+def varied_axes(cells: Iterable[CellRow]) -> dict[str, list[str]]:
+    """Return the labels of each axis that has several of them."""
+    return {axis: labels for axis, labels in swept_axes(cells).items() if len(labels) > 1}
 
 
 def positions_of(cells: Iterable[CellRow], axis: str) -> dict[str, float]:
@@ -203,26 +166,30 @@ def _named(name: str, cell: CellRow, axes: Iterable[str]) -> str:
     return ", ".join([name, *(f"{axis} = {cell.axes[axis]}" for axis in axes)])
 
 
-def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
+def by_method(cells: Iterable[CellRow]) -> Lines:
     """Return the cells of each method, methods in the order in which they come first."""
     return grouped(cells, lambda cell: cell.method)
 
 
-def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
+def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> Lines:
     """Return the cells of each name, names in the order in which they come first."""
-    groups: dict[str, list[CellRow]] = {}
+    groups: Lines = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
     return groups
+
+
+def finals_of(cells: Iterable[CellRow]) -> list[float]:
+    """Return the final accuracies that were measured."""
+    return [cell.final for cell in cells if cell.final is not None]
 
 
 def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine:
     """Return the line through the means of some points, without those that have no value."""
     positions = sorted(x for x, values in points.items() if values)
     found = [mean_and_error(points[x]) for x in positions]
-    return PlotLine(
-        name, tuple(positions), tuple(of.mean for of in found), tuple(of.error for of in found)
-    )
+    means, errors = (of.mean for of in found), (of.error or 0.0 for of in found)
+    return PlotLine(name, tuple(positions), tuple(means), tuple(errors))
 
 
 def over_rounds(
@@ -287,12 +254,12 @@ def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> P
     """Return how often clients are aggregated, by classes of their number of samples."""
     points: dict[float, list[float]] = {}
     for cell in cells:
-        clients = sorted(range(len(cell.samples)), key=lambda client: cell.samples[client])
-        for part in range(classes):
-            chosen = clients[part * len(clients) // classes : (part + 1) * len(clients) // classes]
-            counts = [cell.times_aggregated[client] for client in chosen]
-            if counts:
-                points.setdefault(part + 1.0, []).append(sum(counts) / len(counts))
+        clients = np.argsort(cell.samples, kind="stable")
+        bounds = [part * len(clients) // classes for part in range(classes + 1)]
+        for part, chosen in enumerate(np.split(clients, bounds[1:-1]), start=1):
+            if len(chosen):
+                counts = [cell.times_aggregated[client] for client in chosen]
+                points.setdefault(float(part), []).append(sum(counts) / len(counts))
     return line_through(name, points)
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import steps
-from benchmarks.gpu.plans import TINY, GpuPlan
+from benchmarks import gpu
+from benchmarks.gpu import TINY, GpuPlan
 
 ROWS = {
     "femnist": {"rounds", "seconds", "accuracy", "head", "audit", "replay", "replay seconds"},
@@ -23,7 +22,7 @@ TRAINED = {
 
 
 def failing(_plan: GpuPlan, _device: str, _left: float) -> object:
-    raise steps.StepFailedError({"passed": 1, "failed": 2})
+    raise gpu.StepFailedError({"passed": 1, "failed": 2})
 
 
 def broken(_plan: GpuPlan, _device: str, _left: float) -> object:
@@ -34,10 +33,10 @@ def broken(_plan: GpuPlan, _device: str, _left: float) -> object:
 @pytest.mark.xdist_group("adapters")
 def test_every_step_works_on_the_processor(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
-    assert command.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 0
+    assert gpu.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 0
     document = json.loads(out.read_text())
     assert document["failed"] == {}
-    assert set(document) == {"machine", "device", "failed", "seconds", *command.STEPS}
+    assert set(document) == {"machine", "device", "failed", "seconds", *gpu.STEPS}
     assert document["tests"]["passed"] == document["tests"]["tests"] > 0
     for run in (document["digits"], document["femnist"], document["adapters"]):
         assert run["audit"].startswith("PASSED")
@@ -53,7 +52,7 @@ def test_without_a_card_one_sentence_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(["--out", str(tmp_path / "gpu.json")]) == 2
+    assert gpu.main(["--out", str(tmp_path / "gpu.json")]) == 2
     said = capsys.readouterr()
     assert said.err == "gpu: machine.device = cuda: this machine, or this torch, has no CUDA\n"
     assert not said.out
@@ -63,11 +62,11 @@ def test_without_a_card_one_sentence_refuses(
 def test_steps_that_fail_or_begin_too_late_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = command.BUDGET_SECONDS + 1
+    late = gpu.BUDGET_SECONDS + 1
     chosen = {"tests": (failing, 0), "training": (broken, 0), "round": (failing, late)}
-    monkeypatch.setattr(command, "STEPS", chosen)
+    monkeypatch.setattr(gpu, "STEPS", chosen)
     out = tmp_path / "gpu.json"
-    assert command.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 1
+    assert gpu.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 1
     document = json.loads(out.read_text())
     assert document["failed"]["tests"] == {"passed": 1, "failed": 2}
     assert "no kernel image" in document["failed"]["training"]

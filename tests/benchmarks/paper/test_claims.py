@@ -6,42 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper.claims import accuracy, costs
-from benchmarks.paper.paper_report import CLAIMS
-from benchmarks.paper.verdict import (
-    Claim,
-    ClaimAnswer,
-    ClaimFinding,
-    ClaimVerdict,
-    Results,
-    Side,
-    final,
-    side_of,
-    verdict_of,
-)
+from benchmarks.paper.__main__ import CLAIMS
+from benchmarks.paper.claims import NORMAL_CLAIMS, final
+from benchmarks.paper.time_claims import EFFICIENCY_CLAIMS, complexity_table, exponents
+from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, Results, answer_to, is_above
 from clients.experiments.rows import CellSeconds, ExperimentRows
 from clients.experiments.series import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows
 
 SECOND_IS_BETTER = next(
-    one
-    for one in accuracy.NORMAL_CLAIMS
-    if one.sentence == "Strategy II is more accurate than typical FL."
+    one for one in NORMAL_CLAIMS if one.sentence == "Strategy II is more accurate than typical FL."
 )
 
 
 @pytest.mark.parametrize(
-    ("difference", "side"),
+    ("difference", "above"),
     [
-        (Estimate(0.0431, 0.01, 3), Side.ABOVE),
-        (Estimate(0.0430, 0.01, 3), Side.EVEN),
-        (Estimate(-0.0431, 0.01, 3), Side.BELOW),
-        (Estimate(0.5, None, 1), Side.ALONE),
-        (Estimate(0.0204, 0.01, 31), Side.EVEN),
+        (Estimate(0.0431, 0.01, 3), True),
+        (Estimate(0.0430, 0.01, 3), None),
+        (Estimate(-0.0431, 0.01, 3), False),
+        (Estimate(0.5, None, 1), None),
+        (Estimate(0.0204, 0.01, 31), None),
     ],
 )
-def test_a_difference_is_one_by_a_t_test(difference: Estimate, side: Side) -> None:
-    assert side_of(difference) is side
+def test_a_difference_is_one_by_a_t_test(difference: Estimate, above: bool | None) -> None:
+    assert is_above(difference) is above
 
 
 def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
@@ -56,8 +45,8 @@ def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
     assert results.difference((place, "CMFL-I"), (place, "Median"), final) is None
 
 
-def _claimed(claim: Claim, **found: ExperimentRows) -> ClaimVerdict:
-    return claim.verdict(Results(found))
+def _claimed(claim: Claim, **found: ExperimentRows) -> list[ClaimFinding]:
+    return claim.findings(Results(found))
 
 
 @pytest.mark.parametrize(
@@ -71,29 +60,30 @@ def _claimed(claim: Claim, **found: ExperimentRows) -> ClaimVerdict:
 )
 def test_a_claim_is_judged_by_its_rows(second: tuple[float, ...], answer: ClaimAnswer) -> None:
     typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
-    verdict = _claimed(SECOND_IS_BETTER, normal=rows([*typical, *constant("CMFL-II", second)]))
-    assert verdict.answer is answer
+    found = _claimed(SECOND_IS_BETTER, normal=rows([*typical, *constant("CMFL-II", second)]))
+    assert answer_to(found) is answer
 
 
 def test_without_rows_no_claim_is_judged() -> None:
     results = Results({})
-    assert {claim.verdict(results).answer for claim in CLAIMS} == {ClaimAnswer.MISSING}
+    assert {answer_to(claim.findings(results)) for claim in CLAIMS} == {ClaimAnswer.MISSING}
 
 
 def test_a_finding_is_the_method_less_the_other_whatever_is_claimed() -> None:
     # I is claimed to be the worst, and is: .5 less .8 is negative.
-    worst = next(one for one in accuracy.NORMAL_CLAIMS if "worst accuracy" in one.sentence)
+    worst = next(one for one in NORMAL_CLAIMS if "worst accuracy" in one.sentence)
     typical, first = constant("FedAvg-trainers", (0.8, 0.81)), constant("CMFL-I", (0.5, 0.51))
-    verdict = _claimed(worst, normal=rows([*typical, *first]))
-    assert verdict.answer is ClaimAnswer.HOLDS
-    assert verdict.findings[0].numbers.startswith("CMFL-I: -0.3000 ± 0.0000 to FedAvg-trainers")
+    found = _claimed(worst, normal=rows([*typical, *first]))
+    assert answer_to(found) is ClaimAnswer.HOLDS
+    assert found[0].numbers.startswith("CMFL-I: -0.3000 ± 0.0000 to FedAvg-trainers")
     better = constant("CMFL-I", (0.9, 0.91))
-    assert _claimed(worst, normal=rows([*typical, *better])).answer is ClaimAnswer.FAILS
+    found = _claimed(worst, normal=rows([*typical, *better]))
+    assert answer_to(found) is ClaimAnswer.FAILS
 
 
 def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     # (43 + 65) |w| / r a round against 65 |w| / r, with no computation to speak of.
-    claim = costs.EFFICIENCY_CLAIMS[0]
+    claim = EFFICIENCY_CLAIMS[0]
     timed = {
         "number": 4,
         "seconds": CellSeconds(wall=1.0, cpu=1.0, training=1e-6, scoring=0.0, ledger=0.0),
@@ -102,7 +92,7 @@ def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     }
     methods = ("FedAvg-trainers", "CMFL-I", "BrainTorrent", "GossipFL")
     found = rows([one for m in methods for one in constant(m, (0.8, 0.8, 0.8), **timed)])
-    held = {one.where: one.holds for one in claim.verdict(Results({"e": found})).findings}
+    held = {one.where: one.holds for one in claim.findings(Results({"e": found}))}
     assert held["e: text, 10 Mbit/s"] is False
     assert held["e: authors, 10 Mbit/s"] is True
 
@@ -125,19 +115,19 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
     # Twice as long for twice the trainers, and for four times the model.
     cells = [*sized("base", 8, 100, 1.0), *sized("n", 16, 100, 2.0), *sized("w", 8, 400, 2.0)]
     results = Results({"scaling": rows(cells)})  # type: ignore[arg-type]
-    found = costs.exponents(results, lambda one: one.seconds.scoring)
+    found = exponents(results, lambda one: one.seconds.scoring)
     assert found[0] == pytest.approx(1.0)
     assert found[1] is None
     assert found[2] == pytest.approx(0.5)
     assert "| scoring, seconds of all members | 1, 1, 2 | 1, 1, 1 | 1.00, –, 0.50 |" in (  # noqa: RUF001
-        costs.complexity_table(results)
+        complexity_table(results)
     )
 
 
 @given(st.lists(st.sampled_from([True, False, None])))
 def test_a_verdict_never_says_more_than_its_findings(held: list[bool | None]) -> None:
     found = [ClaimFinding(f"place {number}", one, "") for number, one in enumerate(held)]
-    answer = verdict_of(found).answer
+    answer = answer_to(found)
     assert (answer is ClaimAnswer.MISSING) == (not held)
     assert (answer is ClaimAnswer.HOLDS) == (bool(held) and all(held))
     assert (answer in {ClaimAnswer.HOLDS, ClaimAnswer.PARTLY}) == (True in held)

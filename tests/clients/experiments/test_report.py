@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, nan, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.experiments.canvas import Panels
 from clients.experiments.definition import FigureKind, definition_named
-from clients.experiments.figures import DRAWN_BY, caption_of, draw
+from clients.experiments.figures import DRAWN_BY, draw
+from clients.experiments.plots import Drawn, caption_of
 from clients.experiments.report import captured_share, report, tables
 from clients.experiments.rows import CellSeconds, ChoiceRow, ExperimentRows
 from clients.experiments.series import (
     MOST_LINES,
     Estimate,
-    average_ranks,
     mean_and_error,
     over_rounds,
     paired,
@@ -101,24 +99,14 @@ def test_a_mean_of_nothing_is_refused() -> None:
         mean_and_error([])
 
 
-@pytest.mark.parametrize("value", [nan, inf])
-def test_what_is_not_finite_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        mean_and_error([1.0, value])
-    with pytest.raises(ValueError, match="not finite"):
-        spearman([1.0, value], [1.0, 2.0])
-
-
 def test_a_difference_is_taken_pair_by_pair() -> None:
     # Differences 1, 1, 1 have no spread, though both sides have.
     assert paired([2.0, 11.0, 101.0], [1.0, 10.0, 100.0]) == Estimate(1.0, 0.0, 3)
 
 
 def test_what_has_no_partner_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 values beside 1"):
+    with pytest.raises(ValueError, match="shorter"):
         paired([1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match="2 values beside 1"):
-        spearman([1.0, 2.0], [1.0])
 
 
 def test_the_rank_correlation_of_five_clients() -> None:
@@ -137,19 +125,10 @@ def test_only_the_order_counts(values: list[float]) -> None:
     others = values[::-1]
     found = spearman(values, others)
     assert found == spearman([value**3 for value in values], others)
-    assert found is None or -1 <= found <= 1
-    assert spearman(others, values) == found
     if found is not None:
+        assert spearman(others, values) == pytest.approx(found)
         assert spearman(values, [-other for other in others]) == pytest.approx(-found)
         assert spearman(values, values) == pytest.approx(1.0)
-
-
-@given(NUMBERS)
-def test_ranks_are_those_of_counting(values: list[float]) -> None:
-    array = np.array(values)
-    below = (array[None, :] < array[:, None]).sum(axis=1)
-    equal = (array[None, :] == array[:, None]).sum(axis=1)
-    assert average_ranks(values) == (below + (equal + 1) / 2).tolist()
 
 
 TRAFFIC = {
@@ -196,9 +175,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the figures that are drawn; none is written, which takes the longest."""
     names: list[str] = []
 
-    def note(_drawn: Panels, folder: Path, name: str, _caption: str) -> list[Path]:
-        names.append(name)
-        return [folder / f"{name}.svg", folder / f"{name}.png"]
+    def note(_drawn: Drawn, path: Path, _experiment: str) -> list[Path]:
+        names.append(path.name)
+        return [path]
 
     monkeypatch.setattr(WRITE, note)
     return names
@@ -247,8 +226,8 @@ def test_a_swept_axis_is_a_line_for_each_value(tmp_path: Path) -> None:
     for line in ("CMFL-I, rate = 0.1", "CMFL-I, rate = 0.9", "FedAvg, rate = 0.9"):
         assert line in words
     assert "Learning rate 0.1 and 0.9." in words
-    (panel,) = panels_of(SWEPT.cells)
-    assert {name: {cell.final for cell in own} for name, own in panel.lines.items()} == {
+    (lines,) = panels_of(SWEPT.cells).values()
+    assert {name: {cell.final for cell in own} for name, own in lines.items()} == {
         "CMFL-I, rate = 0.1": {0.1},
         "FedAvg, rate = 0.1": {0.1},
         "CMFL-I, rate = 0.9": {0.9},
@@ -267,9 +246,9 @@ def test_nothing_but_seeds_is_pooled(along: str | None) -> None:
         for o in ("u", "v")
         for s in (1, 2)
     ]
-    for panel in panels_of(cells, along):
-        assert len(panel.lines) <= MOST_LINES
-        for own in panel.lines.values():
+    for lines in panels_of(cells, along).values():
+        assert len(lines) <= MOST_LINES
+        for own in lines.values():
             scenarios = {
                 (one.method, one.condition, *(x for a, x in one.axes.items() if a != along))
                 for one in own
@@ -336,7 +315,7 @@ def test_a_line_ends_where_a_seeds_model_is_non_finite() -> None:
     assert line.x == (1.0,)
     assert line.mean == pytest.approx((0.3,))
     (alone,) = over_rounds("A", cells[:1], lambda one: one.accuracy).error[:1]
-    assert alone is None  # a single seed says nothing of its spread
+    assert alone == 0  # no band: a single seed says nothing of its spread
 
 
 def test_the_share_of_clients_at_most_x() -> None:

@@ -1,16 +1,15 @@
 """The convex problem of Theorem 1: softmax regression with an L2 term, its minima and constants.
 
 With the term every F_k is mu-strongly convex (assumption 2) and has a minimum; without it a client
-whose samples are separable has none. All is float64, and the biases are a column of ones, so
-that they are regularised like the weights. Minima are found by full-batch L-BFGS. Paper: section
-"Convergence Analysis", assumptions 1, 2 and 5, definitions 1 and 2.
+whose samples are separable has none. Paper: section "Convergence Analysis", assumptions 1, 2 and 5,
+definitions 1 and 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,11 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
 
+GRADIENT_NORM = 1e-6
+"""‖∇F‖ below which a point counts as the minimum: F is then within 1e-12 / (2 mu) of F*."""
+MOST_STEPS = 10_000
 
-Weights = NDArray[np.float64]
+Weights: TypeAlias = NDArray[np.float64]
 """W, one row per class; the last column are the biases. Shape (classes, inputs + 1)."""
 
 
@@ -31,10 +33,11 @@ Weights = NDArray[np.float64]
 class Objective:
     """F(W) = 1/n Σ_i −log softmax(W x_i)[y_i] + mu/2 ‖W‖².
 
+    Biases are a column of ones, so that they are regularised like the weights.
+
     Attributes:
         inputs: x_i with a one behind it, shape (n, inputs + 1).
         labels: y_i, shape (n,).
-        mu: weight of the L2 term, at least 0.
     """
 
     inputs: NDArray[np.float64]
@@ -44,7 +47,6 @@ class Objective:
 
     @property
     def samples(self) -> int:
-        """The number n of samples."""
         return len(self.labels)
 
     @property
@@ -79,30 +81,25 @@ class Objective:
         shares[np.arange(self.samples), self.labels] -= 1
         return shares
 
-    def gradient(self, weights: Weights) -> Weights:
-        """Return ∇F(W), of the shape of W."""
-        return self.mean_gradient(weights, self.residuals(weights), self.inputs)
-
-    def mean_gradient(
-        self, weights: Weights, residuals: NDArray[np.float64], inputs: NDArray[np.float64]
+    def gradient(
+        self,
+        weights: Weights,
+        residuals: NDArray[np.float64] | None = None,
+        rows: NDArray[np.int64] | slice = slice(None),
     ) -> Weights:
-        """Return the gradient of some of the samples."""
-        gradient: Weights = residuals.T @ inputs / len(inputs) + self.mu * weights
+        """Return ∇F(W) over some of the samples, of the shape of W."""
+        residuals = self.residuals(weights) if residuals is None else residuals
+        inputs = self.inputs[rows]
+        gradient: Weights = residuals[rows].T @ inputs / len(inputs) + self.mu * weights
         return gradient
 
     def gradient_moments(
         self, weights: Weights, residuals: NDArray[np.float64], batch_size: int
     ) -> tuple[float, float]:
-        """Return what assumptions 3 and 4 bound, exactly: over all batches that could be drawn.
+        """Return E‖g‖² and E‖g − ∇F‖², which assumptions 3 and 4 bound, over all possible batches.
 
         A batch of b of the n samples is drawn without repetition, so that its mean gradient g has
         E‖g − ∇F‖² = S (n − b) / (b (n − 1)) with S = 1/n Σ_i ‖g_i‖² − ‖1/n Σ_i g_i‖².
-
-        Args:
-            batch_size: b; at most n.
-
-        Returns:
-            E‖g‖² and E‖g − ∇F‖².
         """
         mean = residuals.T @ self.inputs / self.samples
         # A sample's gradient is an outer product (and mu W, which moves all of them alike).
@@ -132,22 +129,8 @@ def vector_of_weights(weights: Weights) -> ParameterVector:
     return np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]).astype(np.float32)
 
 
-GRADIENT_NORM = 1e-6
-"""‖∇F‖ below which a point counts as the minimum: F is then within 1e-12 / (2 mu) of F*."""
-
-MOST_STEPS = 10_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Optimum:
-    """A minimum: w* and F*."""
-
-    weights: Weights
-    value: float
-
-
-def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> Optimum:
-    """Return the minimum of an objective; refuse a mu that is too small to find it."""
+def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> tuple[Weights, float]:
+    """Return w* and F* of an objective; refuse a mu that is too small to find them."""
     shape = objective.classes, objective.inputs.shape[1]
     found = minimize(
         lambda flat: objective.value(flat.reshape(shape)),
@@ -170,29 +153,36 @@ def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> Optimum:
             f"mu = {objective.mu}: the gradient is {norm:.3g} where it should be below "
             f"{GRADIENT_NORM:g}; a larger mu makes the minimum easier to find"
         )
-    return Optimum(weights, float(found.fun))
+    return weights, float(found.fun)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ConvexProblem:
-    """The objectives of all clients, and their minima.
+    """The objectives of all clients of divided data, and their minima.
 
     Attributes:
         clients: F_k of client k at index k.
         together: F = Σ p_k F_k, p_k = n_k / Σ n_k: the objective of all samples together.
+        optimum: w*, where F is F* = `optimal_value`.
         minima: F_k* of client k at index k, shape (K,).
-        samples: n_k of client k at index k, shape (K,).
-        mu: of assumption 2.
+        shares: p_k of client k at index k, shape (K,).
         smoothness: L of assumption 1, the largest of all clients.
     """
 
-    clients: tuple[Objective, ...]
-    together: Objective
-    optimum: Optimum
-    minima: NDArray[np.float64]
-    samples: NDArray[np.int64]
-    mu: float
-    smoothness: float
+    def __init__(self, data: FederatedData, mu: float) -> None:
+        classes = data.form.classes
+        self.mu = mu
+        self.clients = [objective_of(client, data.collate, classes, mu) for client in data.train]
+        self.together = Objective(
+            np.concatenate([client.inputs for client in self.clients]),
+            np.concatenate([client.labels for client in self.clients]),
+            classes,
+            mu,
+        )
+        self.optimum, self.optimal_value = minimum(self.together)
+        self.minima = np.array([minimum(client)[1] for client in self.clients])
+        self.samples = np.array([client.samples for client in self.clients], dtype=np.int64)
+        self.shares: NDArray[np.float64] = self.samples / self.samples.sum()
+        self.smoothness = max(client.smoothness for client in self.clients)
 
     @property
     def gamma(self) -> float:
@@ -200,15 +190,9 @@ class ConvexProblem:
         return 4 * self.smoothness / self.mu
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """p_k of client k at index k."""
-        shares: NDArray[np.float64] = self.samples / self.samples.sum()
-        return shares
-
-    @property
     def heterogeneity(self) -> float:
         """Γ = F* − Σ p_k F_k* (definition 1)."""
-        return self.optimum.value - float(self.shares @ self.minima)
+        return self.optimal_value - float(self.shares @ self.minima)
 
     def values(self, weights: Weights) -> NDArray[np.float64]:
         """Return F_k(w) of client k at index k."""
@@ -234,16 +218,9 @@ class ConvexProblem:
     ) -> float | None:
         """Return φ(S_a, w) = (Σ_{S_a} p F_k(w) − Σ_{S_c*} p F_k*) / (F(w) − Σ p_k F_k*).
 
-        That is the aggregation-committee gap, definition 2.
-
-        Args:
-            accepted: S_a.
-            values: F_k(w) of client k at index k.
-            committee: S_c*.
-
-        Returns:
-            The gap of this set at this model; the definition takes the mean over all that could
-            have happened. None where it would be 0 / 0: at w* where Γ = 0.
+        That is the aggregation-committee gap, definition 2, of one set at one model, whose F_k(w)
+        are the values. The definition takes the mean over all that could have happened. None where
+        it would be 0 / 0: at w* where Γ = 0.
         """
         below = float(self.shares @ values) - float(self.shares @ self.minima)
         if below <= 0:
@@ -254,24 +231,3 @@ class ConvexProblem:
     def committee_difference(self, accepted: Sequence[int], committee: Sequence[int]) -> float:
         """Return what assumption 5 bounds by κ²: |Σ_{S_a} p F_k* − Σ_{S_c*} p F_k*|."""
         return abs(self.mean_over(accepted, self.minima) - self.mean_over(committee, self.minima))
-
-
-def problem_of(data: FederatedData, mu: float) -> ConvexProblem:
-    """Return the problem of divided data; mu is the weight of the L2 term, above 0."""
-    classes = data.form.classes
-    clients = tuple(objective_of(client, data.collate, classes, mu) for client in data.train)
-    together = Objective(
-        np.concatenate([client.inputs for client in clients]),
-        np.concatenate([client.labels for client in clients]),
-        classes,
-        mu,
-    )
-    return ConvexProblem(
-        clients=clients,
-        together=together,
-        optimum=minimum(together),
-        minima=np.array([minimum(client).value for client in clients]),
-        samples=np.array([client.samples for client in clients], dtype=np.int64),
-        mu=mu,
-        smoothness=max(client.smoothness for client in clients),
-    )

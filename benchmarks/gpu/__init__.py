@@ -1,1 +1,0 @@
-"""One command that runs tests, whole runs and measurements on a GPU."""

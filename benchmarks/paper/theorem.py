@@ -1,0 +1,451 @@
+"""Theorem 1 for one configuration: the error of a run, and the bound that the paper prints for it.
+
+The run is softmax regression with an L2 term on the configuration's own division of its data, in
+float64 and without a ledger; once with the theorem's own step sizes, η_t = 1 / (mu (t + γ)), and
+once with the configuration's learning rate, for which the theorem says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from benchmarks.paper.convex import (
+    ConvexProblem,
+    Objective,
+    Weights,
+    objective_of,
+    vector_of_weights,
+    weights_of,
+)
+from clients.attacks.played_rounds import score_vectors
+from clients.configuration.schema import Configuration
+from clients.datasets.federated_data import SettingsTable, parse_settings
+from clients.datasets.registry import load_dataset
+from clients.experiments.baselines import MethodRound
+from clients.experiments.definition import Method
+from clients.experiments.kinds import MethodRun, MethodTask
+from clients.models.registry import model_named
+from clients.random_streams import named_stream
+from clients.runs.metrics import Quality
+from clients.training.evaluation import majority_rate
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.inputs import (
+    drawn_committee,
+    needs_displacement,
+    sample_trainers,
+    training_seed,
+)
+from ledger.protocol.judgement import rank_trainers
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.ranking import elect
+from ledger.protocol.rules.direction import displacement, window_start
+from ledger.protocol.rules.distance import Layout, plain_distances
+from ledger.protocol.types import ClientId, Digest
+
+if TYPE_CHECKING:
+    from clients.models.model import ParameterVector
+
+MODEL = "softmax"
+"""The one built-in model whose objective is strongly convex once there is an L2 term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """Constants of the bound.
+
+    G², σ_k², κ², φ_min and φ_max are the extremes that one run has shown. The theorem means those
+    of all that could have happened, so that the bound printed with these is a lower estimate.
+
+    Attributes:
+        smoothness: L of assumption 1.
+        mu: of assumption 2.
+        variance: Σ p_k σ_k², with σ_k² of assumption 3.
+        gradient_squared: G² of assumption 4.
+        kappa_squared: κ² of assumption 5.
+        heterogeneity: Γ of definition 1.
+        least_gap: φ_min of definition 2.
+        largest_gap: φ_max of definition 2.
+        start_squared: ‖w_1 − w*‖².
+    """
+
+    smoothness: float
+    mu: float
+    variance: float
+    gradient_squared: float
+    kappa_squared: float
+    heterogeneity: float
+    least_gap: float
+    largest_gap: float
+    start_squared: float
+    local_steps: int
+
+
+def bound_after(steps: int, constants: Constants) -> dict[str, float] | None:
+    """Return the right side of Theorem 1 by its terms, and their `total`.
+
+    1 / (T + γ) [ (4 L (32 τ² G² + Σ p_k σ_k²) + 24 L² κ²) / (3 mu² φ_min) + 8 L² Γ / mu²
+    + L γ ‖w_1 − w*‖² / 2 ] + 8 L Γ / (3 mu) · (φ_max / φ_min − 1)
+
+    The last term, `lasting`, stays however long one trains. T is counted in steps of SGD and not in
+    rounds: the proof has T = i τ. None where φ_min is not above 0: the proof divides by it.
+    """
+    of = constants
+    if of.least_gap <= 0:
+        return None
+    condition = of.smoothness / of.mu
+    gamma = 4 * of.smoothness / of.mu
+    decay = 1 / (steps + gamma)
+    shared = decay * 4 / (3 * of.mu**2 * of.least_gap)
+    spread = 32 * of.local_steps**2 * of.gradient_squared + of.variance
+    terms = {
+        "gradients": shared * of.smoothness * spread,
+        "kappa": shared * 6 * of.smoothness**2 * of.kappa_squared,
+        "heterogeneity": decay * 8 * condition**2 * of.heterogeneity,
+        "start": decay * of.smoothness * gamma * of.start_squared / 2,
+        "lasting": 8 * condition * of.heterogeneity / 3 * (of.largest_gap / of.least_gap - 1),
+    }
+    return terms | {"total": sum(terms.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class AveragingSelection:
+    """FedAvg: n clients train, and all of them are averaged."""
+
+    clients: int
+    trainers: int
+
+    def active(self, seed: Digest) -> tuple[ClientId, ...]:
+        """Return the n clients that the round's seed draws."""
+        return sample_trainers(seed, self.clients, (), self.trainers)
+
+    def accepted(
+        self,
+        model: ParameterVector,  # noqa: ARG002 - a committee needs it
+        updates: Mapping[ClientId, ParameterVector],
+    ) -> tuple[ClientId, ...]:
+        return tuple(sorted(updates))
+
+
+@dataclass(slots=True)
+class CommitteeSelection:
+    """CMFL: C members rank the n trainers, and their strategy accepts some of these."""
+
+    parameters: Parameters
+    layout: Layout
+    _candidates: tuple[ClientId, ...] = field(default=(), init=False)
+    _members: tuple[ClientId, ...] = field(default=(), init=False)
+    _trainers: tuple[ClientId, ...] = field(default=(), init=False)
+    _models: list[ParameterVector] = field(default_factory=list, init=False)
+
+    def active(self, seed: Digest) -> tuple[ClientId, ...]:
+        """Return committee and trainers; the first committee is drawn, later ones are elected."""
+        rules = self.parameters
+        if self._candidates:
+            self._members = elect(self._candidates, rules.members, seed)
+        else:
+            self._members = drawn_committee(seed, rules.clients, rules.members, ())
+        self._trainers = sample_trainers(seed, rules.clients, self._members, rules.trainers)
+        return tuple(sorted(self._members + self._trainers))
+
+    def accepted(
+        self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
+    ) -> tuple[ClientId, ...]:
+        """Return S_a in ranking order, and keep the candidates for the next committee."""
+        self._models.append(model)
+        number, members = len(self._models), tuple(sorted(self._members))
+        travel = None
+        if needs_displacement(self.parameters, number):
+            travel = displacement(self._models[window_start(number) - 1], model)
+        table = plain_distances(self.parameters.distance_rule, travel, updates, members)
+        vectors = score_vectors(number, table, sorted(updates), self._trainers, members)
+        ranking = rank_trainers(self.parameters, vectors)
+        self._candidates = ranking.candidates
+        return ranking.accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
+    """Training settings of all clients.
+
+    Attributes:
+        batch_size: samples of a step; a client that has fewer uses all it has.
+        step_size: η_t of step t, from 0, counted over all rounds.
+        members: C, for S_c*.
+        seed: of the run; who is drawn, and all batches, follow from it.
+    """
+
+    rounds: int
+    local_steps: int
+    batch_size: int
+    step_size: Callable[[int], float]
+    members: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathRound:
+    """A round: S_a, w after it, and F(w) − F*."""
+
+    accepted: tuple[int, ...]
+    weights: Weights
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingPath:
+    """A run: its rounds, and the constants of the bound, the largest or least that were seen.
+
+    There are no constants where the model sat in the minimum of clients that are all alike, so that
+    φ is never defined.
+    """
+
+    rounds: tuple[PathRound, ...]
+    constants: Constants | None
+
+
+def follow_path(
+    problem: ConvexProblem,
+    choosing: AveragingSelection | CommitteeSelection,
+    start: Weights,
+    settings: PathSettings,
+) -> TrainingPath:
+    """Return the path of a run from w_1."""
+    observed = _Observations(problem, settings.members)
+    weights, rounds = start, []
+    for number in range(1, settings.rounds + 1):
+        seed = sha256(repr((settings.seed, "theorem", number)).encode())
+        steps = range((number - 1) * settings.local_steps, number * settings.local_steps)
+        updates = {}
+        for client in choosing.active(seed):
+            rng = named_stream(training_seed(seed, client), "batches")
+            updates[client] = weights - _trained(client, weights, steps, settings, rng, observed)
+        sent = {client: vector_of_weights(update) for client, update in updates.items()}
+        accepted = choosing.accepted(vector_of_weights(weights), sent)
+        observed.set_accepted(accepted, weights)
+        weights = weights - sum(
+            share * updates[client]
+            for share, client in zip(problem.shares_among(accepted), accepted, strict=True)
+        )
+        error = problem.together.value(weights) - problem.optimal_value
+        rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
+    return TrainingPath(tuple(rounds), observed.constants(start, settings.local_steps))
+
+
+class _Observations:
+    """The extremes that a run shows."""
+
+    def __init__(self, problem: ConvexProblem, members: int) -> None:
+        self.problem = problem
+        self._committee = problem.best_committee(members)
+        self._at_optimum = problem.values(problem.optimum)
+        self._variances = np.zeros(len(problem.clients))
+        self._gradient = self._kappa = 0.0
+        self._gaps: list[float] = []
+        self._optimal_gaps: list[float] = []
+
+    def gradients(self, client: int, second_moment: float, variance: float) -> None:
+        self._gradient = max(self._gradient, second_moment)
+        self._variances[client] = max(self._variances[client], variance)
+
+    def set_accepted(self, accepted: Sequence[int], weights: Weights) -> None:
+        """Take note of S_a, and of the model from which its round began."""
+        problem, committee = self.problem, self._committee
+        self._kappa = max(self._kappa, problem.committee_difference(accepted, committee))
+        for gaps, values in (
+            (self._gaps, problem.values(weights)),
+            (self._optimal_gaps, self._at_optimum),
+        ):
+            gap = problem.committee_gap(accepted, values, committee)
+            if gap is not None:
+                gaps.append(gap)
+
+    def constants(self, start: Weights, local_steps: int) -> Constants | None:
+        """Return what the bound is made of, None where no gap is defined."""
+        if not (self._gaps and self._optimal_gaps):
+            return None
+        return Constants(
+            smoothness=self.problem.smoothness,
+            mu=self.problem.mu,
+            variance=float(self.problem.shares @ self._variances),
+            gradient_squared=self._gradient,
+            kappa_squared=self._kappa,
+            heterogeneity=self.problem.heterogeneity,
+            least_gap=min(self._gaps),
+            largest_gap=max(self._optimal_gaps),
+            start_squared=float(np.sum((start - self.problem.optimum) ** 2)),
+            local_steps=local_steps,
+        )
+
+
+def _trained(
+    client: int,
+    start: Weights,
+    steps: range,
+    settings: PathSettings,
+    rng: np.random.Generator,
+    seen: _Observations,
+) -> Weights:
+    """Return a client's local model after its steps of SGD."""
+    objective = seen.problem.clients[client]
+    size = min(settings.batch_size, objective.samples)
+    weights = start
+    for step in steps:
+        residuals = objective.residuals(weights)
+        seen.gradients(client, *objective.gradient_moments(weights, residuals, size))
+        rows = rng.choice(objective.samples, size, replace=False)
+        weights = weights - settings.step_size(step) * objective.gradient(weights, residuals, rows)
+    return weights
+
+
+class TheoremOptions(SettingsTable):
+    """Options of a method of kind `theorem`.
+
+    Attributes:
+        mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
+            `convex.GRADIENT_NORM`), above 1e6 nothing but the term is left.
+        averaging: FedAvg over n clients instead of a committee.
+    """
+
+    mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
+    averaging: bool = False
+
+
+def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict[str, Any]:
+    """Return Theorem 1's terms for a method, under the names of an experiment's row.
+
+    `accuracy`, `loss` and `training_loss` are those after each round with the learning rate, the
+    losses without the L2 term. `extra.theorem` has the constants of the data: `mu`, `smoothness` L,
+    `gamma`, `optimal_value` F*, `heterogeneity` Γ, `best_committee` S_c*, `optimal_accuracy` of w*.
+    Under `step_sizes` it has for each of `theorem` and `rate` the `constants` seen on the path,
+    `error` F(w) − F* after each round, the `bound` after each round from the constants of the whole
+    path, and the `terms` of the last one. Bound and terms are None where φ_min is not above 0. The
+    largest and least of one path replace those over all possible paths: the bound is a lower
+    estimate.
+    """
+    options = parse_settings(TheoremOptions, method.options, "options")
+    configuration = configuration.model_copy(update={"seed": seed})
+    require(configuration, method)
+    clients = configuration.protocol.clients
+    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    model = model_named(MODEL, data.form, configuration.model.options)
+    parameters = configuration.parameters(model.dimension)
+    problem = ConvexProblem(data, options.mu)
+    start = weights_of(model.initial(named_stream(seed, "model")), data.form.classes)
+    training = configuration.training
+    local_steps = training.local_steps or 0
+
+    def path(step_size: Callable[[int], float]) -> TrainingPath:
+        choosing = (
+            AveragingSelection(clients, parameters.trainers)
+            if options.averaging
+            else CommitteeSelection(parameters, model.layout)
+        )
+        settings = PathSettings(
+            rounds=parameters.rounds,
+            local_steps=local_steps,
+            batch_size=training.batch_size,
+            step_size=step_size,
+            members=parameters.members,
+            seed=seed,
+        )
+        return follow_path(problem, choosing, start, settings)
+
+    paths = {
+        "theorem": path(lambda step: 1 / (problem.mu * (step + problem.gamma))),
+        "rate": path(lambda _: training.learning_rate),
+    }
+    test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
+    return _measured(problem, test, paths["rate"]) | {
+        "floor": majority_rate(data.test.y),
+        "extra": {
+            "theorem": {
+                "mu": problem.mu,
+                "smoothness": problem.smoothness,
+                "gamma": problem.gamma,
+                "optimal_value": problem.optimal_value,
+                "optimal_accuracy": test.accuracy(problem.optimum),
+                "heterogeneity": problem.heterogeneity,
+                "best_committee": list(problem.best_committee(parameters.members)),
+                "local_steps": training.local_steps,
+                "step_sizes": {name: _told(of, local_steps) for name, of in paths.items()},
+            }
+        },
+    }
+
+
+def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> dict[str, Any]:
+    """Return the usual lists of a row."""
+    weights = [round_.weights for round_ in path.rounds]
+    accepted = [client for round_ in path.rounds for client in round_.accepted]
+    return {
+        "accuracy": [test.accuracy(one) for one in weights],
+        "loss": [test.value(one) for one in weights],
+        "training_loss": [
+            problem.together.value(one) - problem.mu / 2 * float((one**2).sum()) for one in weights
+        ],
+        "times_aggregated": np.bincount(accepted, minlength=len(problem.clients)).tolist(),
+        "samples": problem.samples.tolist(),
+    }
+
+
+def _told(path: TrainingPath, local_steps: int) -> dict[str, Any]:
+    bounds = []
+    for number in range(1, len(path.rounds) + 1):
+        of = path.constants
+        bound = None if of is None else bound_after(number * local_steps, of)
+        bounds.append(bound if bound is not None and isfinite(bound["total"]) else None)
+    return {
+        "constants": None if path.constants is None else asdict(path.constants),
+        "error": [entry.error for entry in path.rounds],
+        "bound": [None if bound is None else bound["total"] for bound in bounds],
+        "terms": bounds[-1],
+    }
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what the theorem is not about."""
+    mu = parse_settings(TheoremOptions, method.options, "options").mu
+    training, malice = configuration.training, configuration.malice
+    rate, server_rate = training.learning_rate, configuration.protocol.server_rate
+    plain = "Theorem 1 is about plain SGD"
+    refusals = {
+        f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex objective, "
+        f"and so model.name = {MODEL}": configuration.model.name != MODEL,
+        f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the same "
+        "for all clients: training.local_steps": training.local_steps is None,
+        f"training.proximal = {training.proximal}: {plain}": training.proximal is not None,
+        f"training.calibrated = true: {plain}": training.calibrated,
+        "malice is set: Theorem 1 is about honest clients": bool(
+            malice.malicious_rate or malice.members or malice.trainers
+        ),
+        f"protocol.server_rate = {server_rate}: Theorem 1 is about 1": server_rate != 1,
+        f"training.learning_rate = {rate}: must be below 2 / mu = {2 / mu:g}": rate * mu >= 2,
+    }
+    for sentence, is_refused in refusals.items():
+        if is_refused:
+            raise ConfigurationError(sentence)
+
+
+def play(task: MethodTask) -> MethodRun:
+    """Follow the paths of a run; a round counts as played when all of them are."""
+    row = theorem_row(task.configuration, task.method, task.configuration.seed)
+    qualities = zip(row["accuracy"], row["loss"], row["training_loss"], strict=True)
+    rounds = []
+    for accuracy, loss, training_loss in qualities:
+        quality = Quality(accuracy, loss, training_loss)
+        rounds.append(MethodRound(quality=quality, trained=(), served=None, aggregated=()))
+        task.on_round()
+    return MethodRun(
+        rounds=tuple(rounds),
+        floor=row["floor"],
+        samples=tuple(row["samples"]),
+        times_aggregated=tuple(row["times_aggregated"]),
+        extra=row["extra"],
+    )
