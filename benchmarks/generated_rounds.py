@@ -24,9 +24,9 @@ from ledger.chain.contract.deploy import constructor_values
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
-    OfflineChain,
     Receipt,
     TopicFilter,
     Transaction,
@@ -74,7 +74,7 @@ class MinedBlock:
     state: LedgerState
 
 
-class GeneratedChain(OfflineChain):
+class GeneratedChain(ChainBase):
     """A chain that holds one deployment; a `ChainReader`.
 
     Attributes:

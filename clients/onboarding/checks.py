@@ -24,9 +24,10 @@ from ledger.chain.contract.deploy import (
     deployed_domain,
     require_code,
 )
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import Block, ChainReader, require_plain_sender
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.node import RpcSettings, SendingNode
 from ledger.early_stop import SECTION

@@ -20,7 +20,7 @@ from ledger.protocol.types import Digest, Domain
 if TYPE_CHECKING:
     from ledger.audit.evidence import Accusations, ModelStep, RoundEvidence
     from ledger.chain.contract.codec import Call
-    from ledger.chain.contract.ledger import LedgerSnapshot
+    from ledger.chain.round_ledger import LedgerSnapshot
 
 
 @dataclass(frozen=True, slots=True)

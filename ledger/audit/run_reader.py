@@ -49,14 +49,14 @@ from ledger.audit.report import AuditStep, BlobKind, Finding
 from ledger.audit.round_checker import EvidenceReader, Milestone
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.chain.round_ledger import last_ended
+from ledger.chain.round_ledger import LedgerSnapshot, last_ended
 from ledger.io.parsing import picked
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import RunDocument, decode_run

@@ -32,9 +32,9 @@ from ledger.audit.proofs.proof_document import (
 )
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
-    OfflineChain,
     Receipt,
     TopicFilter,
     Transaction,
@@ -114,7 +114,7 @@ def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
     return (number, window_start(number))
 
 
-class BundleChain(OfflineChain):
+class BundleChain(ChainBase):
     """The chain that a bundle tells of; what it does not hold is not served."""
 
     def __init__(self, bundle: RoundBundle) -> None:

@@ -17,8 +17,9 @@ from ledger.audit.proofs.proof import (
 )
 from ledger.audit.proofs.trust import bans_before, commitments_of, end_of, location_of, until_end
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.codec import CommitCall, RecordedEvent
+from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -216,7 +217,7 @@ def _whole_path(ledger: CommitteeLedger, deployment: Deployment) -> HeadPath:
 def _events(ledger: CommitteeLedger) -> Iterator[Event]:
     newest = ledger.chain.head().number
     for first in range(ledger.from_block, newest + 1, LOG_BATCH_BLOCKS):
-        for recorded in ledger.events(first, min(first + LOG_BATCH_BLOCKS - 1, newest)):
+        for recorded in ledger.recorded_in(first, min(first + LOG_BATCH_BLOCKS - 1, newest)):
             yield recorded.event
 
 

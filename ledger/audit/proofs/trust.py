@@ -9,10 +9,10 @@ from typing import Any, Self, TypeAlias
 
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment, RoundBasis
 from ledger.audit.report import AuditOutcome
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, UncheckableCreationError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.fold import RoundStart

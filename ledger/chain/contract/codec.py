@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 from ledger.chain.contract import abi
 from ledger.chain.ports import Log, NotServedError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import ledger_state
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError, SignatureError
@@ -252,17 +253,6 @@ _EVENTS: dict[str, type[ledger_state.Event]] = {
 }
 _PLACES = ("accepted", "next_committee")
 """Fields of a decision that the contract logs as places of the ranking: bit i is place i."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
-    """An event, and its position on the chain."""
-
-    event: ledger_state.Event
-    block_number: int
-    block_hash: bytes
-    transaction_hash: bytes
-    log_index: int
 
 
 def decode_log(log: Log) -> RecordedEvent:

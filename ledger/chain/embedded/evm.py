@@ -68,7 +68,7 @@ from ledger.chain.ports import (
     Receipt,
     Transaction,
     TransactionRefusedError,
-    WrongChainIdError,
+    WrongChainError,
 )
 from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
@@ -563,9 +563,9 @@ def decode_transaction(
 
 
 def require_own_chain(transaction: SignedTransactionAPI, chain_id: int) -> None:
-    """Raise a WrongChainIdError unless a transaction is signed for this chain."""
+    """Raise a WrongChainError unless a transaction is signed for this chain."""
     # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
     if transaction.chain_id != chain_id:
-        raise WrongChainIdError(
+        raise WrongChainError(
             f"the transaction is signed for chain {transaction.chain_id}, this is {chain_id}"
         )

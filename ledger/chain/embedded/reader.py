@@ -14,8 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
 from eth.exceptions import VMError
@@ -36,14 +35,14 @@ from ledger.chain.embedded.file.chain_store import (
 )
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     ChainDamagedError,
     Log,
     Receipt,
     TopicFilter,
     Transaction,
     TransactionRevertedError,
-    WrongChainIdError,
-    WrongGenesisError,
+    require_identity,
 )
 from ledger.protocol.errors import ChainError
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
 
 
-class BlockReader:
+class BlockReader(ChainBase):
     """The blocks of an open chain file. Safe to share between threads.
 
     Attributes:
@@ -81,23 +80,6 @@ class BlockReader:
             integrity.verify_head(self._database, self.genesis_hash)
             self._chain = evm.chain_class(self.chain_id)(self._database)
             self._newest_header = self._chain.get_canonical_head()
-
-    @property
-    def node(self) -> str | None:
-        """None: no node answers."""
-        return None
-
-    def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        """Accept the expected chain; None accepts any id or block 0."""
-        if chain_id is not None and chain_id != self.chain_id:
-            raise WrongChainIdError(
-                f"{self._store.path}: has chain id {self.chain_id}, expected {chain_id}"
-            )
-        if genesis_hash is not None and genesis_hash != self.genesis_hash:
-            raise WrongGenesisError(
-                f"{self._store.path}: begins with block 0x{self.genesis_hash.hex()}, "
-                f"expected 0x{genesis_hash.hex()}"
-            )
 
     def head(self) -> Block:
         with self._lock, evm.damage_translated(self._store):
@@ -219,17 +201,6 @@ class BlockReader:
         """Close the file."""
         self._store.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 _MAX_CACHED_ANSWERS = 256
 _MAX_CACHED_BYTES = 4096
@@ -292,7 +263,7 @@ class EmbeddedReader(BlockReader):
             raise
         try:
             chain = EmbeddedReader(store)
-            chain.verify_identity(chain_id, genesis_hash)
+            require_identity(path, chain, chain_id, genesis_hash)
         except ChainError:
             store.close()
             raise
@@ -470,7 +441,7 @@ class EmbeddedReader(BlockReader):
         noted = _noted(path)
         with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
-            reader.verify_identity(self.chain_id, self.genesis_hash)
+            require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
 
 

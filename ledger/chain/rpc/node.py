@@ -7,25 +7,23 @@ to verify that, run your own node or compare several.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
     Receipt,
     TopicFilter,
     Transaction,
     TransactionRevertedError,
-    WrongChainIdError,
-    WrongGenesisError,
+    require_identity,
 )
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps
@@ -244,7 +242,7 @@ class RpcSettings:
         return FeeCaps(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
-class RpcReader:
+class RpcReader(ChainBase):
     """A chain behind a node, read-only. Safe to share between threads.
 
     Args:
@@ -286,18 +284,9 @@ class RpcReader:
         return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        actual = self._ask(wire.quantity, "eth_chainId")
-        if chain_id is not None and actual != chain_id:
-            raise WrongChainIdError(
-                f"{self._node.shown_url}: has chain id {actual}, expected {chain_id}"
-            )
-        self.chain_id = actual
+        self.chain_id = self._ask(wire.quantity, "eth_chainId")
         self.genesis_hash = self.block(0).hash
-        if genesis_hash is not None and genesis_hash != self.genesis_hash:
-            raise WrongGenesisError(
-                f"{self._node.shown_url}: begins with block 0x{self.genesis_hash.hex()}, "
-                f"expected 0x{genesis_hash.hex()}"
-            )
+        require_identity(self.node, self, chain_id, genesis_hash)
 
     @property
     def node(self) -> str | None:
@@ -488,25 +477,9 @@ class RpcReader:
         require_same_hash(receipt.transaction_hash, transaction_hash)
         return receipt
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[RpcReader]:
-        """Yield this reader: a node cannot freeze its chain, so callers compare heads."""
-        yield self
-
     def close(self) -> None:
         """Close the connections to the node."""
         self._node.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _is_momentary(error: Exception) -> bool:
