@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING
 
 from eth_keys.datatypes import PrivateKey
 
-from ledger.chain.embedded import evm
-from ledger.chain.embedded import evm as evm_values
+from ledger.chain.embedded import chain_store, evm
+from ledger.chain.embedded.chain_store import (
+    SCHEMA_VERSION,
+    AcknowledgedBlock,
+    ChainStore,
+    HeadNote,
+    WriteAheadLog,
+    verify_nothing_acknowledged,
+    writer_lock,
+)
 from ledger.chain.embedded.evm import (
     DEFAULT_CHAIN_ID,
     GENESIS_BALANCE_WEI,
@@ -29,18 +37,8 @@ from ledger.chain.embedded.evm import (
     require_own_chain,
     sign_transaction,
 )
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import (
-    SCHEMA_VERSION,
-    AcknowledgedBlock,
-    ChainStore,
-    HeadNote,
-    WriteAheadLog,
-    WriterLock,
-    verify_nothing_acknowledged,
-)
-from ledger.chain.embedded.file.sqlite_file import Synchronous
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.sqlite_file import Synchronous
 from ledger.chain.ports import (
     ChainLockedError,
     Receipt,
@@ -74,13 +72,12 @@ class EmbeddedChain(EmbeddedReader):
     def __init__(
         self,
         store: ChainStore,
-        lock: WriterLock,
+        held: contextlib.ExitStack,
         clock: Callable[[], float],
         key: bytes,
         synchronous: Synchronous,
     ) -> None:
         super().__init__(store)
-        self._writer_lock = lock
         self._clock = clock
         self._key = key
         self.sender = address_of(key)
@@ -89,6 +86,7 @@ class EmbeddedChain(EmbeddedReader):
         self._write_ahead = WriteAheadLog(store)
         self._write_ahead.empty()
         self._note = HeadNote.begin(store.path, self._newest())
+        self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod
     def create(  # noqa: PLR0913 - all but the path have a default
@@ -109,16 +107,13 @@ class EmbeddedChain(EmbeddedReader):
             key: the private key that signs; genesis funds its account.
             clock: Unix seconds, for the blocks' times.
         """
-        with _locked(path) as lock:
+        with contextlib.ExitStack() as held:
+            held.enter_context(writer_lock(path))
             if not accept_rollback:
                 verify_nothing_acknowledged(path)
-            store = ChainStore.create(path, synchronous)
-            try:
-                _write_genesis(store, chain_id, gas_limit, _seconds(clock), key)
-                return cls(store, lock, clock, key, synchronous)
-            except BaseException:
-                store.close()
-                raise
+            store = held.enter_context(contextlib.closing(ChainStore.create(path, synchronous)))
+            _write_genesis(store, chain_id, gas_limit, _seconds(clock), key)
+            return cls(store, held, clock, key, synchronous)
 
     @classmethod
     def open(  # noqa: PLR0913 - all but the path have a default
@@ -141,19 +136,16 @@ class EmbeddedChain(EmbeddedReader):
             accept_rollback: accept a chain without the newest acknowledged block, and forget that
                 block.
         """
-        with _locked(path) as lock:
+        with contextlib.ExitStack() as held:
+            held.enter_context(writer_lock(path))
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
                 if not accept_rollback:
                     reader.verify_not_behind()
                 reader.verify_can_extend()
-            store = ChainStore.open(path, synchronous)
-            try:
-                return cls(store, lock, clock, key, synchronous)
-            except BaseException:
-                store.close()
-                raise
+            store = held.enter_context(contextlib.closing(ChainStore.open(path, synchronous)))
+            return cls(store, held, clock, key, synchronous)
 
     @classmethod
     def open_or_create(
@@ -186,7 +178,7 @@ class EmbeddedChain(EmbeddedReader):
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
             header, receipts, [computation] = self._seal([signed])
-        receipt = evm_values.receipt(header, 0, signed, receipts)
+        receipt = evm.receipt(header, 0, signed, receipts)
         if receipt.status != 1:
             raise TransactionRevertedError(bytes(computation.output), receipt.transaction_hash)
         return receipt
@@ -237,11 +229,9 @@ class EmbeddedChain(EmbeddedReader):
         """Return at once: this program's own EVM runs the contract."""
 
     def mines_at_once(self) -> bool:
-        """Return true: blocks come with transactions."""
         return True
 
     def next_nonce(self) -> int:
-        """Return the nonce of the account's next transaction."""
         return self.account(self.sender)[0]
 
     def create_contract(
@@ -272,7 +262,7 @@ class EmbeddedChain(EmbeddedReader):
     ) -> SignedTransactionAPI:
         with evm.damage_translated(self._store):
             # The next block's base fee suffices.
-            fee = evm_values.base_fee(self._chain.header)
+            fee = evm.base_fee(self._chain.header)
             call = UnsignedCall(to, data, gas, fee, value)
             return sign_transaction(self._chain.get_vm(), self.chain_id, call, key)
 
@@ -358,19 +348,7 @@ class EmbeddedChain(EmbeddedReader):
                     self._write_ahead.empty()
                     self._note.write(self._newest())
             self._note.close()
-            super().close()
-            self._writer_lock.release()
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[WriterLock]:
-    """Hold the writer's lock, and release it only on an error."""
-    lock = WriterLock.acquire(path)
-    try:
-        yield lock
-    except BaseException:
-        lock.release()
-        raise
+            self._held.close()
 
 
 def _seconds(clock: Callable[[], float]) -> int:

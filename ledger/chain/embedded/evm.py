@@ -58,9 +58,9 @@ from trie.exceptions import (
 from trie.exceptions import ValidationError as TrieValidationError
 
 from ledger.chain.addresses import checksum, contract_created_by, to_canonical
+from ledger.chain.embedded import chain_store
+from ledger.chain.embedded.chain_store import LogRow
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import LogRow
 from ledger.chain.ports import (
     Block,
     ChainDamagedError,
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
 
-    from ledger.chain.embedded.file.chain_store import ChainStore
+    from ledger.chain.embedded.chain_store import ChainStore
 
 
 def revert_data(error: VMError) -> bytes:

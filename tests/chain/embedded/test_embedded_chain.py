@@ -12,7 +12,7 @@ from eth_account import Account
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
 from ledger.chain.ports import ChainLockedError, TransactionRefusedError, WrongChainError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
@@ -111,7 +111,9 @@ class TestChainId:
     def test_is_ours_and_the_same_everywhere(self, chain: EmbeddedChain, path: Path) -> None:
         assert chain.chain_id == web3_over(chain).eth.chain_id == DEFAULT_CHAIN_ID == 1_129_137_740
         assert web3_over(chain).net.version == str(DEFAULT_CHAIN_ID)
-        returned = chain.execute(None, bytes.fromhex("465f5260205ff3"))  # CHAINID, return it
+        returned = chain.execute(
+            ContractCall(None, bytes.fromhex("465f5260205ff3"))
+        )  # CHAINID, return it
         assert bytes(returned.output) == word(DEFAULT_CHAIN_ID)
         with EmbeddedReader.open(path) as reader:
             assert reader.chain_id == DEFAULT_CHAIN_ID

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -87,12 +86,7 @@ class RpcServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -164,8 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             request = parse_json(body, _refuse)
         except ValueError:
-            fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
-            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(fault)))
+            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(wire.NOT_JSON, "not JSON")))
             return
         answer = self._answer(request)
         self._send(HTTPStatus.NO_CONTENT if answer is None else HTTPStatus.OK, answer)
@@ -192,10 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.methods.answer(request)
             return None if answer is None else _encoded(answer)
         if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
-            fault = wire.RpcFault(
-                wire.INVALID_REQUEST, f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
-            )
-            return _encoded(fault_json(fault))
+            fact = f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
+            return _encoded(fault_json(wire.INVALID_REQUEST, fact))
         return self._answer_all(request)
 
     def _answer_all(self, requests: list[object]) -> bytes | None:
@@ -235,7 +226,7 @@ def _not_answered(request: object) -> dict[str, Any] | None:
         return None
     identifier = request["id"] if type(request["id"]) in {int, str} else None
     message = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
-    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, message), identifier)
+    return fault_json(wire.LIMIT_EXCEEDED, message, identifier)
 
 
 def _refuse(constant: str) -> None:
