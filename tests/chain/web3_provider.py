@@ -33,6 +33,23 @@ class EmbeddedProvider(JSONBaseProvider):
         return True
 
 
+class NodeProvider(JSONBaseProvider):
+    """A web3 provider over a node, through the product's own transport."""
+
+    def __init__(self, transport: HttpTransport) -> None:
+        super().__init__()
+        self._transport = transport
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Return the answer to one request, an object with `result` or with `error`."""
+        request = json.loads(self.encode_rpc_request(method, params))
+        result = self._transport.ask(method, *request["params"])
+        return cast("RPCResponse", {"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002, FBT - web3's
+        return True
+
+
 def web3_over(chain: EmbeddedReader) -> Web3:
     return Web3(EmbeddedProvider(chain))
 

@@ -7,6 +7,7 @@ to verify that, run your own node or compare several.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,11 +66,6 @@ def log_parts(
         _verify_logs(logs, request, low, high)
         logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
         yield logs
-
-
-def read_logs(answer: object) -> list[Log]:
-    """Return the logs in an answer to `eth_getLogs`."""
-    return [wire.log(entry) for entry in wire.items(answer)]
 
 
 def log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
@@ -242,6 +238,15 @@ class RpcSettings:
         return FeeCaps(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
+@dataclass(frozen=True, slots=True)
+class GasMarket:
+    """Current gas prices, in wei per gas."""
+
+    block_number: int
+    base_fee: int
+    tip: int
+
+
 class RpcReader(ChainBase):
     """A chain behind a node, read-only. Safe to share between threads.
 
@@ -373,13 +378,8 @@ class RpcReader(ChainBase):
 
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
         tag = "latest" if block_number is None else hex(block_number)
-        try:
+        with _revert_raised():
             return self._ask(wire.data, "eth_call", request, tag)
-        except wire.RpcFault as fault:
-            reverted = wire.revert_data(fault)
-            if reverted is None:
-                raise
-            raise TransactionRevertedError(reverted) from fault
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
         """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`."""
@@ -446,7 +446,9 @@ class RpcReader(ChainBase):
         return logs
 
     def _logs_of(self, request: dict[str, Any]) -> list[Log]:
-        return self._ask(read_logs, "eth_getLogs", request)
+        return self._ask(
+            lambda answer: list(map(wire.log, wire.items(answer))), "eth_getLogs", request
+        )
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; raise NotServedError if the node has none.
@@ -477,62 +479,6 @@ class RpcReader(ChainBase):
         require_same_hash(receipt.transaction_hash, transaction_hash)
         return receipt
 
-    def close(self) -> None:
-        """Close the connections to the node."""
-        self._node.close()
-
-
-def _is_momentary(error: Exception) -> bool:
-    return isinstance(error, MomentaryFailureError)
-
-
-def _least_wait(error: Exception) -> float:
-    return error.retry_after_seconds if isinstance(error, MomentaryFailureError) else 0.0
-
-
-def _is_pending(answer: object) -> bool:
-    return isinstance(answer, dict) and answer.get("blockNumber") is None
-
-
-def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    """Return a reader of mined objects: None if the node has none, or none is mined."""
-
-    def read_mined(answer: object) -> T | None:
-        if answer is None or wire.members(answer).get("blockNumber") is None:
-            return None
-        return read(answer)
-
-    return read_mined
-
-
-def require_same_hash(actual: bytes, requested: bytes) -> None:
-    """Reject an answer about another hash than the requested one."""
-    if actual != requested:
-        raise wire.MalformedAnswerError(f"0x{actual.hex()} where 0x{requested.hex()} was asked for")
-
-
-def _is_of_stake(block: object) -> bool:
-    difficulty = wire.members(block).get("difficulty")
-    # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
-    return difficulty is not None and wire.quantity(difficulty) == 0
-
-
-def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
-    return fault.code in _NO_SUCH_TAG or "finalized" in fault.words
-
-
-@dataclass(frozen=True, slots=True)
-class GasMarket:
-    """Current gas prices, in wei per gas."""
-
-    block_number: int
-    base_fee: int
-    tip: int
-
-
-class SendingNode(RpcReader):
-    """A node that accepts signed transactions. Safe to share between threads."""
-
     def market(self) -> GasMarket:
         """Return current gas prices."""
         number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
@@ -553,8 +499,7 @@ class SendingNode(RpcReader):
 
     def nonce_at(self, account: str, block_number: int) -> int:
         """Return an account's number of transactions mined up to a block."""
-        tag = hex(block_number)
-        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
+        return self._ask(wire.quantity, "eth_getTransactionCount", account, hex(block_number))
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
         """Return the receipt of an account's transaction; None until it is mined.
@@ -610,13 +555,63 @@ class SendingNode(RpcReader):
 
     def gas_of(self, request: Mapping[str, str]) -> int:
         """Return the node's gas estimate of a transaction now."""
-        try:
+        with _revert_raised():
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
-        except wire.RpcFault as fault:
-            reverted = wire.revert_data(fault)
-            if reverted is None:
-                raise
-            raise TransactionRevertedError(reverted) from fault
+
+    def close(self) -> None:
+        """Close the connections to the node."""
+        self._node.close()
+
+
+@contextlib.contextmanager
+def _revert_raised() -> Iterator[None]:
+    """Turn the fault of a reverted call into a `TransactionRevertedError`."""
+    try:
+        yield
+    except wire.RpcFault as fault:
+        reverted = wire.revert_data(fault)
+        if reverted is None:
+            raise
+        raise TransactionRevertedError(reverted) from fault
+
+
+def _is_momentary(error: Exception) -> bool:
+    return isinstance(error, MomentaryFailureError)
+
+
+def _least_wait(error: Exception) -> float:
+    return error.retry_after_seconds if isinstance(error, MomentaryFailureError) else 0.0
+
+
+def _is_pending(answer: object) -> bool:
+    return isinstance(answer, dict) and answer.get("blockNumber") is None
+
+
+def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    """Return a reader of mined objects: None if the node has none, or none is mined."""
+
+    def read_mined(answer: object) -> T | None:
+        if answer is None or wire.members(answer).get("blockNumber") is None:
+            return None
+        return read(answer)
+
+    return read_mined
+
+
+def require_same_hash(actual: bytes, requested: bytes) -> None:
+    """Reject an answer about another hash than the requested one."""
+    if actual != requested:
+        raise wire.MalformedAnswerError(f"0x{actual.hex()} where 0x{requested.hex()} was asked for")
+
+
+def _is_of_stake(block: object) -> bool:
+    difficulty = wire.members(block).get("difficulty")
+    # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
+    return difficulty is not None and wire.quantity(difficulty) == 0
+
+
+def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
+    return fault.code in _NO_SUCH_TAG or "finalized" in fault.words
 
 
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
