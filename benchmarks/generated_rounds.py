@@ -313,5 +313,5 @@ def _state_values(state: LedgerState) -> tuple[Any, ...]:
         "committee": committee,
         "registered": len(state.registry),
     }
-    fields = [entry["name"] for entry in abi.output_fields("state")]
+    fields = [entry["name"] for entry in abi.artifact().abi["state"]["outputs"][0]["components"]]
     return tuple(named[name] if name in named else getattr(state, name) for name in fields)

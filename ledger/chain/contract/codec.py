@@ -269,9 +269,9 @@ def decode_log(log: Log) -> RecordedEvent:
 def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
     """Return topics and data of an event's log."""
     name = type(event).__name__
-    indexed, plain, types = abi.event_layout(name)
+    indexed, plain = abi.event_layout(name)
     topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
-    return topics, abi.encoded(types, [_logged(event, field) for field in plain])
+    return topics, abi.encoded(tuple(plain.values()), [_logged(event, field) for field in plain])
 
 
 @cache
