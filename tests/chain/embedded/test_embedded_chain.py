@@ -126,7 +126,7 @@ class TestChainId:
             EmbeddedReader.open(path, chain_id=77, genesis_hash=b"\x01" * 32)
 
     def test_a_transaction_for_another_chain_is_refused(self, chain: EmbeddedChain) -> None:
-        with pytest.raises(WrongChainError, match="signed for chain 1, this is 1129137740"):
+        with pytest.raises(WrongChainError, match="have 1 want 1129137740"):
             chain.submit(signed(chainId=1))
         assert chain.head().number == 0
 

@@ -13,11 +13,6 @@ from typing import Any
 
 import rlp  # type: ignore[import-untyped]
 from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
-from eth.exceptions import PyEVMError
-from eth.vm.forks.prague import PragueVM
-from eth_keys.exceptions import BadSignature
-from eth_utils.exceptions import ValidationError
-from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.addresses import checksum
 from ledger.chain.embedded import evm
@@ -31,7 +26,6 @@ from ledger.protocol.errors import ChainError
 
 _log = logging.getLogger(__name__)
 _MOST_BLOCKS_AT_ONCE = 1000
-_MALFORMED = (PyEVMError, RLPException, ValidationError, TypeError, ValueError, RecursionError)
 _ZERO_ADDRESS = "0x" + "00" * 20
 # Every block is final here, and none is pending.
 _NEWEST = (None, "latest", "pending", "safe", "finalized")
@@ -233,9 +227,6 @@ class RpcMethods:
 
     def _send(self, chain: EmbeddedChain, raw: object) -> str:
         sent = wire.data(raw)
-        message = _malformed_message(sent, chain.chain_id)
-        if message is not None:
-            raise wire.RpcFault(wire.SERVER_ERROR, message)
         signed = chain.read_transaction(sent)
         if self._pool is not None:
             self._pool.add(signed)
@@ -323,21 +314,6 @@ def _read_topics(position: object) -> bytes | Sequence[bytes] | None:
             return None
         return [wire.data(topic, 32) for topic in position] or None
     return wire.data(position, 32)
-
-
-def _malformed_message(sent: bytes, chain_id: int) -> str | None:
-    """Return why a transaction is malformed, in geth's words; None if it is not."""
-    try:
-        signed = PragueVM.get_transaction_builder().decode(sent)
-    except _MALFORMED:
-        return "rlp: the transaction is malformed"
-    if signed.chain_id != chain_id:
-        return f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
-    try:
-        _ = signed.sender
-    except (*_MALFORMED, BadSignature):
-        return "invalid sender: the signature recovers to no account"
-    return None
 
 
 def _mine(chain: EmbeddedChain, blocks: object) -> str:
