@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
+from ledger.chain.addresses import eip55
 from ledger.chain.ports import (
     Block,
     ChainBase,
@@ -24,6 +25,7 @@ from ledger.chain.ports import (
     TopicFilter,
     Transaction,
     TransactionRevertedError,
+    matches_topics,
     require_identity,
 )
 from ledger.chain.rpc import wire
@@ -36,83 +38,50 @@ from ledger.chain.rpc.wire import (
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError
 
-Fetch: TypeAlias = "Callable[[dict[str, Any]], list[Log]]"
 
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """A log filter; see `ChainReader.logs`."""
 
-def log_parts(
-    fetch: Fetch, request: dict[str, Any], first: int, last: int, *, descending: bool
-) -> Iterator[list[Log]]:
-    """Yield the logs of a range of blocks in parts, in order.
+    address: str | None
+    topics: Sequence[TopicFilter]
 
-    Args:
-        fetch: returns the logs of one `eth_getLogs` request.
-        descending: newest first.
-    """
-    waiting = [(first, last)]
-    while waiting:
-        low, high = waiting.pop()
-        bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
-        try:
-            logs = fetch({**request, **bounds})
-        except (wire.RpcFault, AnswerTooLargeError) as error:
-            # Nodes express their limits in many ways: any refusal of a range halves it, and a
-            # refusal for another reason persists down to one block.
-            if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
-                raise
-            middle = (low + high) // 2
-            halves = [(low, middle), (middle + 1, high)]
-            waiting += halves if descending else reversed(halves)
-            continue
-        _verify_logs(logs, request, low, high)
-        logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
-        yield logs
+    def request(self) -> dict[str, Any] | None:
+        """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
+        encoded: list[str | list[str] | None] = []
+        for topic in self.topics:
+            if isinstance(topic, bytes):
+                encoded.append(wire.to_hex(topic))
+            elif topic is None:
+                encoded.append(None)
+            elif topic:
+                encoded.append([wire.to_hex(alternative) for alternative in topic])
+            else:
+                return None  # no alternative can match; a node would read it as any
+        while encoded and encoded[-1] is None:
+            encoded.pop()  # a node would require that number of topics
+        if len(encoded) > 4:
+            return None
+        request: dict[str, Any] = {"topics": encoded}
+        return request if self.address is None else {**request, "address": self.address}
 
-
-def log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
-    """Return the filter of an `eth_getLogs` request; None if no log can match."""
-    encoded: list[str | list[str] | None] = []
-    for topic in topics:
-        if isinstance(topic, bytes):
-            encoded.append(wire.to_hex(topic))
-        elif topic is None:
-            encoded.append(None)
-        elif topic:
-            encoded.append([wire.to_hex(alternative) for alternative in topic])
-        else:
-            return None  # no alternative can match; a node would read it as any
-    while encoded and encoded[-1] is None:
-        encoded.pop()  # a node would require that number of topics
-    if len(encoded) > 4:
-        return None
-    request: dict[str, Any] = {"topics": encoded}
-    return request if address is None else {**request, "address": address}
-
-
-def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
-    positions = {(log.block_number, log.log_index) for log in logs}
-    if len(positions) < len(logs):
-        raise wire.MalformedAnswerError("two logs at one place of the chain")
-    for log in logs:
-        if not low <= log.block_number <= high:
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number}, outside {low} to {high}"
-            )
-        if not _matches_filter(log, request):
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number} that the filter does not match"
-            )
-
-
-def _matches_filter(log: Log, request: dict[str, Any]) -> bool:
-    contract = request.get("address")
-    if contract is not None and contract.lower() != log.address.lower():
-        return False
-    topics = [wire.to_hex(topic) for topic in log.topics]
-    filters = request["topics"]
-    return len(topics) >= len(filters) and all(
-        allowed is None or topic == allowed or topic in allowed
-        for allowed, topic in zip(filters, topics, strict=False)
-    )
+    def verify(self, logs: Sequence[Log], low: int, high: int) -> None:
+        """Reject logs that a node must not return for this filter and range of blocks."""
+        if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
+            raise wire.MalformedAnswerError("two logs at one place of the chain")
+        contract = None if self.address is None else eip55(self.address)
+        topics = list(self.topics)
+        while topics and topics[-1] is None:
+            topics.pop()
+        for log in logs:
+            if not low <= log.block_number <= high:
+                raise wire.MalformedAnswerError(
+                    f"a log of block {log.block_number}, outside {low} to {high}"
+                )
+            if contract not in {None, log.address} or not matches_topics(log, topics):
+                raise wire.MalformedAnswerError(
+                    f"a log of block {log.block_number} that the filter does not match"
+                )
 
 
 Call: TypeAlias = "Callable[[bytes, int], bytes]"
@@ -426,7 +395,7 @@ class RpcReader(ChainBase):
 
         A range that the node refuses is requested in parts.
         """
-        request = log_request(address, topics)
+        wanted = LogFilter(address, topics)
         newest = self.head().number
         last = min(to_block, newest)
         if last < min(to_block, self._highest_head):
@@ -435,20 +404,39 @@ class RpcReader(ChainBase):
                 f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
-        if request is None or last < max(from_block, 0):
-            return []
         logs: list[Log] = []
-        first = max(from_block, 0)
-        for part in log_parts(self._logs_of, request, first, last, descending=descending):
+        for part in self._log_parts(wanted, max(from_block, 0), last, descending=descending):
             logs += part
             if limit is not None and len(logs) >= limit:
                 return logs[:limit]
         return logs
 
-    def _logs_of(self, request: dict[str, Any]) -> list[Log]:
-        return self._ask(
-            lambda answer: list(map(wire.log, wire.items(answer))), "eth_getLogs", request
-        )
+    def _log_parts(
+        self, wanted: LogFilter, first: int, last: int, *, descending: bool
+    ) -> Iterator[list[Log]]:
+        """Yield the logs of a range of blocks in parts, in order."""
+        request = wanted.request()
+        if request is None or first > last:
+            return
+        waiting = [(first, last)]
+        while waiting:
+            low, high = waiting.pop()
+            try:
+                logs = self._ask(
+                    _logs, "eth_getLogs", {**request, "fromBlock": hex(low), "toBlock": hex(high)}
+                )
+            except (wire.RpcFault, AnswerTooLargeError) as error:
+                # Nodes express their limits in many ways: any refusal of a range halves it, and a
+                # refusal for another reason persists down to one block.
+                if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
+                    raise
+                middle = (low + high) // 2
+                halves = [(low, middle), (middle + 1, high)]
+                waiting += halves if descending else reversed(halves)
+                continue
+            wanted.verify(logs, low, high)
+            logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
+            yield logs
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; raise NotServedError if the node has none.
@@ -573,6 +561,10 @@ def _revert_raised() -> Iterator[None]:
         if reverted is None:
             raise
         raise TransactionRevertedError(reverted) from fault
+
+
+def _logs(answer: object) -> list[Log]:
+    return [wire.log(entry) for entry in wire.items(answer)]
 
 
 def _is_momentary(error: Exception) -> bool:
