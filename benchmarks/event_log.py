@@ -26,6 +26,7 @@ from ledger.chain.contract.event_log import EventTable, complete_ledger
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
+from ledger.protocol.encoding import to_hex
 
 FURTHER = 10
 
@@ -77,8 +78,8 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
         found = chain.head() if tag == "latest" else chain.block(int(tag, 16))
         return {
             "number": hex(found.number),
-            "hash": wire.to_hex(found.hash),
-            "parentHash": wire.to_hex(found.parent_hash),
+            "hash": to_hex(found.hash),
+            "parentHash": to_hex(found.parent_hash),
             "timestamp": hex(found.timestamp),
         }
 
@@ -91,7 +92,7 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
     def call(request: dict[str, str], tag: str) -> str:
         data = bytes.fromhex(request["data"][2:])
         number = None if tag == "latest" else int(tag, 16)
-        return wire.to_hex(chain.call(ADDRESS, data, number))
+        return to_hex(chain.call(ADDRESS, data, number))
 
     methods: dict[str, Any] = {
         "eth_chainId": lambda: hex(chain.chain_id),

@@ -229,7 +229,7 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender)
     from ledger.chain.contract.deploy import creation_data, deployment_for
     from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees
-    from ledger.chain.rpc.wire import to_hex
+    from ledger.protocol.encoding import to_hex
     from ledger.protocol.types import Beacon
 
     settings, account, hints = sender.settings(), sender.address(), []

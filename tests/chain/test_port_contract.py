@@ -19,7 +19,7 @@ from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import ChainWriter, TransactionRefusedError, TransactionRevertedError
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words

@@ -9,8 +9,8 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.methods import RpcMethods
 from ledger.chain.rpc.node import RpcReader
-from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.wire import HttpTransport
 
 if TYPE_CHECKING:

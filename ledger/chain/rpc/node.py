@@ -36,6 +36,7 @@ from ledger.chain.rpc.wire import (
     MomentaryFailureError,
 )
 from ledger.io.retry import Backoff, RetryPolicy
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 
@@ -51,11 +52,11 @@ class LogFilter:
         encoded: list[str | list[str] | None] = []
         for topic in self.topics:
             if isinstance(topic, bytes):
-                encoded.append(wire.to_hex(topic))
+                encoded.append(to_hex(topic))
             elif topic is None:
                 encoded.append(None)
             elif topic:
-                encoded.append([wire.to_hex(alternative) for alternative in topic])
+                encoded.append([to_hex(alternative) for alternative in topic])
             else:
                 return None  # no alternative can match; a node would read it as any
         while encoded and encoded[-1] is None:
@@ -343,7 +344,7 @@ class RpcReader(ChainBase):
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        return self._call({"to": to, "data": wire.to_hex(data)}, block_number)
+        return self._call({"to": to, "data": to_hex(data)}, block_number)
 
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
         tag = "latest" if block_number is None else hex(block_number)
@@ -370,7 +371,7 @@ class RpcReader(ChainBase):
         newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
 
         def call(code: bytes, number: int) -> bytes:
-            return self._ask(wire.data, "eth_call", {"data": wire.to_hex(code)}, hex(number))
+            return self._ask(wire.data, "eth_call", {"data": to_hex(code)}, hex(number))
 
         return unmet_requirements(newest, call)
 
@@ -447,7 +448,7 @@ class RpcReader(ChainBase):
         transaction = self._ask(
             _mined(wire.transaction),
             "eth_getTransactionByHash",
-            wire.to_hex(transaction_hash),
+            to_hex(transaction_hash),
             is_momentary=_is_pending,
         )
         if transaction is None:
@@ -460,7 +461,7 @@ class RpcReader(ChainBase):
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         receipt = self._ask(
-            _mined(wire.receipt), "eth_getTransactionReceipt", wire.to_hex(transaction_hash)
+            _mined(wire.receipt), "eth_getTransactionReceipt", to_hex(transaction_hash)
         )
         if receipt is None:
             return None
@@ -517,7 +518,7 @@ class RpcReader(ChainBase):
 
         There is no retry after an unclear answer: "already known" would then be ambiguous.
         """
-        return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
+        return wire.data(self._node.ask("eth_sendRawTransaction", to_hex(raw)), 32)
 
     def has(self, transaction_hash: bytes) -> bool:
         """Return whether the node has a transaction, mined or pending."""
@@ -527,7 +528,7 @@ class RpcReader(ChainBase):
                 require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
             return answer is not None
 
-        return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))
+        return self._ask(read, "eth_getTransactionByHash", to_hex(transaction_hash))
 
     def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
         """Return a reverted transaction's reason data; empty if it cannot be found."""

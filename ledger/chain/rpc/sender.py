@@ -47,7 +47,7 @@ from ledger.chain.rpc.fees import Fees
 from ledger.chain.rpc.node import RpcReader, RpcSettings, require_same_hash
 from ledger.chain.rpc.wire import RpcFault
 from ledger.io.retry import Backoff
-from ledger.protocol.encoding import keccak
+from ledger.protocol.encoding import keccak, to_hex
 from ledger.protocol.signing import KeySigner
 
 
@@ -184,7 +184,7 @@ class UnsignedTransaction:
 
     def request(self, sender: str) -> dict[str, str]:
         """Return the transaction as an argument of `eth_call`."""
-        request = {"from": sender, "data": wire.to_hex(self.data), "gas": hex(self.gas)}
+        request = {"from": sender, "data": to_hex(self.data), "gas": hex(self.gas)}
         if self.to is not None:
             request["to"] = self.to
         if self.value:

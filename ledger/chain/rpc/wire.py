@@ -23,6 +23,7 @@ from ledger.chain.ports import (
 )
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 REVERTED = 3
@@ -173,11 +174,6 @@ def log_json(entry: Log, index: int) -> dict[str, Any]:
         "logIndex": hex(entry.log_index),
         "removed": False,
     }
-
-
-def to_hex(value: bytes) -> str:
-    """Return the JSON form of bytes."""
-    return "0x" + value.hex()
 
 
 def revert_data(fault: RpcFault) -> bytes | None:

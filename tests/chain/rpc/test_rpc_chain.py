@@ -23,7 +23,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.chain.rpc.wire import AnswerTooLargeError, MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode

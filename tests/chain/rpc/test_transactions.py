@@ -18,7 +18,7 @@ from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
 from ledger.chain.rpc.node import RpcReader, blocks_of
 from ledger.chain.rpc.sender import RejectionReason, SendingAccount, classify_rejection
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.chain.rpc.wire import (
     INTERNAL_ERROR,
     LIMIT_EXCEEDED,

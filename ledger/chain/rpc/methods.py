@@ -21,7 +21,8 @@ from ledger.chain.embedded.evm import base_fee, next_base_fee
 from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
 from ledger.chain.ports import Log, TransactionRevertedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server.transaction_pool import TransactionPool, rejection_message
+from ledger.chain.rpc.pool import TransactionPool, rejection_message
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 _log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class RpcMethods:
         try:
             result = self._result(name, parameters)
         except TransactionRevertedError as error:
-            data = wire.to_hex(error.data)
+            data = to_hex(error.data)
             return fault_json(wire.REVERTED, "execution reverted", identifier, data)
         except wire.RpcFault as error:
             return fault_json(error.code, str(error), identifier)
@@ -163,12 +164,12 @@ class RpcMethods:
         return self._chain.account(wire.address(who), _number_of(self._chain, at))
 
     def _code(self, who: object, at: object = None) -> str:
-        return wire.to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
+        return to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
 
     def _storage(self, who: object, slot: object, at: object = None) -> str:
         number = _number_of(self._chain, at)
         word = self._chain.storage(wire.address(who), wire.quantity(slot), number)
-        return wire.to_hex(word.to_bytes(32, "big"))
+        return to_hex(word.to_bytes(32, "big"))
 
     def _call(self, request: object, at: object = None) -> str:
         answer = self._chain.answer(
@@ -178,7 +179,7 @@ class RpcMethods:
             raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {answer.failure}")
         if answer.failure is not None:
             raise TransactionRevertedError(answer.output)
-        return wire.to_hex(answer.output)
+        return to_hex(answer.output)
 
     def _estimate(self, request: object, at: object = None) -> str:  # noqa: ARG002 - at the head
         call = _read_call(request)
@@ -230,11 +231,11 @@ class RpcMethods:
         signed = chain.read_transaction(sent)
         if self._pool is not None:
             self._pool.add(signed)
-            return wire.to_hex(signed.hash)
+            return to_hex(signed.hash)
         message = rejection_message(chain, signed, ())
         if message is not None:
             raise wire.RpcFault(wire.SERVER_ERROR, message)
-        return wire.to_hex(chain.submit(sent))
+        return to_hex(chain.submit(sent))
 
 
 def fault_json(
@@ -337,7 +338,7 @@ def block_json(
         "uncles": [],
         "withdrawals": [],
         "transactions": [
-            transaction_json(header, index, signed) if whole else wire.to_hex(signed.hash)
+            transaction_json(header, index, signed) if whole else to_hex(signed.hash)
             for index, signed in enumerate(transactions)
         ],
     }
@@ -348,27 +349,27 @@ def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
     h: Any = header  # py-evm's interface ends at an older fork
     return {
         "number": hex(h.block_number),
-        "hash": wire.to_hex(h.hash),
-        "parentHash": wire.to_hex(h.parent_hash),
-        "sha3Uncles": wire.to_hex(h.uncles_hash),
+        "hash": to_hex(h.hash),
+        "parentHash": to_hex(h.parent_hash),
+        "sha3Uncles": to_hex(h.uncles_hash),
         "miner": checksum(h.coinbase),
-        "stateRoot": wire.to_hex(h.state_root),
-        "transactionsRoot": wire.to_hex(h.transaction_root),
-        "receiptsRoot": wire.to_hex(h.receipt_root),
-        "logsBloom": wire.to_hex(h.bloom.to_bytes(256, "big")),
+        "stateRoot": to_hex(h.state_root),
+        "transactionsRoot": to_hex(h.transaction_root),
+        "receiptsRoot": to_hex(h.receipt_root),
+        "logsBloom": to_hex(h.bloom.to_bytes(256, "big")),
         "difficulty": hex(h.difficulty),
         "gasLimit": hex(h.gas_limit),
         "gasUsed": hex(h.gas_used),
         "timestamp": hex(h.timestamp),
-        "extraData": wire.to_hex(h.extra_data),
-        "mixHash": wire.to_hex(h.mix_hash),
-        "nonce": wire.to_hex(h.nonce),
+        "extraData": to_hex(h.extra_data),
+        "mixHash": to_hex(h.mix_hash),
+        "nonce": to_hex(h.nonce),
         "baseFeePerGas": hex(h.base_fee_per_gas),
-        "withdrawalsRoot": wire.to_hex(h.withdrawals_root),
+        "withdrawalsRoot": to_hex(h.withdrawals_root),
         "blobGasUsed": hex(h.blob_gas_used),
         "excessBlobGas": hex(h.excess_blob_gas),
-        "parentBeaconBlockRoot": wire.to_hex(h.parent_beacon_block_root),
-        "requestsHash": wire.to_hex(h.requests_hash),
+        "parentBeaconBlockRoot": to_hex(h.parent_beacon_block_root),
+        "requestsHash": to_hex(h.requests_hash),
     }
 
 
@@ -381,11 +382,11 @@ def transaction_json(
         "maxPriorityFeePerGas": hex(signed.max_priority_fee_per_gas),
     }
     return {
-        "hash": wire.to_hex(signed.hash),
+        "hash": to_hex(signed.hash),
         "type": hex(signed.type_id or 0),
         "chainId": hex(signed.chain_id or 0),
         "nonce": hex(signed.nonce),
-        "blockHash": None if header is None else wire.to_hex(header.hash),
+        "blockHash": None if header is None else to_hex(header.hash),
         "blockNumber": None if header is None else hex(header.block_number),
         "transactionIndex": None if index is None else hex(index),
         "from": checksum(bytes(signed.sender)),
@@ -394,11 +395,11 @@ def transaction_json(
         "gas": hex(signed.gas),
         "gasPrice": hex(signed.max_fee_per_gas if header is None else paid_price(header, signed)),
         **({} if signed.type_id == _ACCESS_LIST_TYPE else fees),
-        "input": wire.to_hex(signed.data),
+        "input": to_hex(signed.data),
         "accessList": [
             {
                 "address": checksum(bytes(address)),
-                "storageKeys": [wire.to_hex(slot.to_bytes(32, "big")) for slot in slots],
+                "storageKeys": [to_hex(slot.to_bytes(32, "big")) for slot in slots],
             }
             for address, slots in signed.access_list
         ],
@@ -418,9 +419,9 @@ def receipt_json(
     """Return a transaction's receipt, given those of its block."""
     raw, receipt = receipts[index], evm.receipt(header, index, signed, receipts)
     return {
-        "transactionHash": wire.to_hex(receipt.transaction_hash),
+        "transactionHash": to_hex(receipt.transaction_hash),
         "transactionIndex": hex(index),
-        "blockHash": wire.to_hex(header.hash),
+        "blockHash": to_hex(header.hash),
         "blockNumber": hex(receipt.block_number),
         "from": checksum(bytes(signed.sender)),
         "to": checksum(bytes(signed.to)) if signed.to else None,
@@ -429,7 +430,7 @@ def receipt_json(
         "effectiveGasPrice": hex(paid_price(header, signed)),
         "contractAddress": receipt.contract_address,
         "logs": [wire.log_json(entry, index) for entry in receipt.logs],
-        "logsBloom": wire.to_hex(raw.bloom.to_bytes(256, "big")),
+        "logsBloom": to_hex(raw.bloom.to_bytes(256, "big")),
         "status": hex(receipt.status),
         "type": hex(signed.type_id or 0),
     }
