@@ -117,22 +117,22 @@ class CommitteeLedger(RoundHistory):
         """
         if self._fixed.beacon is Beacon.NONE:
             return NO_DIGEST
-        log = self._deployment_log()
-        block = self.chain.block(log.block_number)
-        if block.hash != log.block_hash:
+        deployed = self._deployed()
+        block = self.chain.block(deployed.block_number)
+        if block.hash != deployed.block_hash:
             raise NotServedError(
                 f"block {block.number} is not the one that deployed {self.address}"
             )
         return Digest(block.parent_hash)
 
     def creation(self) -> Transaction:
-        return self.chain.transaction(self._deployment_log().transaction_hash)
+        return self.chain.transaction(self._deployed().transaction_hash)
 
-    def _deployment_log(self) -> Log:
-        logs = self._logs([ledger_state.LedgerDeployed], None, None, 1)
-        if not logs:
+    def _deployed(self) -> RecordedEvent:
+        found = self.recorded([ledger_state.LedgerDeployed], limit=1)
+        if not found:
             raise NotServedError(f"the logs do not hold the deployment of {self.address}")
-        return logs[0]
+        return found[0]
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event in a range of blocks, both ends included; see `possible`."""
@@ -148,7 +148,15 @@ class CommitteeLedger(RoundHistory):
         descending: bool = False,
     ) -> list[RecordedEvent]:
         """Return the events of some kinds; see `RoundHistory.recorded` and `possible`."""
-        return self.possible(self._logs(kinds, round_number, to_block, limit, descending))
+        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
+        if round_number is not None:
+            topics.append(round_number.to_bytes(32))
+        last = self.chain.head().number if to_block is None else to_block
+        return self.possible(
+            self.chain.logs(
+                self.address, topics, self.from_block, last, limit, descending=descending
+            )
+        )
 
     def call_of(self, transaction_hash: bytes) -> codec.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
@@ -165,22 +173,6 @@ class CommitteeLedger(RoundHistory):
         for recorded in events:
             require_possible_event(recorded, self._fixed)
         return events
-
-    def _logs(
-        self,
-        kinds: Sequence[EventKind],
-        round_number: int | None,
-        to_block: int | None,
-        limit: int | None,
-        descending: bool = False,
-    ) -> list[Log]:
-        topics: list[list[bytes] | bytes] = [[abi.topic(kind.__name__) for kind in kinds]]
-        if round_number is not None:
-            topics.append(round_number.to_bytes(32))
-        last = self.chain.head().number if to_block is None else to_block
-        return self.chain.logs(
-            self.address, topics, self.from_block, last, limit, descending=descending
-        )
 
     @cached_property
     def _fixed(self) -> ledger_state.Deployment:
