@@ -24,9 +24,9 @@ from ledger.chain.contract.deploy import constructor_values
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
-    OfflineChain,
     Receipt,
     TopicFilter,
     Transaction,
@@ -73,7 +73,7 @@ class MinedBlock(NamedTuple):
     state: LedgerState
 
 
-class GeneratedChain(OfflineChain):
+class GeneratedChain(ChainBase):
     """A chain that holds one deployment; a `ChainReader`.
 
     Attributes:
@@ -298,5 +298,5 @@ def _state_values(state: LedgerState) -> tuple[Any, ...]:
         "committee": committee,
         "registered": len(state.registry),
     }
-    fields = [entry["name"] for entry in abi.output_fields("state")]
+    fields = [entry["name"] for entry in abi.artifact().abi["state"]["outputs"][0]["components"]]
     return tuple(named[name] if name in named else getattr(state, name) for name in fields)

@@ -34,6 +34,7 @@ from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import RpcReader
 from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.history.queries import AskedRole, RoundQuery
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import MemoryBlobs
 
@@ -185,8 +186,8 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
         found = chain.head() if tag == "latest" else chain.block(int(tag, 16))
         return {
             "number": hex(found.number),
-            "hash": wire.to_hex(found.hash),
-            "parentHash": wire.to_hex(found.parent_hash),
+            "hash": to_hex(found.hash),
+            "parentHash": to_hex(found.parent_hash),
             "timestamp": hex(found.timestamp),
         }
 
@@ -198,7 +199,7 @@ def _serve(chain: GeneratedChain, pipe: Any) -> None:
 
     def call(request: dict[str, str], tag: str) -> str:
         number = None if tag == "latest" else int(tag, 16)
-        return wire.to_hex(chain.call(ADDRESS, bytes.fromhex(request["data"][2:]), number))
+        return to_hex(chain.call(ADDRESS, bytes.fromhex(request["data"][2:]), number))
 
     methods: dict[str, Callable[..., Any]] = {
         "eth_chainId": lambda: hex(chain.chain_id),

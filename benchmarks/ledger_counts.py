@@ -29,9 +29,9 @@ from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal
 from ledger.chain.embedded import evm
+from ledger.chain.embedded.chain_store import ChainStore
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.engine import BlockStream
-from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs

@@ -93,7 +93,7 @@ def _has_content(home: Home) -> bool:
         return True
     if not home.chain.exists():
         return False
-    from ledger.chain.embedded.file.chain_store import ChainStore
+    from ledger.chain.embedded.chain_store import ChainStore
     from ledger.chain.embedded.reader import EmbeddedReader
 
     if ChainStore.is_blank(home.chain):
@@ -321,7 +321,7 @@ class Target:
     def _explain_no_chain(self) -> None:
         """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger."""
         from ledger.chain.contract.manifest import was_in_memory
-        from ledger.chain.embedded.file.chain_store import verify_nothing_acknowledged
+        from ledger.chain.embedded.chain_store import verify_nothing_acknowledged
 
         verify_nothing_acknowledged(self.chain_file)
         home = Home(self.home)

@@ -28,7 +28,7 @@ from starlette.responses import Response
 
 from api.schemas.service import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.chain.addresses import eip55
-from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import AsOf
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, CmflError

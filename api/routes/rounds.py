@@ -34,7 +34,7 @@ from api.http.parameters import (
     of_deployment,
     whole_number,
 )
-from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history import serialise_rounds
 from ledger.history import serialise_rounds as round_responses
 from ledger.history.answers import SeriesAnswer, TrainingAnswer

@@ -24,11 +24,12 @@ from ledger.chain.contract.deploy import (
     deployed_domain,
     require_code,
 )
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import Block, ChainReader, require_plain_sender
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.fees import new_fees
-from ledger.chain.rpc.node import RpcSettings, SendingNode
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.early_stop import SECTION
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -206,7 +207,7 @@ class PreflightChecks:
         self,
         asked: WorkerTarget,
         folder: Path,
-        open_node: Callable[[], SendingNode],
+        open_node: Callable[[], RpcReader],
         open_keys: Callable[[], Sequence[KeySigner]],
         *,
         wall: float,
@@ -225,7 +226,7 @@ class PreflightChecks:
         self._open_keys = open_keys
         self._wall = wall
         self._probe = probe
-        self._node: SendingNode | None = None
+        self._node: RpcReader | None = None
         self._ledger: CommitteeLedger | None = None
         self._state: LedgerSnapshot | None = None
         self._signers: dict[ClientId, KeySigner] | None = None

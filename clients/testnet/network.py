@@ -44,7 +44,7 @@ MODULES = (
     *("cmfl.commands.application", "clients.worker.process", "clients.worker.process"),
     *("clients.simulation", "clients.runs.open_run", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
-    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),
+    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server"),
     *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )
 """What workers, deployments and audits import, done once for all of them."""

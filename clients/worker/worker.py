@@ -36,9 +36,9 @@ from ledger.actors.steps import (
     Transaction,
 )
 from ledger.actors.view import ChainView, RoundView, VotingPosition
-from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Inputs

@@ -178,14 +178,15 @@ def prune(
     incomplete (exit code 3).
     """
     from ledger.actors.retention import removable_payloads
-    from ledger.chain.contract.ledger import FinalLedger
+    from ledger.chain.contract.event_log import EventLog
+    from ledger.chain.finality import final_block
 
     target = source.target()
     store = _store(target)
     with target.reader() as chain:
         ledger = target.complete_ledger(chain)
         pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
-        final = FinalLedger.of(ledger)
+        final = EventLog().up_to(ledger, final_block(chain, None))
         # A reorganisation may need a payload again; so may the head, which is not final.
         removable = sorted(
             removable_payloads(final, store, keep_rounds, pinned)

@@ -54,7 +54,7 @@ def serve(
     The chain is created if it does not exist. The server has no accounts and signs nothing; while
     it runs, other commands write to the chain only through it.
     """
-    from ledger.chain.rpc.server.http_server import RpcServer
+    from ledger.chain.rpc.server import RpcServer
 
     where = Target(home, chain_id=chain_id)
     with (

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.rpc.fees import Fees
-    from ledger.chain.rpc.node import RpcSettings, SendingNode
+    from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.protocol.documents.run import RunDocument
 
 
@@ -218,10 +218,10 @@ def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple
         return receipt.contract_address, ledger.state().registered
 
 
-def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
-    from ledger.chain.rpc.node import SendingNode
+def _node(where: Target, settings: RpcSettings | None = None) -> RpcReader:
+    from ledger.chain.rpc.node import RpcReader
 
-    return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
+    return RpcReader(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
 
 
 def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender) -> DryRun:
@@ -229,7 +229,7 @@ def _on_node(where: Target, plan: DryRun, document: RunDocument, sender: Sender)
     from ledger.chain.contract.deploy import creation_data, deployment_for
     from ledger.chain.ports import require_plain_sender
     from ledger.chain.rpc import fees
-    from ledger.chain.rpc.wire import to_hex
+    from ledger.protocol.encoding import to_hex
     from ledger.protocol.types import Beacon
 
     settings, account, hints = sender.settings(), sender.address(), []
@@ -273,7 +273,7 @@ def _price(
     return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
 
 
-def _waits(node: SendingNode, paths: RunPaths) -> bool:
+def _waits(node: RpcReader, paths: RunPaths) -> bool:
     """Return whether an earlier attempt may have a pending creation."""
     from ledger.chain.contract.deploy import read_intent
 

@@ -366,7 +366,7 @@ def home_checks(where: Target, *, deep: bool) -> list[Check]:
 
 
 def _chain(where: Target, *, deep: bool) -> str:
-    from ledger.chain.embedded.file.chain_store import require_one_name
+    from ledger.chain.embedded.chain_store import require_one_name
 
     if not where.chain_file.exists():
         _require_none_noted(where)
@@ -396,7 +396,7 @@ def _chain(where: Target, *, deep: bool) -> str:
 
 
 def _require_none_noted(where: Target) -> None:
-    from ledger.chain.embedded.file.chain_store import read_note
+    from ledger.chain.embedded.chain_store import read_note
 
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(

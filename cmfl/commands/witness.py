@@ -380,7 +380,7 @@ def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
         last = ledger.chain.finalized() if is_final else ledger.chain.head().number
-        events = [each.event for each in ledger.events(ledger.from_block, last)]
+        events = [each.event for each in ledger.recorded_in(ledger.from_block, last)]
     return domain, [entry.encoded() for entry in head_entries(domain, events)]
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from clients.onboarding.checks import FinalityLag
     from clients.worker.process import WorkerOptions, WorkerTarget
     from clients.worker.status import WorkerFolder
-    from ledger.chain.rpc.node import RpcSettings, SendingNode
+    from ledger.chain.rpc.node import RpcReader, RpcSettings
     from ledger.chain.rpc.rpc_chain import RpcChain
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.signing import KeySigner
@@ -311,10 +311,10 @@ def join(
             KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
         ]
 
-    def open_node() -> SendingNode:
-        from ledger.chain.rpc.node import SendingNode
+    def open_node() -> RpcReader:
+        from ledger.chain.rpc.node import RpcReader
 
-        return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
+        return RpcReader(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
     ready = PreflightChecks(
         WorkerTarget(

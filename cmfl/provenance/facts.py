@@ -22,8 +22,8 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.codec import RecordedEvent
     from ledger.chain.contract.ledger import CommitteeLedger
+    from ledger.chain.round_ledger import RecordedEvent
     from ledger.history.answers import TrainingCoverage
 
 

@@ -32,7 +32,7 @@ from ledger.protocol.types import (
 )
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import LedgerSnapshot
+    from ledger.chain.round_ledger import LedgerSnapshot
 
 _log = logging.getLogger(__name__)
 

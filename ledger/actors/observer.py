@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 from ledger.actors.steps import ActorContext
 from ledger.actors.view import ChainView, RoundView, empty_round_view
 from ledger.chain.contract.event_log import require_complete, view_after
-from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block, NotServedError
-from ledger.chain.round_ledger import RoundHistory, ends_after
+from ledger.chain.round_ledger import LedgerSnapshot, RoundHistory, ends_after
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError

@@ -67,7 +67,7 @@ from ledger.chain.contract.codec import (
     require_possible_event,
 )
 from ledger.chain.contract.event_log import storage_difference
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
     ChainDamagedError,
@@ -77,6 +77,7 @@ from ledger.chain.ports import (
     Log,
     Transaction,
 )
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.encoding import to_hex

@@ -47,14 +47,14 @@ from ledger.audit.report import AuditStep, BlobKind, Finding, KeptHeadReport
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain
 from ledger.audit.worker_pool import ReadItem
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.chain.round_ledger import last_ended
+from ledger.chain.round_ledger import LedgerSnapshot, last_ended
 from ledger.io.parsing import picked
 from ledger.io.user_code import use_rules
 from ledger.protocol import rounds

@@ -13,8 +13,7 @@ from ledger.chain.ports import (
     ChainBehindError,
     ChainReader,
     ReorganisedError,
-    WrongChainIdError,
-    WrongGenesisError,
+    require_identity,
 )
 from ledger.io.home import DISK, Disk, read_file
 from ledger.io.parsing import parse_json
@@ -134,15 +133,7 @@ class FinalityCheckpoints:
         if content is None:
             return cls(path, chain.chain_id, chain.genesis_hash, {}, disk)
         chain_id, genesis_hash, blocks = content
-        if chain_id != chain.chain_id:
-            raise WrongChainIdError(
-                f"{path}: the checkpoints are of chain {chain_id}, not {chain.chain_id}"
-            )
-        if genesis_hash != chain.genesis_hash:
-            raise WrongGenesisError(
-                f"{path}: the checkpoints are of the chain with genesis 0x{genesis_hash.hex()}, "
-                f"not 0x{chain.genesis_hash.hex()}"
-            )
+        require_identity(f"the chain of {path}", chain, chain_id, genesis_hash)
         return cls(path, chain_id, genesis_hash, blocks, disk)
 
     @property
@@ -181,7 +172,10 @@ class FinalityCheckpoints:
                 raise self._reorganised(chain, blocks, number, current)
         last = max(blocks)
         if last > head:
-            raise ChainBehindError(last, blocks[last], head)
+            raise ChainBehindError(
+                f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
+                "acted on: the node lags, or has an older copy"
+            )
 
     def accept(self, chain: ChainReader) -> list[int]:
         """Forget the checkpoints that the chain has reverted, on the operator's word.

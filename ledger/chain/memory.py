@@ -13,75 +13,65 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from ledger.chain.addresses import contract_created_by, to_canonical
-from ledger.chain.contract.codec import RecordedEvent, compact
+from ledger.chain.contract.codec import compact
 from ledger.chain.contract.deploy import deployment_for
-from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
+from ledger.chain.round_ledger import EventKind, LedgerSnapshot, RecordedEvent, RoundLedger
 from ledger.protocol import encoding, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
-from ledger.protocol.fold import RoundStart, mined_commitments
-from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
-    ClientBanned,
-    ClientsRegistered,
     Deployment,
     EquivocationReport,
     Event,
     LedgerDeployed,
-    LedgerOpened,
-    LedgerState,
-    RoundAbandoned,
-    RoundDecided,
     Step,
     SubmittedCertificate,
     SubmittedDecision,
-    UpdatesCommitted,
     domain_of,
 )
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
-    Beacon,
-    Digest,
-    Domain,
-    RegisteredClient,
-    SignedCommitment,
-)
+from ledger.protocol.types import NO_DIGEST, Address, Beacon, Digest, Domain, SignedCommitment
 
 DEPLOYMENT_BLOCK = 1
 """Number of the block that creates the contract on a fresh chain."""
 
 
-class MemoryHistory:
-    """The `RoundHistory` of a memory ledger.
+class MemoryLedger(RoundLedger):
+    """A deployed ledger that accepts transactions.
 
-    A block's hash follows from its number, so blocks cost nothing.
+    Every transaction returns its events and takes a separate block, also if it is refused. It
+    raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
+    without compact form, which could not be sent to a contract. A block's hash follows from its
+    number, so blocks cost nothing.
 
     Attributes:
         domain: the EIP-712 domain that its clients sign for.
     """
 
-    is_recorded = False
+    def __init__(self, deployment: Deployment, domain: Domain) -> None:
+        """Deploy a ledger whose clients are not registered yet.
 
-    def __init__(self, state: LedgerState) -> None:
-        """Start with the deploying block, given the state after the constructor."""
-        self.domain: Domain = state.domain
-        self.from_block = DEPLOYMENT_BLOCK
-        self._deployment = state.deployment
+        Args:
+            domain: the EIP-712 domain that its clients sign for.
+        """
+        if deployment.beacon is Beacon.BLOCK:
+            raise ConfigurationError(
+                'beacon = "block": the memory ledger has no unpredictable block hashes; take '
+                'beacon = "none", or the chain'
+            )
+        self.is_recorded, self.from_block = False, DEPLOYMENT_BLOCK
+        self._state = rounds.deployed(deployment, domain)
+        self.domain: Domain = self._state.domain
         self._height = DEPLOYMENT_BLOCK
-        self._changed_in = [DEPLOYMENT_BLOCK]
-        self._snapshots = [LedgerSnapshot.of(state)]
-        self._registered: tuple[RegisteredClient, ...] = ()
-        self._openings: dict[int, RecordedEvent] = {}
-        self._ends: list[RecordedEvent] = []
-        self._bans: list[RecordedEvent] = []
-        self._rounds: defaultdict[int, list[RecordedEvent]] = defaultdict(list)
-        hash_ = self._hash(DEPLOYMENT_BLOCK)
-        event = LedgerDeployed(state.domain.salt)
-        self._recorded = [RecordedEvent(event, DEPLOYMENT_BLOCK, hash_, hash_, 0)]
+        self._changed_in: list[int] = []
+        self._snapshots: list[LedgerSnapshot] = []
+        self._recorded: list[RecordedEvent] = []
+        # By kind and round, and by kind alone.
+        self._filed: defaultdict[tuple[EventKind, int | None], list[RecordedEvent]]
+        self._filed = defaultdict(list)
+        self._remember([LedgerDeployed(self._state.domain.salt)])
 
     @property
     def node(self) -> str | None:
@@ -102,7 +92,7 @@ class MemoryHistory:
         return Block(number, self._hash(number), self._hash(number - 1), number)
 
     def deployment(self) -> Deployment:
-        return self._deployment
+        return self._state.deployment
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
         if block_number is None:
@@ -112,112 +102,29 @@ class MemoryHistory:
             raise ChainError(f"there is no committee ledger in block {block_number}")
         return self._snapshots[changes - 1]
 
-    def registry(self) -> tuple[RegisteredClient, ...]:
-        return self._registered
-
-    def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        """Return every ban up to a block (None for the newest), oldest first."""
-        events = [recorded.event for recorded in self._up_to(self._bans, to_block)]
-        return tuple(event for event in events if isinstance(event, ClientBanned))
-
-    def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
-        """Return the start of a round as of a block (None: the newest); None if it is not open."""
-        recorded = self._openings.get(round_number)
-        if recorded is None or not self._up_to([recorded], to_block):
-            return None
-        return RoundStart.of(recorded.event, recorded.block_number)
-
-    def commitments(
-        self, round_number: int, to_block: int | None = None
-    ) -> tuple[MinedCommitment, ...]:
-        """Return the commitments of a round up to a block (None for the newest), oldest first."""
-        return tuple(
-            mined
-            for recorded in self.round_events(round_number, to_block)
-            for mined in mined_commitments(recorded.event, recorded.block_number)
-        )
-
-    def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
-        """Return every event of a round up to a block (None for the newest), oldest first."""
-        return self._up_to(self._rounds.get(round_number, ()), to_block)
-
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        first, end = (
-            bisect_left(self._recorded, number, key=attrgetter("block_number"))
-            for number in (from_block, to_block + 1)
-        )
+        first = bisect_left(self._recorded, from_block, key=attrgetter("block_number"))
+        end = bisect_right(self._recorded, to_block, key=attrgetter("block_number"))
         return self._recorded[first:end]
 
-    def outcomes(
-        self, limit: int, *, descending: bool = True, to_block: int | None = None
+    def recorded(
+        self,
+        kinds: Sequence[EventKind],
+        round_number: int | None = None,
+        to_block: int | None = None,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
     ) -> list[RecordedEvent]:
-        """Return at most `limit` outcomes of rounds up to a block (None for the newest)."""
-        ends = self._up_to(self._ends, to_block)
-        return (ends[::-1] if descending else ends)[:limit]
-
-    def _remember(self, state: LedgerState, events: Sequence[Event]) -> None:
-        """Record the newest block's state and events."""
-        self._changed_in.append(self._height)
-        self._snapshots.append(LedgerSnapshot.of(state))
-        hash_ = self._hash(self._height)
-        for index, event in enumerate(events):
-            # There is no transaction: the block's hash stands in for its hash.
-            recorded = RecordedEvent(event, self._height, hash_, hash_, index)
-            self._recorded.append(recorded)
-            self._file(recorded)
-        if state.round == 0 or any(isinstance(event, LedgerOpened) for event in events):
-            self._registered = state.registry
-
-    def _file(self, recorded: RecordedEvent) -> None:
-        event = recorded.event
-        match event:
-            case LedgerDeployed() | ClientsRegistered():
-                return
-            case LedgerOpened():
-                self._openings[1] = recorded
-                return
-            case RoundDecided() | RoundAbandoned():
-                self._ends.append(recorded)
-                self._openings[event.round + 1] = recorded
-            case ClientBanned():
-                self._bans.append(recorded)
-            case UpdatesCommitted():
-                pass
-        self._rounds[event.round].append(recorded)
-
-    def _up_to(self, events: Sequence[RecordedEvent], to_block: int | None) -> list[RecordedEvent]:
         last = self._height if to_block is None else to_block
-        return [recorded for recorded in events if recorded.block_number <= last]
-
-    def _hash(self, number: int) -> Digest:
-        """Return a block's hash; zeros for the parent of block 0."""
-        if number < 0:
-            return NO_DIGEST
-        prefix = self.domain.chain_id.to_bytes(32) + self.domain.contract
-        return encoding.keccak256(prefix + encoding.u64(number))
-
-
-class MemoryLedger(MemoryHistory):
-    """A deployed ledger that accepts transactions.
-
-    Every transaction returns its events and takes a separate block, also if it is refused. It
-    raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
-    without compact form, which could not be sent to a contract.
-    """
-
-    def __init__(self, deployment: Deployment, domain: Domain) -> None:
-        """Deploy a ledger whose clients are not registered yet.
-
-        Args:
-            domain: the EIP-712 domain that its clients sign for.
-        """
-        if deployment.beacon is Beacon.BLOCK:
-            raise ConfigurationError(
-                'beacon = "block": the memory ledger has no unpredictable block hashes; take '
-                'beacon = "none", or the chain'
-            )
-        self._state = rounds.deployed(deployment, domain)
-        super().__init__(self._state)
+        events = [
+            recorded
+            for kind in kinds
+            for recorded in self._filed.get((kind, round_number), ())
+            if recorded.block_number <= last
+        ]
+        events.sort(key=attrgetter("block_number", "log_index"), reverse=descending)
+        return events[:limit]
 
     def mine(self, blocks: int) -> None:
         self._height += blocks
@@ -265,11 +172,30 @@ class MemoryLedger(MemoryHistory):
     def _take(self, transition: Callable[[BlockContext], Step]) -> tuple[Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
-        self._remember(self._state, events)
+        self._remember(events)
         return events
+
+    def _remember(self, events: Sequence[Event]) -> None:
+        """Record the newest block's state and events."""
+        self._changed_in.append(self._height)
+        self._snapshots.append(LedgerSnapshot.of(self._state))
+        hash_ = self._hash(self._height)
+        for index, event in enumerate(events):
+            # There is no transaction: the block's hash stands in for its hash.
+            recorded = RecordedEvent(event, self._height, hash_, hash_, index)
+            self._recorded.append(recorded)
+            for number in {None, getattr(event, "round", None)}:
+                self._filed[type(event), number].append(recorded)
 
     def _context(self) -> BlockContext:
         return BlockContext(self._height, self._hash(self._height - 1))
+
+    def _hash(self, number: int) -> Digest:
+        """Return a block's hash; zeros for the parent of block 0."""
+        if number < 0:
+            return NO_DIGEST
+        prefix = self.domain.chain_id.to_bytes(32) + self.domain.contract
+        return encoding.keccak256(prefix + encoding.u64(number))
 
 
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Protocol, Self, TypeAlias
 
 from ledger.protocol.errors import ChainError
 
@@ -26,12 +25,8 @@ class ChainLockedError(ChainError):
     """Another writer has this chain."""
 
 
-class WrongChainIdError(ChainError):
-    """The chain, or a transaction, has another chain id than expected."""
-
-
-class WrongGenesisError(ChainError):
-    """The chain has the expected id, but another block 0."""
+class WrongChainError(ChainError):
+    """The chain, or a transaction, has another chain id or block 0 than expected."""
 
 
 class NotServedError(ChainError):
@@ -102,15 +97,6 @@ class ReorganisedError(ChainError):
 
 class ChainBehindError(NotServedError):
     """The chain ends before a block that was acted on: a lagging node, or an older copy."""
-
-    def __init__(self, block_number: int, block_hash: bytes, head_number: int) -> None:
-        self.block_number = block_number
-        self.block_hash = block_hash
-        self.head_number = head_number
-        super().__init__(
-            f"the chain ends with block {head_number}, but block {block_number} "
-            f"0x{block_hash.hex()} was acted on: the node lags, or has an older copy"
-        )
 
 
 class ChainDamagedError(ChainError):
@@ -219,19 +205,6 @@ class Receipt:
     logs: tuple[Log, ...]
 
 
-@runtime_checkable
-class Acknowledged(Protocol):
-    """A chain in a file, whose home keeps the newest block that it has acknowledged."""
-
-    def verify_not_behind(self) -> None:
-        """Verify that the chain has that block.
-
-        Raises:
-            ChainRolledBackError: the chain lacks it.
-            ChainError: the note of that block cannot be read.
-        """
-
-
 class ChainReader(Protocol):
     """Read access to a chain.
 
@@ -298,20 +271,33 @@ class ChainReader(Protocol):
     def snapshot(self) -> AbstractContextManager[ChainReader]:
         """Open a view of the chain as it is now; a chain file's view never changes."""
 
+    def verify_not_behind(self) -> None:
+        """Verify that a chain file has the newest block that its home has acknowledged.
+
+        Raises:
+            ChainRolledBackError: the chain lacks it.
+        """
+
     def close(self) -> None:
         """Release files, locks and connections."""
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
-class ChainWriter(ChainReader, Protocol):
+class ReceiptReader(ChainReader, Protocol):
+    """A chain that finds an account's transactions."""
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the confirmed receipt of an account's transaction; None until it is mined.
+
+        Raises:
+            TransactionTimeoutError: it was mined, but is not confirmed in time.
+        """
+
+
+class ChainWriter(ReceiptReader, Protocol):
     """Write access to a chain, from one account."""
 
     @property
@@ -366,13 +352,6 @@ class ChainWriter(ChainReader, Protocol):
             TransactionTimeoutError: it is not confirmed in time.
         """
 
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the confirmed receipt of an account's transaction; None until it is mined.
-
-        Raises:
-            TransactionTimeoutError: it was mined, but is not confirmed in time.
-        """
-
     def wait_for_pending(self, sender: str) -> None:
         """Wait until an account has no pending transaction, or raise TransactionTimeoutError."""
 
@@ -380,8 +359,8 @@ class ChainWriter(ChainReader, Protocol):
         """Let a number of blocks pass: mined at once where possible, else waited for."""
 
 
-class OfflineChain:
-    """Base class of a `ChainReader` that holds no file, lock or connection."""
+class ChainBase:
+    """Base class of `ChainReader`s, with the answers of one that holds no file or connection."""
 
     @property
     def node(self) -> str | None:
@@ -393,19 +372,34 @@ class OfflineChain:
         """Yield this chain: it does not change by itself."""
         yield self
 
+    def verify_not_behind(self) -> None:
+        """Do nothing: no home acknowledges blocks of this chain."""
+
     def close(self) -> None:
         """Do nothing."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def require_identity(
+    where: object, chain: ChainReader, chain_id: int | None, genesis_hash: bytes | None
+) -> None:
+    """Accept the expected chain; None accepts any id or block 0.
+
+    Args:
+        where: of the chain, for the message: a file, or a node's address.
+    """
+    if chain_id is not None and chain_id != chain.chain_id:
+        raise WrongChainError(f"{where}: has chain id {chain.chain_id}, expected {chain_id}")
+    if genesis_hash is not None and genesis_hash != chain.genesis_hash:
+        raise WrongChainError(
+            f"{where}: begins with block 0x{chain.genesis_hash.hex()}, "
+            f"expected 0x{genesis_hash.hex()}"
+        )
 
 
 def require_plain_sender(chain: ChainReader, account: str) -> None:

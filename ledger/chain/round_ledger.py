@@ -1,48 +1,97 @@
-"""The ports of a run's ledger, for participants and readers.
+"""A run's ledger: what every adapter answers, and what follows from its events.
 
-Two adapters implement them: the contract on a chain (`contract.committee_ledger.LedgerWriter`) and
-the same transitions in memory (`memory.MemoryLedger`).
+Two adapters exist: the contract on a chain (`contract.ledger.LedgerWriter`) and the same
+transitions in memory (`memory.MemoryLedger`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
-from ledger.protocol.fold import RoundStart
+from ledger.protocol import encoding
+from ledger.protocol.fold import RoundStart, mined_commitments
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
+    ClientsRegistered,
     Deployment,
     EquivocationReport,
+    Event,
+    LedgerOpened,
     LedgerStage,
     LedgerState,
     RoundAbandoned,
     RoundDecided,
     SubmittedCertificate,
     SubmittedDecision,
+    UpdatesCommitted,
 )
-from ledger.protocol.types import RegisteredClient, SignedCommitment
+from ledger.protocol.types import NO_DIGEST, Digest, RegisteredClient, SignedCommitment
 
-if TYPE_CHECKING:
-    from ledger.chain.contract.codec import RecordedEvent
-    from ledger.chain.contract.ledger import LedgerSnapshot
+EventKind: TypeAlias = type[Event]
+
+ROUND_EVENTS: tuple[EventKind, ...] = (UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned)
+"""The events that name a round."""
+ENDS: tuple[EventKind, ...] = (RoundDecided, RoundAbandoned)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event, and its position on the chain."""
+
+    event: Event
+    block_number: int
+    block_hash: bytes
+    transaction_hash: bytes
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """The contract's storage after one block; `committee` is a digest."""
+
+    stage: LedgerStage
+    round: int
+    opened_block: int
+    seed: Digest
+    committee: Digest
+    model: Digest
+    head: Digest
+    registered: int
+    registry_rest: Digest
+    commitments: Digest
+
+    @staticmethod
+    def of(state: LedgerState) -> LedgerSnapshot:
+        """Return a state of the executable specification as the contract shows it."""
+        registering = state.stage is LedgerStage.REGISTERING
+        return LedgerSnapshot(
+            stage=state.stage,
+            round=state.round,
+            opened_block=state.opened_block,
+            seed=state.seed,
+            committee=NO_DIGEST if registering else encoding.set_digest(state.committee),
+            model=state.model,
+            head=state.head,
+            registered=len(state.registry),
+            registry_rest=state.registry_rest,
+            commitments=state.commitments,
+        )
 
 
 class RoundHistory(Protocol):
-    """Read access to a run's ledger.
+    """Read access to a run's ledger; every method may raise a ChainError.
 
-    Every method may raise a ChainError if the ledger is on a chain.
+    Attributes:
+        is_recorded: whether it is on a chain, where others can read and audit it.
+        from_block: number of the deploying block; no event is older.
     """
 
-    @property
-    def is_recorded(self) -> bool:
-        """True if it is on a chain, where others can read and audit it."""
-
-    @property
-    def from_block(self) -> int:
-        """Number of the deploying block."""
+    is_recorded: bool
+    from_block: int
 
     @property
     def node(self) -> str | None:
@@ -54,30 +103,72 @@ class RoundHistory(Protocol):
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return its state after a block, None for the newest."""
 
+    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
+        """Return every event in a range of blocks, both ends included, oldest first."""
+
+    def recorded(
+        self,
+        kinds: Sequence[EventKind],
+        round_number: int | None = None,
+        to_block: int | None = None,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[RecordedEvent]:
+        """Return the events of some kinds up to a block (None: the newest), oldest first.
+
+        Args:
+            round_number: of the events; None for any.
+            limit: most events to return; None for all.
+            descending: newest first.
+        """
+
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
+        words: list[int] = []
+        for recorded in self.recorded([ClientsRegistered]):
+            assert isinstance(recorded.event, ClientsRegistered), "the only kind that was asked for"
+            if recorded.event.first != len(words):
+                raise IncompleteLogsError(
+                    self.node,
+                    f"after client {len(words) - 1} the logs continue with client "
+                    f"{recorded.event.first}",
+                )
+            words += recorded.event.words
+        return tuple(encoding.registered_client(word) for word in words)
 
     def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
         """Return every ban up to a block, oldest first."""
+        events = [recorded.event for recorded in self.recorded([ClientBanned], None, to_block)]
+        return tuple(event for event in events if isinstance(event, ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return the start of a round as of a block; None if it is not open."""
+        if round_number == 1:
+            openings = self.recorded([LedgerOpened], None, to_block)
+        else:
+            openings = self.recorded(ENDS, round_number - 1, to_block)
+        return RoundStart.of(openings[0].event, openings[0].block_number) if openings else None
 
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
         """Return the commitments of a round up to a block, oldest first."""
+        return tuple(
+            mined
+            for recorded in self.recorded([UpdatesCommitted], round_number, to_block)
+            for mined in mined_commitments(recorded.event, recorded.block_number)
+        )
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return every event of a round up to a block, oldest first."""
-
-    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return every event in a range of blocks, both ends included, oldest first."""
+        return self.recorded(ROUND_EVENTS, round_number, to_block)
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
         """Return the last or the first outcomes of rounds up to a block, at most `limit`."""
+        return self.recorded(ENDS, None, to_block, limit, descending=descending)
 
 
 MAX_ROUNDS_BETWEEN_CALLS = 4
@@ -117,7 +208,7 @@ class RoundLedger(RoundHistory, Protocol):
         """Return the newest block."""
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
-        """Return the number of the newest final block; see `finality.rule`."""
+        """Return the number of the newest final block; see `finality.final_number`."""
 
     def block(self, number: int) -> Block:
         """Return one block, 0 for the first."""

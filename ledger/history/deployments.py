@@ -18,10 +18,11 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import require_possible_sizes
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import EventLog, EventTable
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.history.history import DeploymentFold, FoldedHistory
 from ledger.history.queries import ChainPath

@@ -26,9 +26,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from ledger.chain.contract.codec import DecideCall, RecordedEvent, ReportCall
+from ledger.chain.contract.codec import DecideCall, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.queries import (
     EMPTY_PAGE,
     AskedRole,

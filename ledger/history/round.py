@@ -17,8 +17,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.chain.contract.codec import RecordedEvent
-from ledger.chain.round_ledger import RoundHistory
+from ledger.chain.round_ledger import RecordedEvent, RoundHistory
 from ledger.history.queries import RoundStatus
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import RoundRecord, decode_record

@@ -28,7 +28,7 @@ from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.ledger import LedgerSnapshot
+    from ledger.chain.round_ledger import LedgerSnapshot
     from ledger.history.answers import (
         Chain,
         ChainHead,

@@ -45,7 +45,7 @@ from ledger.protocol.types import (
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.chain.round_ledger import RecordedEvent
     from ledger.history import answers_rounds as responses
     from ledger.history.answers import (
         Ban,

@@ -8,11 +8,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.contract.deploy import deployment_for
-from ledger.chain.contract.ledger import LedgerSnapshot
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import Block
+from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
 from ledger.protocol.ledger_state import Deployment
@@ -59,8 +58,8 @@ class BranchingLedger(MemoryLedger):
         for name, value in vars(self).items():
             if isinstance(value, list | dict):
                 setattr(other, name, copy(value))
-        rounds = {number: [*found] for number, found in self._rounds.items()}
-        other._rounds = defaultdict(list, rounds)
+        filed = {key: [*events] for key, events in self._filed.items()}
+        other._filed = defaultdict(list, filed)
         return other
 
     def commit(self, client: int, salt: int) -> None:

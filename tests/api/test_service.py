@@ -25,7 +25,7 @@ from api.sockets import listening_socket
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.history.deployments import HistoryService, PinnedChain
 from ledger.history.round import read_run
 from ledger.protocol.errors import ChainError, ConfigurationError

@@ -38,7 +38,7 @@ class ChangedBlobs:
 
 def kinds(run: Run) -> dict[BlobKind | str, list[Digest]]:
     """Return the blobs of each kind that the audit reads, in the order of rounds."""
-    recorded = run.ledger.events(0, run.chain.head().number)
+    recorded = run.ledger.recorded_in(0, run.chain.head().number)
     events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
     records = [decode_record(run.blobs.get(event.record)) for event in events]
     return {

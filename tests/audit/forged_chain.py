@@ -134,4 +134,4 @@ def field_names(event: str) -> list[str]:
 
 
 def answer_types(function: str) -> list[str]:
-    return [entry["type"] for entry in abi.output_fields(function)]
+    return [entry["type"] for entry in abi.artifact().abi[function]["outputs"][0]["components"]]

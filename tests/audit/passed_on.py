@@ -6,20 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ledger.chain.ports import (
-    Block,
-    ChainReader,
-    Log,
-    OfflineChain,
-    Receipt,
-    TopicFilter,
-    Transaction,
-)
+from ledger.chain.ports import Block, ChainBase, ChainReader, Log, Receipt, TopicFilter, Transaction
 
 T = TypeVar("T")
 
 
-class PassedOn(OfflineChain, ABC):
+class PassedOn(ChainBase, ABC):
     """A `ChainReader` whose answers are other chains'; those stay open when it is closed.
 
     It is taken for a file, which has no node in front of it, unless it says otherwise.

@@ -7,7 +7,7 @@ chain says of itself is not there: an audit of that has a run on an embedded cha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from ledger.chain.ports import (
@@ -58,14 +58,6 @@ class RevmHistory(RevmChain):
     @property
     def genesis_hash(self) -> bytes:
         return self._block(0).hash
-
-    @property
-    def node(self) -> str | None:
-        return None
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Self]:
-        yield self
 
     def block(self, number: int) -> Block:
         if not 0 <= number <= self.head().number:

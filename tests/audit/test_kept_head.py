@@ -40,7 +40,7 @@ from tests.faults import times
 
 
 def heads_of(run: Run) -> list[tuple[int, str, Digest]]:
-    recorded = run.ledger.events(0, run.chain.head().number)
+    recorded = run.ledger.recorded_in(0, run.chain.head().number)
     moved = (RoundDecided, RoundAbandoned, ClientBanned)
     made = [r.event for r in recorded if isinstance(r.event, moved)]
     return [

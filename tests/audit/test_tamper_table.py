@@ -231,7 +231,7 @@ def _reached(root: bytes, values: Mapping[bytes, bytes], known: Mapping[bytes, s
 
 
 def _blobs_of(run: Run) -> dict[BlobKind | str, list[Digest]]:
-    recorded = run.ledger.events(0, run.chain.head().number)
+    recorded = run.ledger.recorded_in(0, run.chain.head().number)
     events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
     return kinds(run) | {
         BlobKind.INCIDENTS: [event.incidents for event in events if any(event.incidents)],

@@ -549,7 +549,9 @@ def test_a_chain_that_answers_with_errors_is_named(honest: Run) -> None:
 def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(honest: Run) -> None:
     types = answer_types("deployment")
     values = decode(types, honest.chain.call(honest.ledger.address, abi.call_data("deployment")))
-    clients = [entry["name"] for entry in abi.output_fields("deployment")].index("clients")
+    clients = [
+        entry["name"] for entry in abi.artifact().abi["deployment"]["outputs"][0]["components"]
+    ].index("clients")
     data = encode(types, [*values[:clients], 2**255, *values[clients + 1 :]])
     ledger = forged(remembered(honest.ledger), answer_of=_instead("deployment", data))
     report = audit(ledger, MemoryBlobs())

@@ -22,7 +22,7 @@ from ledger.audit.checks.published import FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport, AuditStep, Need, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import (
     Block,
@@ -34,6 +34,7 @@ from ledger.chain.ports import (
     Transaction,
     TransactionRevertedError,
 )
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from tests.audit.blobs import ChangedBlobs

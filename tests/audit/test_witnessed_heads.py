@@ -67,7 +67,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Forks:
 
 
 def leaves_of(run: Run) -> list[Digest]:
-    recorded = run.ledger.events(0, run.chain.head().number)
+    recorded = run.ledger.recorded_in(0, run.chain.head().number)
     entries = head_entries(run.ledger.domain(), (each.event for each in recorded))
     return [leaf_hash(entry.encoded()) for entry in entries]
 

@@ -128,7 +128,7 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 @given(st.data())
 def test_report_is_equal_whatever_blobs_change(honest: Run, data: st.DataObject) -> None:
     """Gone models above all: one process knows them from the rounds before."""
-    events = [r.event for r in honest.ledger.events(0, honest.chain.head().number)]
+    events = [r.event for r in honest.ledger.recorded_in(0, honest.chain.head().number)]
     models = [e.model for e in events if isinstance(e, RoundDecided)]
     digests = [honest.document.initial_model, *models]
     others = [one for kind in (BlobKind.RECORD, BlobKind.PAYLOAD) for one in kinds(honest)[kind]]

@@ -12,11 +12,10 @@ from clients.adversaries.faults import MemberFault
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.actors.steps import ActorContext
 from ledger.chain.addresses import contract_created_by, to_canonical
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
-from ledger.chain.round_ledger import RoundLedger
+from ledger.chain.round_ledger import RecordedEvent, RoundLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import (

@@ -19,11 +19,11 @@ from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.ports import ChainWriter, TransactionRefusedError, TransactionRevertedError
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
-from tests.chain.web3_provider import transport_to, web3_over
+from tests.chain.web3_provider import NodeProvider, transport_to, web3_over
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 GAS = 200_000
@@ -197,7 +197,7 @@ class TestAnyChain:
         probe = deploy(chain)
         receipt = chain.send(probe, words(3, 4), GAS)
         if isinstance(chain, RpcChain):
-            web3 = Web3(transport_to(chain))
+            web3 = Web3(NodeProvider(transport_to(chain)))
         else:
             assert isinstance(chain, EmbeddedChain)
             web3 = web3_over(chain)

@@ -9,8 +9,8 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.methods import RpcMethods
 from ledger.chain.rpc.node import RpcReader
-from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.wire import HttpTransport
 
 if TYPE_CHECKING:
@@ -28,6 +28,23 @@ class EmbeddedProvider(JSONBaseProvider):
         """Return the answer to one request, an object with `result` or with `error`."""
         request = json.loads(self.encode_rpc_request(method, params))
         return cast("RPCResponse", self._methods.answer(request))
+
+    def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002, FBT - web3's
+        return True
+
+
+class NodeProvider(JSONBaseProvider):
+    """A web3 provider over a node, through the product's own transport."""
+
+    def __init__(self, transport: HttpTransport) -> None:
+        super().__init__()
+        self._transport = transport
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Return the answer to one request, an object with `result` or with `error`."""
+        request = json.loads(self.encode_rpc_request(method, params))
+        result = self._transport.ask(method, *request["params"])
+        return cast("RPCResponse", {"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002, FBT - web3's
         return True

@@ -413,7 +413,7 @@ def block_of_opening(played: Played, number: int) -> int:
     head = played.ledger.chain.head().number
     opened = [
         recorded.block_number
-        for recorded in played.ledger.events(0, head)
+        for recorded in played.ledger.recorded_in(0, head)
         if isinstance(recorded.event, ledger_state.LedgerOpened)
     ]
     return opened[0]

@@ -11,7 +11,7 @@ import pytest
 
 import cmfl
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from tests.cmfl.conftest import FACE
 
 if TYPE_CHECKING:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from ledger.chain.addresses import checksum
-from ledger.chain.ports import Block, Log, Receipt, TransactionRevertedError
+from ledger.chain.ports import Block, ChainBase, Log, Receipt, TransactionRevertedError
 from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     import pyrevm
 else:
     pyrevm = pytest.importorskip("pyrevm", reason="pyrevm is not installed")
@@ -28,7 +25,7 @@ _PADDING = 33
 _REVERTED = re.compile(r"Revert \{ gas_used: (\d+), output: 0x([0-9a-f]*) \}")
 
 
-class RevmChain:
+class RevmChain(ChainBase):
     """A chain in memory, which sends from one account."""
 
     chain_id = CHAIN_ID
@@ -83,20 +80,6 @@ class RevmChain:
         logs = tuple(self._log(log, own, index) for index, log in enumerate(found.logs))
         created = None if address is None else checksum(bytes.fromhex(address[2:]))
         return Receipt(own, self._number, 1, found.gas_used, created, logs)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _set_block(self, number: int) -> None:
         block = pyrevm.BlockEnv(number=number, timestamp=START + number, gas_limit=BLOCK_GAS)

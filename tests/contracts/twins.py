@@ -204,16 +204,20 @@ class Twins:
         assert found.commitments == state.commitments
         if len(state.registry) <= self.most_compared:
             self.compare_clients()
-        for view in (self.ledger.client, self.ledger.has_committed):
+        for view in (self.ledger.client, self.has_committed):
             with pytest.raises(errors.UnknownClientError):
                 view(ClientId(state.deployment.clients))
+
+    def has_committed(self, client: ClientId) -> bool:
+        """Return whether the contract has a commitment of the client in the open round."""
+        return bool(self.ledger._call("has_committed", client)[0])
 
     def compare_clients(self, clients: Iterable[int] | None = None) -> None:
         """Assert that the contract knows each of these clients as the specification does."""
         registered = range(len(self.state.registry))
         for client in map(ClientId, registered if clients is None else clients):
             assert self.ledger.client(client) == self.state.registry[client]
-            assert self.ledger.has_committed(client) == (client in self.state.committed)
+            assert self.has_committed(client) == (client in self.state.committed)
 
     def _sent_by(self, sender: LedgerWriter, act: Callable[[Twins], Outcome]) -> Outcome:
         self.sender = sender

@@ -27,7 +27,7 @@ from api.settings import Settings
 from clients.onboarding import keystores
 from cmfl.commands.application import app
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.transparency.notes import parse_vkey
 from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import cmfl, succeeds

@@ -9,8 +9,8 @@ import pytest
 
 from clients.testnet.network import LocalNetwork
 from clients.testnet.watch import WatchedRound
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.types import Digest
 from tests.federation.cells import Fault

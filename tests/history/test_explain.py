@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ledger.chain.contract.codec import RecordedEvent
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.explain import explain_round
 from ledger.history.history import FoldedHistory
 from ledger.history.round import NO_DOCUMENTS, Documents, HistoryRound

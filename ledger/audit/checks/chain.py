@@ -16,7 +16,7 @@ from ledger.audit.report import (
     listed,
     text_of,
 )
-from ledger.chain.contract.ledger import LedgerSnapshot
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.encoding import set_digest, to_hex, word_client
 from ledger.protocol.ledger_state import Deployment, LedgerStage, LedgerState, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId

@@ -56,9 +56,9 @@ from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
-    OfflineChain,
     Receipt,
     TopicFilter,
     Transaction,
@@ -182,7 +182,7 @@ def verify_bundle(
     )
 
 
-class BundleChain(OfflineChain):
+class BundleChain(ChainBase):
     """The chain that a bundle tells of; what it does not hold is not served."""
 
     def __init__(self, bundle: RoundBundle) -> None:

@@ -23,10 +23,11 @@ from ledger.audit.proofs.proof import (
     rounds_of_models,
 )
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.codec import CommitCall, RecordedEvent
+from ledger.chain.contract.codec import CommitCall
 from ledger.chain.contract.deploy import code_violation
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log, UncheckableCreationError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -215,7 +216,7 @@ class _Rounds:
         newest = self._ledger.chain.head().number
         for first in range(self._ledger.from_block, newest + 1, LOG_BATCH_BLOCKS):
             last = min(first + LOG_BATCH_BLOCKS - 1, newest)
-            for recorded in self._ledger.events(first, last):
+            for recorded in self._ledger.recorded_in(first, last):
                 yield recorded.event
 
 

@@ -27,8 +27,8 @@ from ledger.audit.proofs.proof import (
 )
 from ledger.audit.proofs.recorded import TrustedContract
 from ledger.audit.report import AuditOutcome, StepOutcome, outcome_of, shown
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.ports import Log
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client

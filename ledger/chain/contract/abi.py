@@ -1,8 +1,8 @@
 """The contract's committed artefact, and the encoding of its calls, results, events and reverts.
 
-The fast codec reads the layout that every compiler produces, in a tenth of the time of a general
-one. Data in any other layout, and values that have to be converted or refused, are left to the
-general codec, so the same are accepted.
+The codec knows the types that the contract has, and the one layout that every compiler produces,
+in a tenth of the time of a general codec. Answers and logs in another layout are refused, for the
+contract makes none. Call data can come from anyone: it is read as the contract reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import files
 from struct import Struct
 from typing import Any, cast
 
-from eth_abi.abi import decode, encode
+from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from eth_utils.abi import (
     collapse_if_tuple,
@@ -39,7 +39,11 @@ _BOOLEAN = 2
 _LONGEST = 256
 """Most elements of a list argument: the contract refuses every longer list."""
 
-_LEAF = re.compile(r"uint([0-9]+)|bytes32|bool")
+_BOUNDS: dict[str, int | None] = {
+    **{f"uint{bits}": 1 << bits for bits in range(8, 257, 8)},
+    "bytes32": None,
+    "bool": _BOOLEAN,
+}
 _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 
@@ -62,8 +66,8 @@ class _Row:
     def words(self, value: Any) -> list[bytes]:
         if self.is_leaf:
             return [_word(value, self.bounds[0])]
-        if not isinstance(value, list | tuple) or len(value) != len(self.bounds):
-            raise ValueError("no such tuple")
+        if len(value) != len(self.bounds):
+            raise ValueError(f"a tuple of {len(value)}, not of {len(self.bounds)}")
         return list(map(_word, value, self.bounds))
 
 
@@ -87,13 +91,17 @@ class _List:
             return tuple(values), end
         return tuple(zip(*[values] * len(self.part.bounds), strict=True)), end
 
+    def read_anywhere(self, data: bytes, at: int) -> tuple[Any, ...]:
+        """Return the values of the list at any offset; bytes behind the end are zero."""
+        length = int.from_bytes(data[at : at + _WORD].ljust(_WORD, b"\0"))
+        if length > _LONGEST:
+            raise ValueError(f"a list of {length} elements")
+        size = _WORD + length * self.part.split.size
+        return self.read(data[at : at + size].ljust(size, b"\0"), 0)[0]
+
     def words(self, values: Any) -> list[bytes]:
-        if not isinstance(values, list | tuple):
-            raise TypeError("no list")
-        return [
-            len(values).to_bytes(_WORD),
-            *(word for value in values for word in self.part.words(value)),
-        ]
+        body = [word for value in values for word in self.part.words(value)]
+        return [len(values).to_bytes(_WORD), *body]
 
 
 def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]:
@@ -114,9 +122,12 @@ def _word(value: Any, bound: int | None) -> bytes:
     if bound is None:
         if isinstance(value, bytes) and len(value) == _WORD:
             return value
-    elif type(value) is (bool if bound == _BOOLEAN else int) and 0 <= value < bound:
+    elif type(value) is bool:
+        if bound == _BOOLEAN:
+            return int(value).to_bytes(_WORD)
+    elif isinstance(value, int) and bound != _BOOLEAN and 0 <= value < bound:
         return int(value).to_bytes(_WORD)
-    raise ValueError("another type, or out of range")
+    raise ValueError(f"{value!r:.80} has another type, or is out of range")
 
 
 @lru_cache(maxsize=64)
@@ -140,43 +151,31 @@ class _Plan:
         spans = zip([0, *ends], ends, parts, strict=False)
         return _Plan(tuple(spans), tuple(bound for part in parts for bound in part.bounds))
 
-    def read(self, data: bytes) -> tuple[Any, ...]:
-        """Return the decoded values."""
-        head = _words(len(self.bounds))
-        if len(data) < head.size:
-            raise ValueError("cut off")
-        values = _values(head.unpack_from(data), self.bounds)
+    def read(self, data: bytes, *, is_call: bool = False) -> tuple[Any, ...]:
+        """Return the decoded values; raise ValueError if they are not laid out as they should.
+
+        Args:
+            is_call: whether the data begin with a selector, and are read as the EVM reads them:
+                see `arguments_of`.
+        """
+        head, start = _words(len(self.bounds)), _SELECTOR if is_call else 0
+        if len(data) < start + head.size:
+            raise ValueError("cut off within the head")
+        values = _values(head.unpack_from(data, start), self.bounds)
         decoded: list[Any] = []
         at = head.size
         for first, end, part in self.parts:
-            if isinstance(part, _List):
-                if values[first] != at:
-                    raise ValueError("another layout")
+            if isinstance(part, _Row):
+                decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
+            elif is_call:
+                decoded.append(part.read_anywhere(data, (start + values[first]) % _ANY))
+            elif values[first] != at:
+                raise ValueError("another layout")
+            else:
                 elements, at = part.read(data, at)
                 decoded.append(elements)
-            else:
-                decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
-        if at != len(data):
+        if not is_call and at != len(data):
             raise ValueError("another layout")
-        return tuple(decoded)
-
-    def read_call(self, data: bytes) -> tuple[Any, ...]:
-        """Return the arguments in call data, as the EVM reads them: see `decode_call_words`."""
-        head = _words(len(self.bounds))
-        if len(data) < _SELECTOR + head.size:
-            raise ValueError("cut off within the head")
-        values = _values(head.unpack_from(data, _SELECTOR), self.bounds)
-        decoded: list[Any] = []
-        for first, end, part in self.parts:
-            if isinstance(part, _List):
-                at = (_SELECTOR + values[first]) % _ANY
-                length = int.from_bytes(data[at : at + _WORD].ljust(_WORD, b"\0"))
-                if length > _LONGEST:
-                    raise ValueError(f"a list of {length} elements")
-                size = _WORD + length * part.part.split.size
-                decoded.append(part.read(data[at : at + size].ljust(size, b"\0"), 0)[0])
-            else:
-                decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
         return tuple(decoded)
 
     def write(self, values: Sequence[Any]) -> bytes:
@@ -192,83 +191,37 @@ class _Plan:
         return b"".join((*head, *tail))
 
 
-def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
-    """Return the values in ABI data, lists as tuples; None if the general decoder is needed.
+def encoded(types: tuple[str, ...], values: Sequence[Any]) -> bytes:
+    """Return the ABI encoding of values; raise ValueError for values of other types."""
+    return _plan(types).write(values)
 
-    None is also the answer to malformed data.
-    """
-    plan = _plan(types)
-    if plan is None:
-        return None
+
+def decoded(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:
+    """Return the values in ABI data, lists as tuples; raise ChainError for other data."""
     try:
-        return plan.read(data)
-    except ValueError:
-        return None
-
-
-def decode_call_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...]:
-    """Return the arguments in call data, selector included, as the contract reads them.
-
-    Vyper 0.4.3 checks little. The data must hold the selector and the head: one word for each value
-    of fixed length, and one offset for each list. Every value must be in the range of its type,
-    and no list may be longer than its bound. Nothing else is refused. A list lies at
-    `(4 + offset) mod 2**256`, wherever that is. Bytes behind the end of the data are zero, so data
-    may be cut off within a list, and an offset behind the end leads to an empty list. Lists may
-    overlap, and be in any order. Bytes that no offset leads to are ignored.
-    """
-    plan = _plan(types)
-    if plan is None:
-        raise ValueError(f"no plan for {', '.join(types)}")
-    return plan.read_call(data)
-
-
-def encode_words(types: tuple[str, ...], values: Sequence[Any]) -> bytes | None:
-    """Return the ABI encoding of values; None if the general encoder is needed.
-
-    None is also the answer to values that have none.
-    """
-    plan = _plan(types)
-    if plan is None:
-        return None
-    try:
-        return plan.write(values)
-    except (TypeError, ValueError):
-        return None
+        return _plan(types).read(data)
+    except ValueError as error:
+        raise ChainError(f"{subject}: {error}") from error
 
 
 @lru_cache(maxsize=32)
-def _plan(types: tuple[str, ...]) -> _Plan | None:
-    """Return the plan of some types; None if they need the general codec."""
-    parts = [part for part in map(_part, types) if part is not None]
-    return _Plan.of(parts) if len(parts) == len(types) else None
+def _plan(types: tuple[str, ...]) -> _Plan:
+    return _Plan.of([_part(abi_type) for abi_type in types])
 
 
-def _part(abi_type: str) -> _Part | None:
+def _part(abi_type: str) -> _Part:
     if abi_type.endswith("[]"):
-        inner = _part(abi_type[:-2])
-        return _List(inner) if isinstance(inner, _Row) else None
-    if abi_type.startswith("(") and abi_type.endswith(")"):
-        return _row([_part(inner) for inner in abi_type[1:-1].split(",")])
-    fixed = _FIXED.fullmatch(abi_type)
-    if fixed is not None:
-        return _row([_part(fixed[1])] * int(fixed[2]))
-    leaf = _LEAF.fullmatch(abi_type)
-    if leaf is None:
-        return None
-    return _Row((_bound(abi_type, leaf[1]),), is_leaf=True)
+        return _List(_row_of(abi_type[:-2]))
+    return _row_of(abi_type)
 
 
-def _bound(abi_type: str, bits: str | None) -> int | None:
-    if bits is not None:
-        return 1 << int(bits)
-    return _BOOLEAN if abi_type == "bool" else None
-
-
-def _row(parts: list[_Part | None]) -> _Row | None:
-    leaves = tuple(part for part in parts if isinstance(part, _Row) and part.is_leaf)
-    if not leaves or len(leaves) < len(parts):
-        return None
-    return _Row(tuple(bound for leaf in leaves for bound in leaf.bounds))
+def _row_of(abi_type: str) -> _Row:
+    """Return the words of a type without a list; KeyError for a type that the contract lacks."""
+    if abi_type.startswith("("):
+        return _Row(tuple(_BOUNDS[leaf] for leaf in abi_type[1:-1].split(",")))
+    if (fixed := _FIXED.fullmatch(abi_type)) is not None:
+        return _Row((_BOUNDS[fixed[1]],) * int(fixed[2]))
+    return _Row((_BOUNDS[abi_type],), is_leaf=True)
 
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
@@ -327,11 +280,19 @@ def creation_data(*arguments: object) -> bytes:
 
 
 def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return the arguments of call data as the contract reads them; see `decode_call_words`."""
-    if data[:4] != selector(function):
+    """Return the arguments in call data, selector included, as the contract reads them.
+
+    Vyper 0.4.3 checks little. The data must hold the selector and the head: one word for each value
+    of fixed length, and one offset for each list. Every value must be in the range of its type,
+    and no list may be longer than its bound. Nothing else is refused. A list lies at
+    `(4 + offset) mod 2**256`, wherever that is. Bytes behind the end of the data are zero, so data
+    may be cut off within a list, and an offset behind the end leads to an empty list. Lists may
+    overlap, and be in any order. Bytes that no offset leads to are ignored.
+    """
+    if data[:_SELECTOR] != selector(function):
         raise ChainError(f"the transaction does not call {function}")
     try:
-        return decode_call_words(_types(function), data)
+        return _plan(_types(function)).read(data, is_call=True)
     except ValueError as error:
         raise ChainError(f"arguments of {function}: {error}") from error
 
@@ -339,14 +300,9 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
     """Return the decoded results of a call."""
     try:
-        return _decoded_values(_result_types(function), data, f"result of {function}")
+        return decoded(_result_types(function), data, f"result of {function}")
     except ChainError as error:
         raise NotServedError(f"{error}: not an answer of this contract") from error
-
-
-def output_fields(function: str) -> list[dict[str, Any]]:
-    """Return the ABI entries of the struct that a function returns."""
-    return cast("list[dict[str, Any]]", artifact().abi[function]["outputs"][0]["components"])
 
 
 @lru_cache(maxsize=8)
@@ -359,34 +315,28 @@ def struct_fields(function: str, argument: str) -> tuple[str, ...]:
 
 def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str, Any]:
     """Return the fields of an event's log by name, the indexed ones included."""
-    (indexed, indexed_types), (_, names, types) = _indexed(event), event_layout(event)
+    indexed, plain = event_layout(event)
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
-    fields = dict(zip(names, _decoded_values(types, data, event), strict=True))
-    for name, kind, word in zip(indexed, indexed_types, topics[1:], strict=True):
-        fields[name] = _decoded_values(kind, word, event)[0]
+    fields = dict(zip(plain, decoded(tuple(plain.values()), data, event), strict=True))
+    for (name, kind), word in zip(indexed.items(), topics[1:], strict=True):
+        fields[name] = decoded((kind,), word, event)[0]
     return fields
 
 
 @lru_cache(maxsize=16)
-def event_layout(event: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the names of an event's indexed fields, then names and types of all others."""
+def event_layout(event: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return names and types of an event's indexed fields, and of all others."""
     inputs = artifact().abi[event]["inputs"]
-    indexed = tuple(entry["name"] for entry in inputs if entry["indexed"])
-    plain = [entry for entry in inputs if not entry["indexed"]]
-    return indexed, tuple(e["name"] for e in plain), tuple(map(collapse_if_tuple, plain))
-
-
-@lru_cache(maxsize=16)
-def _indexed(event: str) -> tuple[tuple[str, ...], tuple[tuple[str], ...]]:
-    indexed = [entry for entry in artifact().abi[event]["inputs"] if entry["indexed"]]
-    return tuple(e["name"] for e in indexed), tuple((e["type"],) for e in indexed)
-
-
-def encoded(types: tuple[str, ...], values: Sequence[object]) -> bytes:
-    """Return the ABI encoding of values."""
-    data = encode_words(types, values)
-    return encode(types, values) if data is None else data
+    indexed, plain = (
+        {
+            entry["name"]: collapse_if_tuple(entry)
+            for entry in inputs
+            if entry["indexed"] is is_topic
+        }
+        for is_topic in (True, False)
+    )
+    return indexed, plain
 
 
 def revert_reason(data: bytes) -> str | None:
@@ -415,15 +365,3 @@ def _types(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def _result_types(function: str) -> tuple[str, ...]:
     return tuple(get_abi_output_types(artifact().abi[function]))
-
-
-def _decoded_values(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:
-    values = decode_words(types, data)
-    return _decode(list(types), data, subject) if values is None else values
-
-
-def _decode(types: list[str], data: bytes, subject: str) -> tuple[Any, ...]:
-    try:
-        return decode(types, data)
-    except (DecodingError, OverflowError) as error:
-        raise ChainError(f"{subject}: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 from ledger.chain.contract import abi
 from ledger.chain.ports import Log, NotServedError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import ledger_state
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.errors import ChainError, SignatureError
@@ -254,17 +255,6 @@ _PLACES = ("accepted", "next_committee")
 """Fields of a decision that the contract logs as places of the ranking: bit i is place i."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
-    """An event, and its position on the chain."""
-
-    event: ledger_state.Event
-    block_number: int
-    block_hash: bytes
-    transaction_hash: bytes
-    log_index: int
-
-
 def decode_log(log: Log) -> RecordedEvent:
     """Return the event in one of the contract's logs; raise ChainError for any other log."""
     name = _event_names().get(log.topics[0]) if log.topics else None
@@ -279,9 +269,9 @@ def decode_log(log: Log) -> RecordedEvent:
 def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
     """Return topics and data of an event's log."""
     name = type(event).__name__
-    indexed, plain, types = abi.event_layout(name)
+    indexed, plain = abi.event_layout(name)
     topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
-    return topics, abi.encoded(types, [_logged(event, field) for field in plain])
+    return topics, abi.encoded(tuple(plain.values()), [_logged(event, field) for field in plain])
 
 
 @cache

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 from ledger.chain.addresses import contract_created_by, to_canonical
 from ledger.chain.contract import abi
@@ -32,7 +32,6 @@ from ledger.chain.contract.manifest import (
     write_manifest,
 )
 from ledger.chain.ports import (
-    Acknowledged,
     ChainDamagedError,
     ChainMovedError,
     ChainReader,
@@ -41,6 +40,7 @@ from ledger.chain.ports import (
     ForeignCodeError,
     NotServedError,
     Receipt,
+    ReceiptReader,
     Transaction,
     TransactionRefusedError,
     TransactionRevertedError,
@@ -59,24 +59,6 @@ from ledger.protocol.types import Beacon, Domain
 _FORMAT = 2
 # An attempt fails when another sender with this key has used the nonce.
 _ATTEMPTS = 4
-
-
-class ReceiptLookup(Protocol):
-    """The part of a chain that finds a contract by its intent."""
-
-    @property
-    def chain_id(self) -> int:
-        """The chain's id."""
-
-    @property
-    def genesis_hash(self) -> bytes:
-        """The hash of its block 0."""
-
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None until it is mined."""
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a mined transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +98,7 @@ def create_once(
 
 
 def earlier_creation(
-    chain: ReceiptLookup, intent: DeploymentIntent, creation: bytes, paths: RunPaths
+    chain: ReceiptReader, intent: DeploymentIntent, creation: bytes, paths: RunPaths
 ) -> Receipt | None:
     """Return the receipt of an earlier attempt's creation; None until it is mined."""
     _require_chain(chain, intent, paths)
@@ -187,7 +169,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     return intent
 
 
-def _require_chain(chain: ReceiptLookup, intent: DeploymentIntent, paths: RunPaths) -> None:
+def _require_chain(chain: ChainReader, intent: DeploymentIntent, paths: RunPaths) -> None:
     genesis_hash = f"0x{chain.genesis_hash.hex()}"
     if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
         raise ChainError(
@@ -198,7 +180,7 @@ def _require_chain(chain: ReceiptLookup, intent: DeploymentIntent, paths: RunPat
 
 
 def _is_creation_of(
-    chain: ReceiptLookup, intent: DeploymentIntent, receipt: Receipt, paths: RunPaths
+    chain: ChainReader, intent: DeploymentIntent, receipt: Receipt, paths: RunPaths
 ) -> bool:
     """Return whether a transaction is the intended creation, and no other run has its contract.
 
@@ -393,8 +375,7 @@ def require_code(chain: ChainReader, address: str) -> None:
     """Reject an address that does not hold this contract's code."""
     code = chain.code(address)
     if not code:
-        if isinstance(chain, Acknowledged):
-            chain.verify_not_behind()
+        chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
         raise ForeignCodeError(

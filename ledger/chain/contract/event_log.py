@@ -29,20 +29,20 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 
-from ledger.chain.contract.codec import RecordedEvent
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     ChainDamagedError,
     ChainMovedError,
     ChainReader,
     IncompleteLogsError,
     Log,
     NotServedError,
-    OfflineChain,
     TopicFilter,
     matches_topics,
 )
+from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
 from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import LedgerView
@@ -426,7 +426,7 @@ def _rows(logs: Sequence[Log], newest: _Place) -> Iterator[tuple[object, ...]]:
     yield *newest, _NEWEST, b"", b"", b""
 
 
-class _PinnedChain(OfflineChain):
+class _PinnedChain(ChainBase):
     """A chain as of one block, with the logs of one contract that were read up to there."""
 
     def __init__(

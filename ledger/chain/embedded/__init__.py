@@ -1,5 +1,81 @@
-"""A chain in this process: py-evm over one SQLite file, one writer, any number of readers."""
+"""A chain in this process: py-evm over one SQLite file, one writer, any number of readers.
 
-from ledger.chain.embedded.deferred_imports import defer_curves
+py-evm imports the pairing libraries with everything else, and they compute tables on import: half
+of the start time of a read-only command. Placeholders stand for the precompiled contracts that
+need them until one is called; results and gas costs stay py-evm's.
+"""
 
-defer_curves()  # here, for it has to come before whatever module first imports py-evm
+from __future__ import annotations
+
+import sys
+import threading
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+PACKAGE = "eth.precompiles"
+DEFERRED: dict[str, tuple[str, ...]] = {
+    f"{PACKAGE}.ecadd": ("ecadd",),
+    f"{PACKAGE}.ecmul": ("ecmul",),
+    f"{PACKAGE}.ecpairing": ("ecpairing",),
+    f"{PACKAGE}.bls12_381": (
+        "bls12_g1_add",
+        "bls12_g1_msm",
+        "bls12_map_fp_to_g1",
+        "bls12_g2_add",
+        "bls12_g2_msm",
+        "bls12_map_fp2_to_g2",
+        "bls12_pairing_check",
+    ),
+}
+"""Modules of py-evm that import curves, and the precompiled contracts in each."""
+_LOCK = threading.Lock()
+
+
+class DeferredPrecompile:
+    """A precompiled contract that is imported on its first call.
+
+    A call with options alone returns a copy with these options, as forks set other prices.
+    """
+
+    def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
+        """Placeholder for a function."""
+        self.module = module
+        self.name = name
+        self.options = options or {}
+
+    def __call__(self, *computation: Any, **options: int) -> Any:
+        """Run the contract, or set options."""
+        chosen = self.options | options
+        if not computation:
+            return DeferredPrecompile(self.module, self.name, chosen)
+        _import_curves()
+        return getattr(sys.modules[self.module], self.name)(*computation, **chosen)
+
+
+def _defer_curves() -> None:
+    """Install the placeholders; without effect if py-evm is imported already."""
+    if PACKAGE in sys.modules:
+        return
+    for module, names in DEFERRED.items():
+        placeholder = sys.modules[module] = ModuleType(module)
+        for name in names:
+            setattr(placeholder, name, DeferredPrecompile(module, name))
+
+
+def _import_curves() -> None:
+    """Replace the placeholders by the real modules."""
+    with _LOCK:
+        limit, package = sys.getrecursionlimit(), import_module(PACKAGE)
+        for module, names in DEFERRED.items():
+            if getattr(sys.modules[module], "__file__", None) is not None:
+                continue
+            del sys.modules[module]
+            real = import_module(module)
+            # Importing `ecadd` rebinds the package's attribute to the module; restore it.
+            for name in names:
+                setattr(package, name, getattr(real, name))
+        sys.setrecursionlimit(limit)  # py_ecc raises it for the whole process
+
+
+_defer_curves()  # here, for it has to come before whatever module first imports py-evm

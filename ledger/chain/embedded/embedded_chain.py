@@ -13,12 +13,20 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from eth_keys.datatypes import PrivateKey
 
-from ledger.chain.embedded import evm
-from ledger.chain.embedded import evm as evm_values
+from ledger.chain.embedded import chain_store, evm
+from ledger.chain.embedded.chain_store import (
+    SCHEMA_VERSION,
+    AcknowledgedBlock,
+    ChainStore,
+    HeadNote,
+    WriteAheadLog,
+    verify_nothing_acknowledged,
+    writer_lock,
+)
 from ledger.chain.embedded.evm import (
     DEFAULT_CHAIN_ID,
     GENESIS_BALANCE_WEI,
@@ -29,18 +37,8 @@ from ledger.chain.embedded.evm import (
     require_own_chain,
     sign_transaction,
 )
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import (
-    SCHEMA_VERSION,
-    AcknowledgedBlock,
-    ChainStore,
-    HeadNote,
-    WriteAheadLog,
-    WriterLock,
-    verify_nothing_acknowledged,
-)
-from ledger.chain.embedded.file.sqlite_file import Synchronous
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.sqlite_file import Synchronous
 from ledger.chain.ports import (
     ChainLockedError,
     Receipt,
@@ -51,17 +49,27 @@ from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from eth.abc import (
-        BlockAPI,
-        BlockHeaderAPI,
-        ComputationAPI,
-        ReceiptAPI,
-        SignedTransactionAPI,
-    )
+    from eth.abc import SignedTransactionAPI
 
 DEFAULT_GAS_LIMIT = 200_000_000
 
 _MOST_SECONDS_AHEAD = 1
+
+
+class WritingOptions(TypedDict, total=False):
+    """How a chain is written.
+
+    Attributes:
+        key: the private key that signs; genesis funds its account.
+        clock: Unix seconds, for the blocks' times.
+        accept_rollback: accept a chain without the newest acknowledged block, and forget that
+            block.
+    """
+
+    key: bytes
+    clock: Callable[[], float]
+    synchronous: Synchronous
+    accept_rollback: bool
 
 
 class EmbeddedChain(EmbeddedReader):
@@ -72,88 +80,65 @@ class EmbeddedChain(EmbeddedReader):
     """
 
     def __init__(
-        self,
-        store: ChainStore,
-        lock: WriterLock,
-        clock: Callable[[], float],
-        key: bytes,
-        synchronous: Synchronous,
+        self, store: ChainStore, held: contextlib.ExitStack, options: WritingOptions
     ) -> None:
         super().__init__(store)
-        self._writer_lock = lock
-        self._clock = clock
-        self._key = key
-        self.sender = address_of(key)
+        self._clock = options.get("clock", time.time)
+        self._key = options.get("key", TEST_KEYS[0])
+        self.sender = address_of(self._key)
         # If commits do not wait for the disk, only closing makes the head durable.
-        self._notes_each_block = synchronous == "FULL"
+        self._notes_each_block = options.get("synchronous", "FULL") == "FULL"
         self._write_ahead = WriteAheadLog(store)
         self._write_ahead.empty()
         self._note = HeadNote.begin(store.path, self._newest())
+        self._held = held.pop_all()  # the file and the writer's lock
 
     @classmethod
-    def create(  # noqa: PLR0913 - all but the path have a default
+    def create(
         cls,
         path: Path,
         *,
         chain_id: int = DEFAULT_CHAIN_ID,
         gas_limit: int = DEFAULT_GAS_LIMIT,
-        key: bytes = TEST_KEYS[0],
-        clock: Callable[[], float] = time.time,
-        synchronous: Synchronous = "FULL",
-        accept_rollback: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
-        """Return a new chain with a durable genesis, open for writing.
-
-        Args:
-            chain_id: the chain's EIP-155 id.
-            key: the private key that signs; genesis funds its account.
-            clock: Unix seconds, for the blocks' times.
-        """
-        with _locked(path) as lock:
-            if not accept_rollback:
+        """Return a new chain with a durable genesis, open for writing."""
+        with contextlib.ExitStack() as held:
+            held.enter_context(writer_lock(path))
+            if not options.get("accept_rollback"):
                 verify_nothing_acknowledged(path)
-            store = ChainStore.create(path, synchronous)
-            try:
-                _write_genesis(store, chain_id, gas_limit, _seconds(clock), key)
-                return cls(store, lock, clock, key, synchronous)
-            except BaseException:
-                store.close()
-                raise
+            store = ChainStore.create(path, options.get("synchronous", "FULL"))
+            held.enter_context(contextlib.closing(store))
+            seconds = _seconds(options.get("clock", time.time))
+            _write_genesis(store, chain_id, gas_limit, seconds, options.get("key", TEST_KEYS[0]))
+            return cls(store, held, options)
 
     @classmethod
-    def open(  # noqa: PLR0913 - all but the path have a default
+    def open(
         cls,
         path: Path,
         *,
         chain_id: int | None = None,
         genesis_hash: bytes | None = None,
-        key: bytes = TEST_KEYS[0],
-        clock: Callable[[], float] = time.time,
-        synchronous: Synchronous = "FULL",
-        accept_rollback: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> EmbeddedChain:
         """Return an existing chain, open for writing.
 
         Args:
             chain_id: the expected id; None accepts any.
             genesis_hash: the expected block 0; None accepts any.
-            clock: Unix seconds, for the blocks' times.
-            accept_rollback: accept a chain without the newest acknowledged block, and forget that
-                block.
         """
-        with _locked(path) as lock:
+        with contextlib.ExitStack() as held:
+            held.enter_context(writer_lock(path))
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
-                if not accept_rollback:
+                if not options.get("accept_rollback"):
                     reader.verify_not_behind()
                 reader.verify_can_extend()
-            store = ChainStore.open(path, synchronous)
-            try:
-                return cls(store, lock, clock, key, synchronous)
-            except BaseException:
-                store.close()
-                raise
+            store = ChainStore.open(path, options.get("synchronous", "FULL"))
+            held.enter_context(contextlib.closing(store))
+            return cls(store, held, options)
 
     @classmethod
     def open_or_create(
@@ -185,10 +170,11 @@ class EmbeddedChain(EmbeddedReader):
         """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
-            header, receipts, [computation] = self._seal([signed])
-        receipt = evm_values.receipt(header, 0, signed, receipts)
+            block = self._seal([signed])
+        receipt = evm.receipt(block.header, 0, signed, block.receipts)
         if receipt.status != 1:
-            raise TransactionRevertedError(bytes(computation.output), receipt.transaction_hash)
+            output = bytes(block.computations[0].output)
+            raise TransactionRevertedError(output, receipt.transaction_hash)
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
@@ -223,25 +209,15 @@ class EmbeddedChain(EmbeddedReader):
         Args:
             pending: as `read_transaction` returns them, each account's ascending by nonce.
         """
-
-        def fill() -> tuple[BlockAPI, evm.BlockContents]:
-            return self._chain.mine_fitting(pending, evm.COINBASE)
-
-        with self._lock, self._reset_after_failure():
-            try:
-                return self._mine(fill).refused
-            except evm.REFUSALS as error:
-                raise TransactionRefusedError(f"the block is refused: {error}") from error
+        return self._mine(pending, must_fit=False).refused
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
         """Return at once: this program's own EVM runs the contract."""
 
     def mines_at_once(self) -> bool:
-        """Return true: blocks come with transactions."""
         return True
 
     def next_nonce(self) -> int:
-        """Return the nonce of the account's next transaction."""
         return self.account(self.sender)[0]
 
     def create_contract(
@@ -272,38 +248,15 @@ class EmbeddedChain(EmbeddedReader):
     ) -> SignedTransactionAPI:
         with evm.damage_translated(self._store):
             # The next block's base fee suffices.
-            fee = evm_values.base_fee(self._chain.header)
+            fee = evm.base_fee(self._chain.header)
             call = UnsignedCall(to, data, gas, fee, value)
             return sign_transaction(self._chain.get_vm(), self.chain_id, call, key)
 
-    def _seal(
-        self, transactions: Sequence[SignedTransactionAPI]
-    ) -> tuple[BlockHeaderAPI, Sequence[ReceiptAPI], Sequence[ComputationAPI]]:
-        """Mine a block of all of these transactions, or none.
-
-        Returns:
-            The block's header, and receipts and executions in the order of the transactions.
-        """
+    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> evm.BlockContents:
+        """Mine a block of all of these transactions, or none."""
         for transaction in transactions:
             require_own_chain(transaction, self.chain_id)
-        sealed = []
-
-        def fill() -> tuple[BlockAPI, evm.BlockContents]:
-            result, receipts, computations = self._chain.mine_all(
-                transactions, coinbase=evm.COINBASE
-            )
-            block = result.imported_block
-            sealed.append((block.header, receipts, computations))
-            return block, evm.BlockContents(
-                block.header, tuple(transactions), receipts, frozenset()
-            )
-
-        with self._reset_after_failure():
-            try:
-                self._mine(fill)
-            except evm.REFUSALS as error:
-                raise TransactionRefusedError(f"transaction refused: {error}") from error
-        return sealed[0]
+        return self._mine(transactions, must_fit=True)
 
     @contextlib.contextmanager
     def _reset_after_failure(self) -> Iterator[None]:
@@ -319,7 +272,25 @@ class EmbeddedChain(EmbeddedReader):
             if self._database.pending:
                 self._rebuild()
 
-    def _mine(self, fill: Callable[[], tuple[BlockAPI, evm.BlockContents]]) -> evm.BlockContents:
+    def _mine(
+        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
+    ) -> evm.BlockContents:
+        """Mine a block, durably.
+
+        Args:
+            must_fit: whether a transaction that cannot be in it prevents the block.
+        """
+        with self._lock, self._reset_after_failure():
+            try:
+                block = self._mined(transactions, must_fit=must_fit)
+            except evm.REFUSALS as error:
+                subject = "transaction" if must_fit else "the block is"
+                raise TransactionRefusedError(f"{subject} refused: {error}") from error
+        return block
+
+    def _mined(
+        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
+    ) -> evm.BlockContents:
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
@@ -330,15 +301,16 @@ class EmbeddedChain(EmbeddedReader):
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
             )
-            block, filled = fill()
-            hashes = [bytes(transaction.hash) for transaction in filled.included]
-            rows = chain_store.rows_of_block(block.number, hashes, filled.receipts)
+            block = self._chain.mine_filled(transactions, must_fit=must_fit)
+            number, hash_ = block.header.block_number, bytes(block.header.hash)
+            hashes = [bytes(transaction.hash) for transaction in block.included]
+            rows = chain_store.rows_of_block(number, hashes, block.receipts)
             self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.committed()
         if self._notes_each_block:
-            self._note.write(AcknowledgedBlock(self.genesis_hash, block.number, bytes(block.hash)))
+            self._note.write(AcknowledgedBlock(self.genesis_hash, number, hash_))
         self._write_ahead.bound()
-        return filled
+        return block
 
     def _rebuild(self) -> None:
         self._database.pending.clear()
@@ -358,19 +330,7 @@ class EmbeddedChain(EmbeddedReader):
                     self._write_ahead.empty()
                     self._note.write(self._newest())
             self._note.close()
-            super().close()
-            self._writer_lock.release()
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[WriterLock]:
-    """Hold the writer's lock, and release it only on an error."""
-    lock = WriterLock.acquire(path)
-    try:
-        yield lock
-    except BaseException:
-        lock.release()
-        raise
+            self._held.close()
 
 
 def _seconds(clock: Callable[[], float]) -> int:

@@ -21,7 +21,7 @@ import functools
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eth.chains.base import MiningChain
@@ -58,9 +58,9 @@ from trie.exceptions import (
 from trie.exceptions import ValidationError as TrieValidationError
 
 from ledger.chain.addresses import checksum, contract_created_by, to_canonical
+from ledger.chain.embedded import chain_store
+from ledger.chain.embedded.chain_store import LogRow
 from ledger.chain.embedded.engine import FastAccountDB, FastComputation, TrieNodes
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import LogRow
 from ledger.chain.ports import (
     Block,
     ChainDamagedError,
@@ -68,7 +68,7 @@ from ledger.chain.ports import (
     Receipt,
     Transaction,
     TransactionRefusedError,
-    WrongChainIdError,
+    WrongChainError,
 )
 from ledger.protocol.encoding import keccak
 from ledger.protocol.errors import ChainError
@@ -76,8 +76,8 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from eth.abc import (
         AtomicWriteBatchAPI,
-        BlockAPI,
         BlockHeaderAPI,
+        ComputationAPI,
         ReceiptAPI,
         SignedTransactionAPI,
         VirtualMachineAPI,
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from eth.typing import AccountDetails, HeaderParams
     from eth.vm.state import BaseState
 
-    from ledger.chain.embedded.file.chain_store import ChainStore
+    from ledger.chain.embedded.chain_store import ChainStore
 
 
 def revert_data(error: VMError) -> bytes:
@@ -324,7 +324,7 @@ def verify_fast_signatures() -> None:
 
 @dataclass(frozen=True, slots=True)
 class BlockContents:
-    """Contents of a block.
+    """A block with its executed transactions.
 
     Attributes:
         refused: hashes of transactions that no later block can hold either.
@@ -333,6 +333,7 @@ class BlockContents:
     header: BlockHeaderAPI
     included: tuple[SignedTransactionAPI, ...]
     receipts: tuple[ReceiptAPI, ...]
+    computations: tuple[ComputationAPI, ...]
     refused: frozenset[bytes]
 
 
@@ -358,40 +359,44 @@ class _SharedSecondsVM(PragueVM):
         super().validate_header(header, parent_header)
 
     def fill(
-        self, transactions: Sequence[SignedTransactionAPI], base_header: BlockHeaderAPI
+        self,
+        transactions: Sequence[SignedTransactionAPI],
+        base_header: BlockHeaderAPI,
+        *,
+        must_fit: bool,
     ) -> BlockContents:
-        """Execute the transactions that fit into a block, in order.
-
-        A skipped transaction excludes all later ones of its account.
+        """Execute transactions in order.
 
         Args:
             transactions: each account's ascending by nonce.
             base_header: of the empty block.
+            must_fit: whether to raise py-evm's error for one that cannot be in the block. Else it
+                is skipped with all later ones of its account.
         """
         header = base_header
         included: list[SignedTransactionAPI] = []
-        receipts: list[ReceiptAPI] = []
+        results: list[tuple[ReceiptAPI, ComputationAPI]] = []
         skipped: set[bytes] = set()
         refused: set[bytes] = set()
         for transaction in transactions:
-            sender = bytes(transaction.sender)
-            if sender in skipped:
-                continue
-            if not _fits(transaction, header):
-                skipped.add(sender)
-                continue
-            try:
-                # Before execution, which cannot be undone.
-                self.state.get_transaction_executor().validate_transaction(transaction)
-            except REFUSALS:
-                skipped.add(sender)
-                refused.add(bytes(transaction.hash))
-                continue
-            receipt, _ = self.apply_transaction(header, transaction)
+            if not must_fit:
+                sender = bytes(transaction.sender)
+                if sender in skipped or not _fits(transaction, header):
+                    skipped.add(sender)
+                    continue
+                try:
+                    # Before execution, which cannot be undone.
+                    self.state.get_transaction_executor().validate_transaction(transaction)
+                except REFUSALS:
+                    skipped.add(sender)
+                    refused.add(bytes(transaction.hash))
+                    continue
+            receipt, computation = self.apply_transaction(header, transaction)
             header = self.add_receipt_to_header(header, receipt)
             included.append(transaction)
-            receipts.append(receipt)
-        return BlockContents(header, tuple(included), tuple(receipts), frozenset(refused))
+            results.append((receipt, computation))
+        receipts, computations = zip(*results, strict=True) if results else ((), ())
+        return BlockContents(header, tuple(included), receipts, computations, frozenset(refused))
 
 
 class _ReferenceVM(_SharedSecondsVM):
@@ -417,25 +422,20 @@ class EvmChain(MiningChain):
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
-    def mine_fitting(
-        self, transactions: Sequence[SignedTransactionAPI], coinbase: bytes
-    ) -> tuple[BlockAPI, BlockContents]:
-        """Mine a block of the transactions that fit, as `mine_all` does with all of them.
-
-        Args:
-            transactions: each account's ascending by nonce.
-            coinbase: of the block, 20 bytes.
-        """
-        machine = self.get_vm(self._custom_header(self.header, coinbase=coinbase))
+    def mine_filled(
+        self, transactions: Sequence[SignedTransactionAPI], *, must_fit: bool
+    ) -> BlockContents:
+        """Mine a block, as `mine_all` does; see `fill`."""
+        machine = self.get_vm(self._custom_header(self.header, coinbase=COINBASE))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"
-        filled = machine.fill(transactions, self.header)
+        filled = machine.fill(transactions, self.header, must_fit=must_fit)
         block = machine.set_block_transactions_and_withdrawals(
             machine.get_block(), filled.header, filled.included, filled.receipts
         )
-        sealed = machine.mine_block(block, coinbase=coinbase).block
+        sealed = machine.mine_block(block, coinbase=COINBASE).block
         imported = self.persist_block(sealed).imported_block
         self.header = self.create_header_from_parent(imported.header)
-        return imported, filled
+        return replace(filled, header=imported.header)
 
 
 class _ReferenceChain(EvmChain):
@@ -555,17 +555,19 @@ def decode_transaction(
         signed: SignedTransactionAPI = machine.get_transaction_builder().decode(raw)
         _ = signed.sender
     except BadSignature as error:
-        raise TransactionRefusedError("the transaction's signature is invalid") from error
+        raise TransactionRefusedError(
+            "invalid sender: the signature recovers to no account"
+        ) from error
     except (RLPException, PyEVMError, *REFUSALS, *_MALFORMED) as error:
-        raise TransactionRefusedError("the transaction is malformed") from error
+        raise TransactionRefusedError("rlp: the transaction is malformed") from error
     require_own_chain(signed, chain_id)
     return signed
 
 
 def require_own_chain(transaction: SignedTransactionAPI, chain_id: int) -> None:
-    """Raise a WrongChainIdError unless a transaction is signed for this chain."""
+    """Raise a WrongChainError unless a transaction is signed for this chain."""
     # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
     if transaction.chain_id != chain_id:
-        raise WrongChainIdError(
-            f"the transaction is signed for chain {transaction.chain_id}, this is {chain_id}"
+        raise WrongChainError(
+            f"invalid chain id for signer: have {transaction.chain_id} want {chain_id}"
         )

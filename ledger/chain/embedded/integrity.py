@@ -30,10 +30,9 @@ from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
-from ledger.chain.embedded import evm
+from ledger.chain.embedded import chain_store, evm
+from ledger.chain.embedded.chain_store import ChainStore
 from ledger.chain.embedded.evm import OverlayDatabase
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.encoding import keccak
 

@@ -14,19 +14,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
-from eth.exceptions import VMError
+from eth.exceptions import Revert, VMError
 from eth.vm.spoof import SpoofTransaction
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded import evm, integrity
-from ledger.chain.embedded import evm as evm_values
-from ledger.chain.embedded import integrity as continuation
-from ledger.chain.embedded.file import chain_store
-from ledger.chain.embedded.file.chain_store import (
+from ledger.chain.embedded import chain_store, evm, integrity
+from ledger.chain.embedded.chain_store import (
     HEAD_KEY,
     AcknowledgedBlock,
     ChainStore,
@@ -36,14 +32,14 @@ from ledger.chain.embedded.file.chain_store import (
 )
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     ChainDamagedError,
     Log,
     Receipt,
     TopicFilter,
     Transaction,
     TransactionRevertedError,
-    WrongChainIdError,
-    WrongGenesisError,
+    require_identity,
 )
 from ledger.protocol.errors import ChainError
 
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, ComputationAPI, ReceiptAPI, SignedTransactionAPI, StateAPI
 
 
-class BlockReader:
+class BlockReader(ChainBase):
     """The blocks of an open chain file. Safe to share between threads.
 
     Attributes:
@@ -82,33 +78,16 @@ class BlockReader:
             self._chain = evm.chain_class(self.chain_id)(self._database)
             self._newest_header = self._chain.get_canonical_head()
 
-    @property
-    def node(self) -> str | None:
-        """None: no node answers."""
-        return None
-
-    def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        """Accept the expected chain; None accepts any id or block 0."""
-        if chain_id is not None and chain_id != self.chain_id:
-            raise WrongChainIdError(
-                f"{self._store.path}: has chain id {self.chain_id}, expected {chain_id}"
-            )
-        if genesis_hash is not None and genesis_hash != self.genesis_hash:
-            raise WrongGenesisError(
-                f"{self._store.path}: begins with block 0x{self.genesis_hash.hex()}, "
-                f"expected 0x{genesis_hash.hex()}"
-            )
-
     def head(self) -> Block:
         with self._lock, evm.damage_translated(self._store):
-            return evm_values.block(self._canonical_head())
+            return evm.block(self._canonical_head())
 
     def finalized(self) -> int:
         """Return the head's number: blocks of this file are never reverted."""
         return self.head().number
 
     def block(self, number: int) -> Block:
-        return evm_values.block(self.header(number))
+        return evm.block(self.header(number))
 
     def header(self, number: int | None = None) -> BlockHeaderAPI:
         """Return the full header of a block, None for the head."""
@@ -160,7 +139,7 @@ class BlockReader:
             rows = self._store.rows(*query)
             numbers = {chain_store.position(row[0])[0] for row in rows}
             hashes = {number: self._hash(number) for number in numbers}
-            return [evm_values.log_of_row(row, hashes) for row in rows]
+            return [evm.log_of_row(row, hashes) for row in rows]
 
     def _hash(self, number: int) -> bytes:
         return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
@@ -171,7 +150,7 @@ class BlockReader:
             raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
         header, _, signed = entry
         with evm.damage_translated(self._store):
-            return evm_values.transaction(header, signed)
+            return evm.transaction(header, signed)
 
     def find(
         self, transaction_hash: bytes
@@ -207,7 +186,7 @@ class BlockReader:
             return None
         header, index, signed = entry
         with self._lock, evm.damage_translated(self._store):
-            return evm_values.receipt(header, index, signed, self.receipts(header))
+            return evm.receipt(header, index, signed, self.receipts(header))
 
     def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
         """Return a block's receipts."""
@@ -219,55 +198,60 @@ class BlockReader:
         """Close the file."""
         self._store.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
+_ZERO_ADDRESS = "0x" + "00" * 20
 _MAX_CACHED_ANSWERS = 256
 _MAX_CACHED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class ContractCall:
+    """A call that is not recorded.
+
+    Attributes:
+        to: the contract; None runs `data` as creation code.
+        sender: address of the caller.
+        gas: the limit; None for a whole block's.
+        value: wei that the contract sees; none are transferred.
+    """
+
+    to: str | None
+    data: bytes
+    sender: str = _ZERO_ADDRESS
+    gas: int | None = None
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """Result of a call."""
+    """Result of a call.
+
+    Attributes:
+        failure: None if it ran, empty if the contract reverted, else the EVM's error.
+    """
 
     output: bytes
-    is_reverted: bool
+    failure: str | None
 
 
-class CallAnswers:
-    """Cache of the last small answers. Safe to share between threads."""
+class _Answers:
+    """Cache of the last small answers: a block's state never changes. Safe to share by threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, CallAnswer] = OrderedDict()
 
     def get(self, key: Hashable) -> CallAnswer | None:
-        """Return the answer to a call; None if it is not cached."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
-    def put(self, key: Hashable, data: bytes, answer: CallAnswer) -> None:
-        """Cache an answer, unless it is large."""
-        if len(data) + len(answer.output) > _MAX_CACHED_BYTES:
-            return
+    def put(self, key: Hashable, answer: CallAnswer) -> None:
         with self._lock:
             self._entries[key] = answer
             while len(self._entries) > _MAX_CACHED_ANSWERS:
                 self._entries.popitem(last=False)
-
-
-_ZERO_ADDRESS = "0x" + "00" * 20
 
 
 class EmbeddedReader(BlockReader):
@@ -278,7 +262,7 @@ class EmbeddedReader(BlockReader):
     ) -> None:
         super().__init__(store)
         self._noted = noted
-        self._answers = CallAnswers()
+        self._answers = _Answers()
 
     @classmethod
     def open(
@@ -292,7 +276,7 @@ class EmbeddedReader(BlockReader):
             raise
         try:
             chain = EmbeddedReader(store)
-            chain.verify_identity(chain_id, genesis_hash)
+            require_identity(path, chain, chain_id, genesis_hash)
         except ChainError:
             store.close()
             raise
@@ -334,76 +318,73 @@ class EmbeddedReader(BlockReader):
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
 
-    def estimate_gas(
-        self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
-    ) -> int:
+    def estimate_gas(self, call: ContractCall) -> int:
         """Return the gas that a transaction would need at the head."""
-        origin = to_canonical(sender)
-        contract = to_canonical(to) if to is not None else CREATE_CONTRACT_ADDRESS
+        origin = to_canonical(call.sender)
+        contract = to_canonical(call.to) if call.to is not None else CREATE_CONTRACT_ADDRESS
         with self._lock, evm.damage_translated(self._store, (VMError,)):
             head = self.header()
             builder = self._chain.get_vm(head).get_transaction_builder()
             unsigned = builder.create_unsigned_transaction(
-                nonce=self.account(sender)[0],
+                nonce=self.account(call.sender)[0],
                 gas_price=0,
                 gas=21_000,
                 to=contract,
-                value=value,
-                data=data,
+                value=call.value,
+                data=call.data,
             )
             try:
                 spoofed = SpoofTransaction(unsigned, from_=origin)
                 return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
             except VMError as error:
-                raise TransactionRevertedError(evm_values.revert_data(error)) from error
+                raise TransactionRevertedError(evm.revert_data(error)) from error
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return a contract's answer; see `ChainReader.call`."""
-        # A participant asks the same of each block several times.
-        with self._lock:
-            key = (self.header(block_number).hash, to, data)
-            answer = self._answers.get(key)
-            if answer is None:
-                computation = self.execute(to, data, block_number)
-                answer = CallAnswer(bytes(computation.output), computation.is_error)
-                self._answers.put(key, data, answer)
-        if answer.is_reverted:
+        answer = self.answer(ContractCall(to, data), block_number)
+        if answer.failure is not None:
             raise TransactionRevertedError(answer.output)
         return answer.output
 
-    def execute(
-        self,
-        to: str | None,
-        data: bytes,
-        block_number: int | None = None,
-        *,
-        sender: str = _ZERO_ADDRESS,
-        gas: int | None = None,
-        value: int = 0,
-    ) -> ComputationAPI:
-        """Run a call without recording it; return its output, error and gas.
+    def answer(
+        self, call: ContractCall, block_number: int | None = None, *, in_snapshot: bool = False
+    ) -> CallAnswer:
+        """Return the result of a call after a block, None for the head.
 
         Args:
-            to: the contract; None runs `data` as creation code.
-            block_number: the block whose state is used; None for the head.
-            sender: address of the caller.
-            gas: the limit; None for a whole block's.
-            value: wei that the contract sees; none are transferred.
+            in_snapshot: whether it runs in a separate view, so that other readers do not wait.
         """
-        origin = to_canonical(sender)
-        contract = to_canonical(to if to is not None else _ZERO_ADDRESS)
+        # Participants ask the same of each block several times.
+        header = self.header(block_number)
+        key = header.hash, call
+        answer = self._answers.get(key)
+        if answer is None:
+            with self.snapshot() if in_snapshot else contextlib.nullcontext(self) as reader:
+                computation = reader.execute(call, header.block_number)
+            failure = None
+            if computation.is_error:
+                error = computation.error
+                failure = "" if isinstance(error, Revert) else f"{error!r}"[:200]
+            answer = CallAnswer(bytes(computation.output), failure)
+            if len(call.data) + len(answer.output) <= _MAX_CACHED_BYTES:
+                self._answers.put(key, answer)
+        return answer
+
+    def execute(self, call: ContractCall, block_number: int | None = None) -> ComputationAPI:
+        """Run a call after a block, None for the head; return its output, error and gas."""
+        origin = to_canonical(call.sender)
+        contract = to_canonical(call.to if call.to is not None else _ZERO_ADDRESS)
         with self._lock, evm.damage_translated(self._store):
             header = self.header(block_number)
             machine = self._chain.get_vm(header)
             return machine.execute_bytecode(
                 origin=origin,
                 gas_price=0,
-                gas=header.gas_limit if gas is None else min(gas, header.gas_limit),
+                gas=header.gas_limit if call.gas is None else min(call.gas, header.gas_limit),
                 to=contract,
                 sender=origin,
-                value=value,
-                data=data if to is not None else b"",
-                code=machine.state.get_code(contract) if to is not None else data,
+                value=call.value,
+                data=call.data if call.to is not None else b"",
+                code=machine.state.get_code(contract) if call.to is not None else call.data,
                 code_address=contract,
             )
 
@@ -456,9 +437,9 @@ class EmbeddedReader(BlockReader):
             )
 
     def verify_can_extend(self) -> None:
-        """Verify that the next block can be added; see `continuation`."""
+        """Verify that the next block can be added; see `integrity`."""
         with self._lock, evm.damage_translated(self._store):
-            continuation.verify_can_extend(self._store, self._chain.get_canonical_head())
+            integrity.verify_can_extend(self._store, self._chain.get_canonical_head())
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
@@ -470,7 +451,7 @@ class EmbeddedReader(BlockReader):
         noted = _noted(path)
         with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
-            reader.verify_identity(self.chain_id, self.genesis_hash)
+            require_identity(path, reader, self.chain_id, self.genesis_hash)
             yield reader
 
 

@@ -13,19 +13,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from ledger.chain.addresses import eip55
 from ledger.chain.ports import (
     Block,
+    ChainBase,
     Log,
     NotServedError,
     Receipt,
     TopicFilter,
     Transaction,
     TransactionRevertedError,
-    WrongChainIdError,
-    WrongGenesisError,
+    matches_topics,
+    require_identity,
 )
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps
@@ -35,90 +36,53 @@ from ledger.chain.rpc.wire import (
     MomentaryFailureError,
 )
 from ledger.io.retry import Backoff, RetryPolicy
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
-Fetch: TypeAlias = "Callable[[dict[str, Any]], list[Log]]"
 
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """A log filter; see `ChainReader.logs`."""
 
-def log_parts(
-    fetch: Fetch, request: dict[str, Any], first: int, last: int, *, descending: bool
-) -> Iterator[list[Log]]:
-    """Yield the logs of a range of blocks in parts, in order.
+    address: str | None
+    topics: Sequence[TopicFilter]
 
-    Args:
-        fetch: returns the logs of one `eth_getLogs` request.
-        descending: newest first.
-    """
-    waiting = [(first, last)]
-    while waiting:
-        low, high = waiting.pop()
-        bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
-        try:
-            logs = fetch({**request, **bounds})
-        except (wire.RpcFault, AnswerTooLargeError) as error:
-            # Nodes express their limits in many ways: any refusal of a range halves it, and a
-            # refusal for another reason persists down to one block.
-            if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
-                raise
-            middle = (low + high) // 2
-            halves = [(low, middle), (middle + 1, high)]
-            waiting += halves if descending else reversed(halves)
-            continue
-        _verify_logs(logs, request, low, high)
-        logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
-        yield logs
+    def request(self) -> dict[str, Any] | None:
+        """Return the arguments of `eth_getLogs` but the range; None if no log can match."""
+        encoded: list[str | list[str] | None] = []
+        for topic in self.topics:
+            if isinstance(topic, bytes):
+                encoded.append(to_hex(topic))
+            elif topic is None:
+                encoded.append(None)
+            elif topic:
+                encoded.append([to_hex(alternative) for alternative in topic])
+            else:
+                return None  # no alternative can match; a node would read it as any
+        while encoded and encoded[-1] is None:
+            encoded.pop()  # a node would require that number of topics
+        if len(encoded) > 4:
+            return None
+        request: dict[str, Any] = {"topics": encoded}
+        return request if self.address is None else {**request, "address": self.address}
 
-
-def read_logs(answer: object) -> list[Log]:
-    """Return the logs in an answer to `eth_getLogs`."""
-    return [wire.log(entry) for entry in wire.items(answer)]
-
-
-def log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
-    """Return the filter of an `eth_getLogs` request; None if no log can match."""
-    encoded: list[str | list[str] | None] = []
-    for topic in topics:
-        if isinstance(topic, bytes):
-            encoded.append(wire.to_hex(topic))
-        elif topic is None:
-            encoded.append(None)
-        elif topic:
-            encoded.append([wire.to_hex(alternative) for alternative in topic])
-        else:
-            return None  # no alternative can match; a node would read it as any
-    while encoded and encoded[-1] is None:
-        encoded.pop()  # a node would require that number of topics
-    if len(encoded) > 4:
-        return None
-    request: dict[str, Any] = {"topics": encoded}
-    return request if address is None else {**request, "address": address}
-
-
-def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
-    positions = {(log.block_number, log.log_index) for log in logs}
-    if len(positions) < len(logs):
-        raise wire.MalformedAnswerError("two logs at one place of the chain")
-    for log in logs:
-        if not low <= log.block_number <= high:
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number}, outside {low} to {high}"
-            )
-        if not _matches_filter(log, request):
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number} that the filter does not match"
-            )
-
-
-def _matches_filter(log: Log, request: dict[str, Any]) -> bool:
-    contract = request.get("address")
-    if contract is not None and contract.lower() != log.address.lower():
-        return False
-    topics = [wire.to_hex(topic) for topic in log.topics]
-    filters = request["topics"]
-    return len(topics) >= len(filters) and all(
-        allowed is None or topic == allowed or topic in allowed
-        for allowed, topic in zip(filters, topics, strict=False)
-    )
+    def verify(self, logs: Sequence[Log], low: int, high: int) -> None:
+        """Reject logs that a node must not return for this filter and range of blocks."""
+        if len({(log.block_number, log.log_index) for log in logs}) < len(logs):
+            raise wire.MalformedAnswerError("two logs at one place of the chain")
+        contract = None if self.address is None else eip55(self.address)
+        topics = list(self.topics)
+        while topics and topics[-1] is None:
+            topics.pop()
+        for log in logs:
+            if not low <= log.block_number <= high:
+                raise wire.MalformedAnswerError(
+                    f"a log of block {log.block_number}, outside {low} to {high}"
+                )
+            if contract not in {None, log.address} or not matches_topics(log, topics):
+                raise wire.MalformedAnswerError(
+                    f"a log of block {log.block_number} that the filter does not match"
+                )
 
 
 Call: TypeAlias = "Callable[[bytes, int], bytes]"
@@ -244,7 +208,16 @@ class RpcSettings:
         return FeeCaps(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
-class RpcReader:
+@dataclass(frozen=True, slots=True)
+class GasMarket:
+    """Current gas prices, in wei per gas."""
+
+    block_number: int
+    base_fee: int
+    tip: int
+
+
+class RpcReader(ChainBase):
     """A chain behind a node, read-only. Safe to share between threads.
 
     Args:
@@ -286,18 +259,9 @@ class RpcReader:
         return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        actual = self._ask(wire.quantity, "eth_chainId")
-        if chain_id is not None and actual != chain_id:
-            raise WrongChainIdError(
-                f"{self._node.shown_url}: has chain id {actual}, expected {chain_id}"
-            )
-        self.chain_id = actual
+        self.chain_id = self._ask(wire.quantity, "eth_chainId")
         self.genesis_hash = self.block(0).hash
-        if genesis_hash is not None and genesis_hash != self.genesis_hash:
-            raise WrongGenesisError(
-                f"{self._node.shown_url}: begins with block 0x{self.genesis_hash.hex()}, "
-                f"expected 0x{genesis_hash.hex()}"
-            )
+        require_identity(self.node, self, chain_id, genesis_hash)
 
     @property
     def node(self) -> str | None:
@@ -380,17 +344,12 @@ class RpcReader:
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        return self._call({"to": to, "data": wire.to_hex(data)}, block_number)
+        return self._call({"to": to, "data": to_hex(data)}, block_number)
 
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
         tag = "latest" if block_number is None else hex(block_number)
-        try:
+        with _revert_raised():
             return self._ask(wire.data, "eth_call", request, tag)
-        except wire.RpcFault as fault:
-            reverted = wire.revert_data(fault)
-            if reverted is None:
-                raise
-            raise TransactionRevertedError(reverted) from fault
 
     def require_suitable(self, *, needs_block_hash: bool) -> None:
         """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`."""
@@ -412,7 +371,7 @@ class RpcReader:
         newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
 
         def call(code: bytes, number: int) -> bytes:
-            return self._ask(wire.data, "eth_call", {"data": wire.to_hex(code)}, hex(number))
+            return self._ask(wire.data, "eth_call", {"data": to_hex(code)}, hex(number))
 
         return unmet_requirements(newest, call)
 
@@ -437,7 +396,7 @@ class RpcReader:
 
         A range that the node refuses is requested in parts.
         """
-        request = log_request(address, topics)
+        wanted = LogFilter(address, topics)
         newest = self.head().number
         last = min(to_block, newest)
         if last < min(to_block, self._highest_head):
@@ -446,18 +405,39 @@ class RpcReader:
                 f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
-        if request is None or last < max(from_block, 0):
-            return []
         logs: list[Log] = []
-        first = max(from_block, 0)
-        for part in log_parts(self._logs_of, request, first, last, descending=descending):
+        for part in self._log_parts(wanted, max(from_block, 0), last, descending=descending):
             logs += part
             if limit is not None and len(logs) >= limit:
                 return logs[:limit]
         return logs
 
-    def _logs_of(self, request: dict[str, Any]) -> list[Log]:
-        return self._ask(read_logs, "eth_getLogs", request)
+    def _log_parts(
+        self, wanted: LogFilter, first: int, last: int, *, descending: bool
+    ) -> Iterator[list[Log]]:
+        """Yield the logs of a range of blocks in parts, in order."""
+        request = wanted.request()
+        if request is None or first > last:
+            return
+        waiting = [(first, last)]
+        while waiting:
+            low, high = waiting.pop()
+            try:
+                logs = self._ask(
+                    _logs, "eth_getLogs", {**request, "fromBlock": hex(low), "toBlock": hex(high)}
+                )
+            except (wire.RpcFault, AnswerTooLargeError) as error:
+                # Nodes express their limits in many ways: any refusal of a range halves it, and a
+                # refusal for another reason persists down to one block.
+                if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
+                    raise
+                middle = (low + high) // 2
+                halves = [(low, middle), (middle + 1, high)]
+                waiting += halves if descending else reversed(halves)
+                continue
+            wanted.verify(logs, low, high)
+            logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
+            yield logs
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; raise NotServedError if the node has none.
@@ -468,7 +448,7 @@ class RpcReader:
         transaction = self._ask(
             _mined(wire.transaction),
             "eth_getTransactionByHash",
-            wire.to_hex(transaction_hash),
+            to_hex(transaction_hash),
             is_momentary=_is_pending,
         )
         if transaction is None:
@@ -481,32 +461,111 @@ class RpcReader:
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         receipt = self._ask(
-            _mined(wire.receipt), "eth_getTransactionReceipt", wire.to_hex(transaction_hash)
+            _mined(wire.receipt), "eth_getTransactionReceipt", to_hex(transaction_hash)
         )
         if receipt is None:
             return None
         require_same_hash(receipt.transaction_hash, transaction_hash)
         return receipt
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[RpcReader]:
-        """Yield this reader: a node cannot freeze its chain, so callers compare heads."""
-        yield self
+    def market(self) -> GasMarket:
+        """Return current gas prices."""
+        number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
+        try:
+            tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
+        except wire.RpcFault:
+            tip = GWEI
+        return GasMarket(number, base, tip)
+
+    def client_version(self) -> str:
+        """Return the node's name and version."""
+        return self._ask(str, "web3_clientVersion")
+
+    def nonce(self, account: str, *, pending: bool) -> int:
+        """Return an account's number of transactions, mined only or with pending ones."""
+        tag = "pending" if pending else "latest"
+        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
+
+    def nonce_at(self, account: str, block_number: int) -> int:
+        """Return an account's number of transactions mined up to a block."""
+        return self._ask(wire.quantity, "eth_getTransactionCount", account, hex(block_number))
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the receipt of an account's transaction; None until it is mined.
+
+        Blocks are requested by number: a lagging node behind the same URL then fails, instead of
+        answering as if the transaction did not exist.
+        """
+        newest = self.head().number
+        if self.nonce_at(sender, newest) <= nonce:
+            return None
+        for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
+            transaction_hash = self._ask(
+                _sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True
+            )
+            if (
+                transaction_hash is not None
+                and (receipt := self.receipt(transaction_hash)) is not None
+            ):
+                return receipt
+        raise NotServedError(
+            f"{self._node.shown_url}: the node has no mined transaction of "
+            f"{sender} with nonce {nonce}, although it is mined"
+        )
+
+    def post(self, raw: bytes) -> bytes:
+        """Send the node a signed transaction once; return the hash under which it was accepted.
+
+        There is no retry after an unclear answer: "already known" would then be ambiguous.
+        """
+        return wire.data(self._node.ask("eth_sendRawTransaction", to_hex(raw)), 32)
+
+    def has(self, transaction_hash: bytes) -> bool:
+        """Return whether the node has a transaction, mined or pending."""
+
+        def read(answer: object) -> bool:
+            if answer is not None:
+                require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
+            return answer is not None
+
+        return self._ask(read, "eth_getTransactionByHash", to_hex(transaction_hash))
+
+    def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
+        """Return a reverted transaction's reason data; empty if it cannot be found."""
+        # The parent's state is the one before the transaction, unless its block has others.
+        for number in (block_number - 1, block_number):
+            try:
+                self._call(dict(request), number)
+            except TransactionRevertedError as error:
+                return error.data
+            except wire.RpcFault:  # out of gas, or a pruned state
+                continue
+        return b""
+
+    def gas_of(self, request: Mapping[str, str]) -> int:
+        """Return the node's gas estimate of a transaction now."""
+        with _revert_raised():
+            return self._ask(wire.quantity, "eth_estimateGas", dict(request))
 
     def close(self) -> None:
         """Close the connections to the node."""
         self._node.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+@contextlib.contextmanager
+def _revert_raised() -> Iterator[None]:
+    """Turn the fault of a reverted call into a `TransactionRevertedError`."""
+    try:
+        yield
+    except wire.RpcFault as fault:
+        reverted = wire.revert_data(fault)
+        if reverted is None:
+            raise
+        raise TransactionRevertedError(reverted) from fault
+
+
+def _logs(answer: object) -> list[Log]:
+    return [wire.log(entry) for entry in wire.items(answer)]
 
 
 def _is_momentary(error: Exception) -> bool:
@@ -546,104 +605,6 @@ def _is_of_stake(block: object) -> bool:
 
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
     return fault.code in _NO_SUCH_TAG or "finalized" in fault.words
-
-
-@dataclass(frozen=True, slots=True)
-class GasMarket:
-    """Current gas prices, in wei per gas."""
-
-    block_number: int
-    base_fee: int
-    tip: int
-
-
-class SendingNode(RpcReader):
-    """A node that accepts signed transactions. Safe to share between threads."""
-
-    def market(self) -> GasMarket:
-        """Return current gas prices."""
-        number, base = self._ask(_fee_of_block, "eth_getBlockByNumber", "latest", False)
-        try:
-            tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
-        except wire.RpcFault:
-            tip = GWEI
-        return GasMarket(number, base, tip)
-
-    def client_version(self) -> str:
-        """Return the node's name and version."""
-        return self._ask(str, "web3_clientVersion")
-
-    def nonce(self, account: str, *, pending: bool) -> int:
-        """Return an account's number of transactions, mined only or with pending ones."""
-        tag = "pending" if pending else "latest"
-        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
-
-    def nonce_at(self, account: str, block_number: int) -> int:
-        """Return an account's number of transactions mined up to a block."""
-        tag = hex(block_number)
-        return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
-
-    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None until it is mined.
-
-        Blocks are requested by number: a lagging node behind the same URL then fails, instead of
-        answering as if the transaction did not exist.
-        """
-        newest = self.head().number
-        if self.nonce_at(sender, newest) <= nonce:
-            return None
-        for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
-            transaction_hash = self._ask(
-                _sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True
-            )
-            if (
-                transaction_hash is not None
-                and (receipt := self.receipt(transaction_hash)) is not None
-            ):
-                return receipt
-        raise NotServedError(
-            f"{self._node.shown_url}: the node has no mined transaction of "
-            f"{sender} with nonce {nonce}, although it is mined"
-        )
-
-    def post(self, raw: bytes) -> bytes:
-        """Send the node a signed transaction once; return the hash under which it was accepted.
-
-        There is no retry after an unclear answer: "already known" would then be ambiguous.
-        """
-        return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
-
-    def has(self, transaction_hash: bytes) -> bool:
-        """Return whether the node has a transaction, mined or pending."""
-
-        def read(answer: object) -> bool:
-            if answer is not None:
-                require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
-            return answer is not None
-
-        return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))
-
-    def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
-        """Return a reverted transaction's reason data; empty if it cannot be found."""
-        # The parent's state is the one before the transaction, unless its block has others.
-        for number in (block_number - 1, block_number):
-            try:
-                self._call(dict(request), number)
-            except TransactionRevertedError as error:
-                return error.data
-            except wire.RpcFault:  # out of gas, or a pruned state
-                continue
-        return b""
-
-    def gas_of(self, request: Mapping[str, str]) -> int:
-        """Return the node's gas estimate of a transaction now."""
-        try:
-            return self._ask(wire.quantity, "eth_estimateGas", dict(request))
-        except wire.RpcFault as fault:
-            reverted = wire.revert_data(fault)
-            if reverted is None:
-                raise
-            raise TransactionRevertedError(reverted) from fault
 
 
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:

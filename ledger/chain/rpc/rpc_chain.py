@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
 from ledger.chain.rpc import fees, wire
-from ledger.chain.rpc.node import RpcSettings, SendingNode
+from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.sender import (
     InFlightTransaction,
     SendingAccount,
@@ -25,7 +25,7 @@ _FIRST_PAUSE_SECONDS = 0.005
 _log = logging.getLogger(__name__)
 
 
-class RpcChain(SendingNode):
+class RpcChain(RpcReader):
     """A chain behind a node, and an account of ours on it. Safe to share between threads.
 
     Args:

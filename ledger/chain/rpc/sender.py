@@ -44,10 +44,10 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc import fees, wire
 from ledger.chain.rpc.fees import Fees
-from ledger.chain.rpc.node import RpcSettings, SendingNode, require_same_hash
+from ledger.chain.rpc.node import RpcReader, RpcSettings, require_same_hash
 from ledger.chain.rpc.wire import RpcFault
 from ledger.io.retry import Backoff
-from ledger.protocol.encoding import keccak
+from ledger.protocol.encoding import keccak, to_hex
 from ledger.protocol.signing import KeySigner
 
 
@@ -184,7 +184,7 @@ class UnsignedTransaction:
 
     def request(self, sender: str) -> dict[str, str]:
         """Return the transaction as an argument of `eth_call`."""
-        request = {"from": sender, "data": wire.to_hex(self.data), "gas": hex(self.gas)}
+        request = {"from": sender, "data": to_hex(self.data), "gas": hex(self.gas)}
         if self.to is not None:
             request["to"] = self.to
         if self.value:
@@ -192,57 +192,30 @@ class UnsignedTransaction:
         return request
 
 
-@dataclass(frozen=True, slots=True)
-class SendingContext:
-    """Everything that the transactions of one account share.
-
-    Attributes:
-        clock: monotonic seconds.
-        lost: returns how many confirmed transactions of the account the chain up to a block lacks.
-    """
-
-    node: SendingNode
-    account: SendingAccount
-    settings: RpcSettings
-    clock: Callable[[], float]
-    lost: Callable[[int], int]
-
-    @property
-    def sender(self) -> str:
-        return self.account.address
-
-    def sign(self, unsigned: UnsignedTransaction, offer: Fees) -> RawTransaction:
-        return self.account.sign(unsigned.fields(self.node.chain_id, offer))
-
-
 class InFlightTransaction:
-    """A transaction that was sent; for one thread at a time.
+    """A transaction that was sent; for one thread at a time."""
 
-    Args:
-        on_end: called once it is no longer in flight: with True if it was abandoned.
-    """
+    _newest: RawTransaction
+    _offer: Fees
 
     def __init__(
         self,
-        context: SendingContext,
+        manager: TransactionManager,
         unsigned: UnsignedTransaction,
         offer: Fees,
         block_number: int,
-        on_end: Callable[[InFlightTransaction, bool], None],
     ) -> None:
-        self._context = context
-        self._on_end = on_end
+        self._manager = manager
+        self._node, self._clock, self._settings = manager.node, manager.clock, manager.settings
         self._unsigned = unsigned
-        self._settings = context.settings
-        now = context.clock()
+        now = self._clock()
         self._deadline = now + self._settings.receipt_timeout_seconds
         self._send_at = now
         self._replace_at = now + self._settings.replace_seconds
         self._last_message = ""
         self._polls_lost = 0
-        self._offer, self._offered_block = offer, block_number
-        self._newest = context.sign(unsigned, offer)
-        self._signed = [self._newest]
+        self._signed: list[RawTransaction] = []
+        self._sign(offer, block_number)
         self._accepted = self._newest, offer
 
     @property
@@ -263,12 +236,12 @@ class InFlightTransaction:
     @property
     def seconds_left(self) -> float:
         """Time until the time-out."""
-        return max(0.0, self._deadline - self._context.clock())
+        return max(0.0, self._deadline - self._clock())
 
     @property
     def is_over(self) -> bool:
         """True if the time-out has passed, so that it is not resent."""
-        return self._context.clock() > self._deadline
+        return self._clock() > self._deadline
 
     def poll(self) -> Receipt | None:
         """Return the receipt once it is confirmed, None before; resend what was lost."""
@@ -277,17 +250,17 @@ class InFlightTransaction:
             if receipt is None:
                 self._push()
             elif self._is_deep(receipt):
-                self._on_end(self, False)
+                self._manager.end(self, abandoned=False)
                 return self._done(receipt)
         except NotServedError as error:
             self._last_message = str(error)
             if not self.is_over:
                 raise
         if self.is_over:
-            self._on_end(self, True)
+            self._manager.end(self, abandoned=True)
             message = f"; the node says: {self._last_message}" if self._last_message else ""
             raise TransactionTimeoutError(
-                f"account {self._context.sender}: 0x{self.hash.hex()}: not confirmed within "
+                f"account {self._manager.sender}: 0x{self.hash.hex()}: not confirmed within "
                 f"{self._settings.receipt_timeout_seconds:g} s{message}"
             )
         return None
@@ -308,7 +281,7 @@ class InFlightTransaction:
         if refused.why in {RejectionReason.FINAL, RejectionReason.NONCE_TOO_HIGH}:
             return False
         try:
-            return self._context.node.has(self.hash)
+            return self._node.has(self.hash)
         except NotServedError as error:
             self._note_unclear(str(error))
             return True
@@ -316,7 +289,7 @@ class InFlightTransaction:
     def _receipt(self) -> Receipt | None:
         # Not cached: a reorganisation may have moved or removed it.
         for signed in reversed(self._signed):
-            receipt = self._context.node.receipt(signed.hash)
+            receipt = self._node.receipt(signed.hash)
             if receipt is not None:
                 self._polls_lost = 0
                 return receipt
@@ -324,17 +297,17 @@ class InFlightTransaction:
 
     def _is_deep(self, receipt: Receipt) -> bool:
         depth = self._settings.confirmations
-        return depth == 0 or self._context.node.head().number - receipt.block_number >= depth
+        return depth == 0 or self._node.head().number - receipt.block_number >= depth
 
     def _done(self, receipt: Receipt) -> Receipt:
         if receipt.status != 1:
-            request = self._unsigned.request(self._context.sender)
-            reverted = self._context.node.revert_data(request, receipt.block_number)
+            request = self._unsigned.request(self._manager.sender)
+            reverted = self._node.revert_data(request, receipt.block_number)
             raise TransactionRevertedError(reverted, receipt.transaction_hash)
         return receipt
 
     def _push(self) -> None:
-        now = self._context.clock()
+        now = self._clock()
         if now >= self._replace_at:
             self._replace()
         if now < self._send_at:
@@ -353,7 +326,7 @@ class InFlightTransaction:
 
     def _replace(self) -> None:
         """Raise the fees if several blocks have passed it over and the caps leave room."""
-        now, market = self._context.clock(), self._context.node.market()
+        now, market = self._clock(), self._node.market()
         # A node behind the block of the offer lags, unless that lasts: then it has an older state.
         is_behind = market.block_number < self._offered_block
         if is_behind and now < self._replace_at + self._settings.replace_seconds:
@@ -361,10 +334,10 @@ class InFlightTransaction:
         if not is_behind and market.block_number < self._offered_block + _PASSED_OVER_BLOCKS:
             return
         self._replace_at = now + self._settings.replace_seconds
-        if lost := self._context.lost(market.block_number):
-            self._on_end(self, True)
+        if lost := self._manager.lost(market.block_number):
+            self._manager.end(self, abandoned=True)
             raise TransactionTimeoutError(
-                f"account {self._context.sender}: 0x{self.hash.hex()}: not confirmed, as block "
+                f"account {self._manager.sender}: 0x{self.hash.hex()}: not confirmed, as block "
                 f"{market.block_number} lacks {lost} earlier transactions of the account that were "
                 f"confirmed: the node has an older state of its chain, or another chain"
             )
@@ -381,14 +354,14 @@ class InFlightTransaction:
 
     def _sign(self, offer: Fees, block_number: int) -> None:
         self._offer, self._offered_block = offer, block_number
-        self._newest = self._context.sign(self._unsigned, offer)
+        self._newest = self._manager.account.sign(self._unsigned.fields(self._node.chain_id, offer))
         self._signed.append(self._newest)
 
     def _send(self) -> Rejection | None:
         newest = self._newest
-        self._send_at = self._context.clock() + self._settings.resend_seconds
+        self._send_at = self._clock() + self._settings.resend_seconds
         try:
-            require_same_hash(self._context.node.post(newest.raw), newest.hash)
+            require_same_hash(self._node.post(newest.raw), newest.hash)
         except wire.RpcFault as fault:
             refused = classify_rejection(fault)
             if refused.why is not RejectionReason.UNCLEAR:
@@ -401,18 +374,18 @@ class InFlightTransaction:
 
     def _note_unclear(self, message: str) -> None:
         self._last_message = message
-        self._send_at = self._context.clock() + self._settings.poll_seconds
+        self._send_at = self._clock() + self._settings.poll_seconds
 
     def _require_nonce_ours(self) -> None:
         """Return while one of our versions may hold the account's nonce."""
-        node, sender = self._context.node, self._context.sender
-        self._send_at = self._context.clock() + self._settings.poll_seconds
+        node, sender = self._node, self._manager.sender
+        self._send_at = self._clock() + self._settings.poll_seconds
         settled = max(0, node.head().number - self._settings.confirmations)
         if node.nonce_at(sender, settled) <= self.nonce or self._receipt() is not None:
             return
         self._polls_lost += 1
         if self._polls_lost >= _POLLS_BEFORE_LOST:
-            self._on_end(self, False)
+            self._manager.end(self, abandoned=False)
             raise TransactionRefusedError(
                 f"account {sender}: another transaction has nonce {self.nonce}, and none with it "
                 "will be taken: another program may be sending with this account's key"
@@ -445,17 +418,18 @@ class TransactionManager:
 
     def __init__(
         self,
-        node: SendingNode,
+        node: RpcReader,
         account: SendingAccount,
         settings: RpcSettings,
         sleep: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        self.caps = settings.fee_caps
+        self.node = node
+        self.account = account
         self.sender = account.address
-        self._context = SendingContext(node, account, settings, clock, self._lost)
-        self._node = node
-        self._settings = settings
+        self.settings = settings
+        self.caps = settings.fee_caps
+        self.clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
@@ -475,7 +449,7 @@ class TransactionManager:
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
-            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self._settings.poll_seconds)
+            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self.settings.poll_seconds)
             attempts, used = Counter[int](), -1
             while True:
                 nonce, outcome = self._try(
@@ -519,7 +493,7 @@ class TransactionManager:
     def _try(self, unsigned: UnsignedTransaction) -> tuple[int, InFlightTransaction | Rejection]:
         nonce, outbid = unsigned.nonce, self._abandoned.get(unsigned.nonce)
         offer, block_number = self._offer(nonce, outbid)
-        pending = InFlightTransaction(self._context, unsigned, offer, block_number, self._end)
+        pending = InFlightTransaction(self, unsigned, offer, block_number)
         refused = pending.send_first()
         if refused is not None and not self._waits_for_ours(refused, nonce):
             if outbid is not None and refused.why is RejectionReason.UNDERPRICED:
@@ -530,7 +504,7 @@ class TransactionManager:
         return nonce, pending
 
     def _offer(self, nonce: int, outbid: Fees | None) -> tuple[Fees, int]:
-        market = self._node.market()
+        market = self.node.market()
         offer = fees.new_fees(market.base_fee, market.tip, self.caps)
         if offer is None:
             cost = market.base_fee + min(market.tip, self.caps.tip)
@@ -548,11 +522,11 @@ class TransactionManager:
         return offer, market.block_number
 
     def _next_nonce(self, used: int) -> int:
-        counted = self._node.nonce(self.sender, pending=True)
+        counted = self.node.nonce(self.sender, pending=True)
         for pending in tuple(self._in_flight.values()):
             # A timed-out transaction may have left a gap, which the next one has to fill.
             if pending.is_over:
-                self._end(pending, abandoned=True)
+                self.end(pending, abandoned=True)
         if self._abandoned and (nonce := self._blocking_nonce(counted, used)) is not None:
             return nonce
         # A node that has lost some of ours counts too few; they are resent with their nonces.
@@ -560,7 +534,7 @@ class TransactionManager:
 
     def _blocking_nonce(self, counted: int, used: int) -> int | None:
         """Return the nonce that blocks the account's later ones; None if ours are all mined."""
-        mined = max(self._node.nonce(self.sender, pending=False), used + 1)
+        mined = max(self.node.nonce(self.sender, pending=False), used + 1)
         for nonce in tuple(self._abandoned):
             if nonce < mined:
                 del self._abandoned[nonce]
@@ -579,7 +553,7 @@ class TransactionManager:
         is_early = refused.why is RejectionReason.NONCE_TOO_HIGH
         return is_early and any(earlier < nonce for earlier in tuple(self._in_flight))
 
-    def _end(self, pending: InFlightTransaction, abandoned: bool) -> None:
+    def end(self, pending: InFlightTransaction, *, abandoned: bool) -> None:
         """Remove a transaction; an abandoned one is left to the node.
 
         Takes no lock, whose holder may be waiting for the node.
@@ -590,9 +564,9 @@ class TransactionManager:
             self._confirmed = max(self._confirmed, pending.nonce + 1)
         self._in_flight.pop(pending.nonce, None)
 
-    def _lost(self, block_number: int) -> int:
+    def lost(self, block_number: int) -> int:
         """Return how many confirmed transactions the chain up to a block lacks; forget these."""
-        mined = self._node.nonce_at(self.sender, block_number)
+        mined = self.node.nonce_at(self.sender, block_number)
         confirmed, self._confirmed = self._confirmed, min(self._confirmed, mined)
         return confirmed - self._confirmed
 
@@ -600,7 +574,7 @@ class TransactionManager:
         """Return a node's message with the account it concerns, and a remedy."""
         words = refused.words
         if any(text in words.lower() for text in _INSUFFICIENT_FUNDS):
-            help_ = f"; it owns {self._node.balance_of(self.sender)} wei: send it funds"
+            help_ = f"; it owns {self.node.balance_of(self.sender)} wei: send it funds"
         elif refused.why in _OVERTAKEN or "underpriced" in words.lower():
             help_ = "; another program may be sending with this account's key: use one at a time"
         else:

@@ -1,18 +1,16 @@
 """JSON-RPC over HTTP, with strict parsers and writers of its values.
 
-`rpc_reader.py` parses a node's answers with it, `server/` the requests to the embedded chain.
+`node.py` parses a node's answers with it, `server/` the requests to the embedded chain.
 Anything that differs from the specification raises a named error, never a stray KeyError.
-
-It is a web3 provider, so web3's own interface uses the same connection and limits.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
-
-from web3.providers.base import JSONBaseProvider
+from typing import Any
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import (
@@ -25,11 +23,8 @@ from ledger.chain.ports import (
 )
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
-
-if TYPE_CHECKING:
-    from web3.types import RPCEndpoint, RPCResponse
-
 
 REVERTED = 3
 INVALID_REQUEST = -32600
@@ -181,11 +176,6 @@ def log_json(entry: Log, index: int) -> dict[str, Any]:
     }
 
 
-def to_hex(value: bytes) -> str:
-    """Return the JSON form of bytes."""
-    return "0x" + value.hex()
-
-
 def revert_data(fault: RpcFault) -> bytes | None:
     """Return a call's revert data, in the forms of the various nodes; None if it did not revert."""
     payload = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
@@ -222,7 +212,7 @@ class MomentaryFailureError(ChainUnreachableError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class HttpTransport(JSONBaseProvider):
+class HttpTransport:
     """A connection to one node; safe to share between threads.
 
     Attributes:
@@ -230,47 +220,37 @@ class HttpTransport(JSONBaseProvider):
     """
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
-        super().__init__()
         try:
             self._server = HttpServer(url, timeout_seconds)
         except ValueError as error:
             raise ChainError(f"the node's URL: {error}") from None
         self.shown_url = self._server.shown_url
         self._most_bytes = max_bytes
+        self._identifiers = itertools.count()
 
     def ask(self, method: str, *parameters: object) -> Any:
         """Return the result of one request; raise RpcFault if the node answers with an error."""
-        answer: Any = self.make_request(cast("RPCEndpoint", method), list(parameters))
-        if "error" in answer:
-            error = answer["error"]
-            detail = error if isinstance(error, dict) else {"message": error}
+        request = {"jsonrpc": "2.0", "method": method, "params": parameters}
+        body = self._post(json.dumps(request | {"id": next(self._identifiers)}).encode())
+        by = f"{self.shown_url}: {method}: "
+        try:
+            answer = parse_json(body)
+        except ValueError as error:
+            raise MalformedAnswerError(f"{by}the answer is not JSON") from error
+        if not isinstance(answer, dict) or not answer.keys() & {"result", "error"}:
+            raise MalformedAnswerError(f"{by}the answer has neither result nor error")
+        if (fault := answer.get("error")) is not None:
+            detail = fault if isinstance(fault, dict) else {"message": fault}
             code = detail.get("code")
             raise RpcFault(
                 code if isinstance(code, int) else SERVER_ERROR,
                 str(detail.get("message"))[:_LONGEST_MESSAGE],
                 detail.get("data"),
-                by=f"{self.shown_url}: {method}: ",
+                by,
             )
+        if "result" not in answer:
+            raise MalformedAnswerError(f"{by}the answer is empty")
         return answer["result"]
-
-    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Return the answer to one request, with `result` or with `error`."""
-        body = self._post(self.encode_rpc_request(method, params))
-        try:
-            answer = parse_json(body)
-        except ValueError as error:
-            raise MalformedAnswerError(
-                f"{self.shown_url}: {method}: the answer is not JSON"
-            ) from error
-        if not isinstance(answer, dict) or not answer.keys() & {"result", "error"}:
-            raise MalformedAnswerError(
-                f"{self.shown_url}: {method}: the answer has neither result nor error"
-            )
-        if answer.get("error") is None:
-            answer.pop("error", None)
-        if "error" not in answer and "result" not in answer:
-            raise MalformedAnswerError(f"{self.shown_url}: {method}: the answer is empty")
-        return cast("RPCResponse", answer)
 
     def _post(self, body: bytes) -> bytes:
         try:
@@ -289,14 +269,6 @@ class HttpTransport(JSONBaseProvider):
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
             raise ChainUnreachableError(status)
         return answer.body
-
-    def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002 - web3's
-        """Return whether the node answers; `show_traceback` has no effect."""
-        try:
-            self.ask("eth_chainId")
-        except ChainError:
-            return False
-        return True
 
     def close(self) -> None:
         """Close the connections."""

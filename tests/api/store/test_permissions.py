@@ -12,8 +12,9 @@ import pytest
 from api.store.app import lock_store_folder
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
 from ledger.chain.contract import abi
-from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Log
+from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
 from tests.api.store.conftest import Contract, contract_in

@@ -86,7 +86,9 @@ def test_the_constructors_struct_has_the_fields_of_a_deployment() -> None:
     renamed = {"strategy": "form", "block_beacon": "beacon"}
     named = [renamed.get(entry["name"], entry["name"]) for entry in struct["components"]]
     assert named == [field.name for field in fields(ledger_state.Deployment)]
-    answered = [entry["name"] for entry in abi.output_fields("deployment")]
+    answered = [
+        entry["name"] for entry in abi.artifact().abi["deployment"]["outputs"][0]["components"]
+    ]
     assert answered == [entry["name"] for entry in struct["components"]]
 
 

@@ -18,7 +18,7 @@ from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
 from ledger.chain.ports import ChainWriter, TransactionTimeoutError
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Disk, Home, RunPaths
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError

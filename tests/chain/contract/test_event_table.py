@@ -14,7 +14,6 @@ from typing import TypeVar
 import pytest
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
-from ledger.chain.contract.codec import RecordedEvent
 from ledger.chain.contract.deploy import deployment_for
 from ledger.chain.contract.event_log import (
     ATTEMPTS,
@@ -33,6 +32,7 @@ from ledger.chain.ports import (
     Log,
     NotServedError,
 )
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
 from ledger.protocol.fold import LedgerView

@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from ledger.chain.contract import abi
-from ledger.chain.contract.codec import (
-    RecordedEvent,
-    encode_log,
-    require_possible_event,
-    require_possible_sizes,
-)
+from ledger.chain.contract.codec import encode_log, require_possible_event, require_possible_sizes
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, Log, NotServedError
+from ledger.chain.round_ledger import RecordedEvent
 from ledger.protocol import encoding
 from ledger.protocol.ledger_state import (
     ClientBanned,

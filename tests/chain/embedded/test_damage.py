@@ -16,8 +16,8 @@ from eth_hash.auto import keccak
 from trie.hexary import HexaryTrie
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file import chain_store
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.errors import ChainError

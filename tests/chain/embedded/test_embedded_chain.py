@@ -12,13 +12,8 @@ from eth_account import Account
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import (
-    ChainLockedError,
-    TransactionRefusedError,
-    WrongChainIdError,
-    WrongGenesisError,
-)
+from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
+from ledger.chain.ports import ChainLockedError, TransactionRefusedError, WrongChainError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
 from tests.chain.probe import deploy, word, words
@@ -73,7 +68,7 @@ def test_a_second_writer_is_refused_and_told_who_writes(chain: EmbeddedChain, pa
 
 def test_a_failed_opening_gives_the_lock_back(path: Path) -> None:
     EmbeddedChain.create(path).close()
-    with pytest.raises(WrongChainIdError):
+    with pytest.raises(WrongChainError):
         EmbeddedChain.open(path, chain_id=1)
     EmbeddedChain.open(path).close()
 
@@ -116,20 +111,22 @@ class TestChainId:
     def test_is_ours_and_the_same_everywhere(self, chain: EmbeddedChain, path: Path) -> None:
         assert chain.chain_id == web3_over(chain).eth.chain_id == DEFAULT_CHAIN_ID == 1_129_137_740
         assert web3_over(chain).net.version == str(DEFAULT_CHAIN_ID)
-        returned = chain.execute(None, bytes.fromhex("465f5260205ff3"))  # CHAINID, return it
+        returned = chain.execute(
+            ContractCall(None, bytes.fromhex("465f5260205ff3"))
+        )  # CHAINID, return it
         assert bytes(returned.output) == word(DEFAULT_CHAIN_ID)
         with EmbeddedReader.open(path) as reader:
             assert reader.chain_id == DEFAULT_CHAIN_ID
 
     def test_must_be_the_expected_one(self, path: Path) -> None:
         EmbeddedChain.create(path, chain_id=77).close()
-        with pytest.raises(WrongChainIdError, match="has chain id 77, expected 78"):
+        with pytest.raises(WrongChainError, match="has chain id 77, expected 78"):
             EmbeddedReader.open(path, chain_id=78)
-        with pytest.raises(WrongGenesisError, match="expected 0x0101"):
+        with pytest.raises(WrongChainError, match="expected 0x0101"):
             EmbeddedReader.open(path, chain_id=77, genesis_hash=b"\x01" * 32)
 
     def test_a_transaction_for_another_chain_is_refused(self, chain: EmbeddedChain) -> None:
-        with pytest.raises(WrongChainIdError, match="signed for chain 1, this is 1129137740"):
+        with pytest.raises(WrongChainError, match="have 1 want 1129137740"):
             chain.submit(signed(chainId=1))
         assert chain.head().number == 0
 

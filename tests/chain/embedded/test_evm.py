@@ -93,10 +93,11 @@ if sys.argv[1] == "eager":
     import eth
 from pathlib import Path
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.reader import ContractCall
 before, limit = "py_ecc" in sys.modules, sys.getrecursionlimit()
 calls = json.load(sys.stdin)
 with EmbeddedChain.create(Path(sys.argv[2])) as chain:
-    done = [chain.execute(to, bytes.fromhex(data), gas=10**6) for to, data in calls]
+    done = [chain.execute(ContractCall(to, bytes.fromhex(data), gas=10**6)) for to, data in calls]
 found = [[one.is_error, one.output.hex(), one.get_gas_used()] for one in done]
 same_limit = limit == sys.getrecursionlimit()
 print(json.dumps({"before": before, "found": found, "limit": same_limit}))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger.chain.embedded.chain_store import read_note
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file.chain_store import read_note
-from ledger.chain.rpc.server.transaction_pool import TransactionPool
+from ledger.chain.rpc.pool import TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
 from tests.chain.rpc.test_transaction_pool import signed
 

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
+from ledger.chain.embedded import chain_store
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file import chain_store
 from ledger.chain.ports import Log, TopicFilter
 from tests.chain.probe import TOPIC, deploy, word, words
 

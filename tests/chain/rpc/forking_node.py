@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.chain.rpc.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.chain.contract import abi
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.chain.rpc.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 
 EVENTS = [

@@ -8,7 +8,7 @@ from eth.vm.forks.prague import PragueVM
 
 from ledger.chain.addresses import checksum
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.chain.rpc.methods import RpcMethods
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 
 SERVED = (

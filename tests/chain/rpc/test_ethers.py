@@ -15,7 +15,7 @@ from ledger.chain.contract.deploy import DEPLOYMENT_GAS, creation_data, deployme
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.parameters import Parameters
 from tests.chain.probe import deploy

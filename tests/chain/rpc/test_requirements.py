@@ -13,7 +13,7 @@ from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import Requirement, RpcReader, UnsuitableChainError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 from tests.chain.test_port_contract import ANVIL_KEY, anvil, served

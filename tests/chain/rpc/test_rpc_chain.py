@@ -19,12 +19,11 @@ from ledger.chain.ports import (
     TransactionRefusedError,
     TransactionRevertedError,
     TransactionTimeoutError,
-    WrongChainIdError,
-    WrongGenesisError,
+    WrongChainError,
 )
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.chain.rpc.wire import AnswerTooLargeError, MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
@@ -49,9 +48,9 @@ def reader(node: ScriptedNode, **changes: Any) -> RpcReader:
 def test_another_chain_id_or_genesis_is_refused(chain: EmbeddedChain) -> None:
     with RpcServer(chain) as server:
         RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=chain.genesis_hash).close()
-        with pytest.raises(WrongChainIdError, match=r"expected 1$"):
+        with pytest.raises(WrongChainError, match=r"expected 1$"):
             RpcReader(server.url, chain_id=1)
-        with pytest.raises(WrongGenesisError):
+        with pytest.raises(WrongChainError):
             RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=b"\x01" * 32)
 
 

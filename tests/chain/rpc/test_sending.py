@@ -21,7 +21,7 @@ from ledger.chain.ports import (
 from ledger.chain.rpc.node import RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.sender import InFlightTransaction
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from tests.chain.probe import deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode

@@ -21,8 +21,8 @@ from eth_hash.auto import keccak
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import MOST_REQUEST_BYTES, RpcServer
-from ledger.chain.rpc.server.methods import RpcMethods
+from ledger.chain.rpc.methods import RpcMethods
+from ledger.chain.rpc.server import MOST_REQUEST_BYTES, RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import RUNTIME_CODE, deploy, word, words
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -115,7 +115,7 @@ def test_what_is_no_request_is_an_error(server: RpcServer, body: object) -> None
 def test_batch_requests_beyond_the_answer_size_are_not_executed(
     server: RpcServer, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.chain.rpc.server.http_server.MOST_BATCH_BYTES", 1000)
+    monkeypatch.setattr("ledger.chain.rpc.server.MOST_BATCH_BYTES", 1000)
     block = {"jsonrpc": "2.0", "method": "eth_getBlockByNumber", "params": ["0x0", True]}
     mine = {"jsonrpc": "2.0", "method": "evm_mine"}
     answers = post(server, [{**block, "id": 5}, {**mine, "id": "x"}, mine, {**mine, "id": [1]}])

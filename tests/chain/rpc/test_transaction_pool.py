@@ -11,10 +11,11 @@ from eth_account import Account
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import TEST_KEYS, EvmChain, address_of
+from ledger.chain.rpc import pool as pool_module
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server import transaction_pool as pool_module
-from ledger.chain.rpc.server.methods import RpcMethods
-from ledger.chain.rpc.server.transaction_pool import MAX_PER_ACCOUNT, TransactionPool
+from ledger.chain.rpc.methods import RpcMethods
+from ledger.chain.rpc.pool import MAX_PER_ACCOUNT, TransactionPool
+from ledger.protocol.encoding import to_hex
 from tests.chain.probe import TOPIC, deploy, word, words
 
 TRANSFERS = 70
@@ -54,7 +55,7 @@ def answer(chain: EmbeddedChain, pool: TransactionPool, method: str, *given: obj
 
 def held(chain: EmbeddedChain, number: int) -> list[tuple[str, int]]:
     found = chain.transactions(chain.header(number))
-    return [(wire.to_hex(bytes(one.sender)), one.nonce) for one in found]
+    return [(to_hex(bytes(one.sender)), one.nonce) for one in found]
 
 
 def test_one_client_that_sends_much_makes_no_more_blocks(
@@ -78,14 +79,14 @@ def test_what_waits_is_shown_as_any_node_shows_it(
     sender = address_of(TEST_KEYS[1])
     first, second = signed(chain, 1), signed(chain, 1, nonce=1)
     for one in (first, second):
-        name = answer(chain, pool, "eth_sendRawTransaction", wire.to_hex(one.encode()))
-        assert name == wire.to_hex(one.hash)
+        name = answer(chain, pool, "eth_sendRawTransaction", to_hex(one.encode()))
+        assert name == to_hex(one.hash)
     assert chain.head().number == 0
     count = "eth_getTransactionCount"
     assert [answer(chain, pool, count, sender, tag) for tag in ("latest", "pending")] == [
         *("0x0", "0x2")
     ]
-    name = wire.to_hex(second.hash)
+    name = to_hex(second.hash)
     shown = answer(chain, pool, "eth_getTransactionByHash", name)
     assert (shown["hash"], shown["nonce"], shown["from"]) == (name, "0x1", sender)
     places = ("blockHash", "blockNumber", "transactionIndex")
@@ -93,7 +94,7 @@ def test_what_waits_is_shown_as_any_node_shows_it(
     assert answer(chain, pool, "eth_getTransactionReceipt", name) is None
     pool.mine()
     shown = answer(chain, pool, "eth_getTransactionByHash", name)
-    assert [shown[place] for place in places] == [wire.to_hex(chain.head().hash), "0x1", "0x1"]
+    assert [shown[place] for place in places] == [to_hex(chain.head().hash), "0x1", "0x1"]
     receipt = answer(chain, pool, "eth_getTransactionReceipt", name)
     assert (receipt["transactionIndex"], receipt["gasUsed"]) == ("0x1", hex(21_000))
     assert receipt["cumulativeGasUsed"] == hex(42_000)
@@ -121,7 +122,7 @@ def test_what_cannot_wait_is_refused_in_the_words_of_nodes(
             pool.add(one)
         assert caught.value.words.startswith(words_)
     pool.mine()
-    assert held(chain, 2) == [(wire.to_hex(bytes(waits.sender)), 1)]
+    assert held(chain, 2) == [(to_hex(bytes(waits.sender)), 1)]
 
 
 def test_a_better_paying_replacement_takes_the_place_in_the_queue(
@@ -185,7 +186,7 @@ def test_one_that_reverts_takes_no_other_with_it(
     assert {one.block_number for one in receipts if one} == {2}
     logs = answer(chain, pool, "eth_getLogs", {"fromBlock": "0x0", "address": probe})
     places = [(one["transactionIndex"], one["logIndex"], one["topics"][2]) for one in logs]
-    assert places == [("0x0", "0x0", wire.to_hex(word(1))), ("0x2", "0x1", wire.to_hex(word(3)))]
+    assert places == [("0x0", "0x0", to_hex(word(1))), ("0x2", "0x1", to_hex(word(3)))]
     assert [log.topics[2] for log in chain.logs(probe, [TOPIC], 0, 2)] == [word(1), word(3)]
     chain.verify(execute=True)
 

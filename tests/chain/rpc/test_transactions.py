@@ -16,9 +16,9 @@ from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
-from ledger.chain.rpc.node import SendingNode, blocks_of
+from ledger.chain.rpc.node import RpcReader, blocks_of
 from ledger.chain.rpc.sender import RejectionReason, SendingAccount, classify_rejection
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.chain.rpc.wire import (
     INTERNAL_ERROR,
     LIMIT_EXCEEDED,
@@ -189,7 +189,7 @@ def test_a_node_missing_counted_blocks_does_not_deny_a_transaction(
     with (
         EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
         RpcServer(chain) as server,
-        SendingNode(server.url, chain_id=DEFAULT_CHAIN_ID) as node,
+        RpcReader(server.url, chain_id=DEFAULT_CHAIN_ID) as node,
     ):
         chain.mine(1)
         monkeypatch.setattr(node, "nonce_at", lambda *_: 1)

@@ -23,7 +23,7 @@ from cmfl.commands import application, console
 from cmfl.where import Target
 from ledger.audit.report import AuditReport
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds

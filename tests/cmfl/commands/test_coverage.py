@@ -21,7 +21,7 @@ from cmfl.where import Target
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import MANIFEST, Home
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind
 from ledger.protocol.signing import KeySigner, sign

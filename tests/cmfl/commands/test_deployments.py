@@ -12,7 +12,7 @@ import pytest
 
 from ledger.actors.journal import FileJournal
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds

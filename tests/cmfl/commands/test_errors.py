@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import (
     SHARED,

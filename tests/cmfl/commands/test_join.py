@@ -28,7 +28,7 @@ from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.encoding import keccak
 from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds

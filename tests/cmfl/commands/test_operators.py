@@ -16,7 +16,7 @@ from eth_account import Account
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds

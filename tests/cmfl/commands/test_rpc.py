@@ -19,7 +19,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.retry import Backoff, RetryPolicy
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeeds

@@ -30,7 +30,7 @@ from ledger.chain.embedded.evm import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import IncompleteLogsError, Log, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server.methods import RpcMethods, fault_json
-from ledger.chain.rpc.server.transaction_pool import TransactionPool
+from ledger.chain.rpc.methods import RpcMethods, fault_json
+from ledger.chain.rpc.pool import TransactionPool
 from ledger.io.parsing import parse_json
 from ledger.protocol.errors import ChainError
 
@@ -50,89 +49,63 @@ class RpcServer:
         max_logs: int = 10_000,
         block_seconds: float | None = None,
     ) -> None:
-        pool = None if block_seconds is None else _pool_of(chain)
-        self._miner = None
-        if pool is not None and block_seconds is not None:
-            self._miner = _Miner(pool, block_seconds, self._stop)
-        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, max_logs, pool)})
+        if block_seconds is not None and not block_seconds > 0:
+            raise ValueError(f"blocks cannot come every {block_seconds} s")
+        self._pool: TransactionPool | None = None
+        if block_seconds is not None:
+            if not isinstance(chain, EmbeddedChain):
+                raise TypeError("a chain that was opened for reading gets no blocks")
+            self._pool = TransactionPool(chain)
+        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, max_logs, self._pool)})
         try:
             self._server = _Server((LOOPBACK, port), handler)
         except (OSError, OverflowError) as error:
             raise ChainError(f"{LOOPBACK}:{port}: cannot listen here ({error})") from error
         self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="rpc-server", daemon=True
-        )
-        self._thread.start()
-        if self._miner is not None:
-            self._miner.start()
+        self._failure: ChainError | None = None
+        self._closed = threading.Event()
+        self._threads = [_started("rpc-server", self._server.serve_forever, 0.05)]
+        if self._pool is not None and block_seconds is not None:
+            self._threads.append(_started("rpc-miner", self._mine, self._pool, block_seconds))
 
     def wait(self) -> None:
-        """Wait until the server is closed."""
-        self._thread.join()
-        if self._miner is not None and self._miner.failure is not None:
-            raise self._miner.failure
+        """Wait until the server is closed; raise the error that stopped it from making blocks."""
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
 
-    def _stop(self) -> None:
-        self._server.shutdown()
+    def _mine(self, pool: TransactionPool, seconds: float) -> None:
+        """Mine a block of all pending transactions periodically."""
+        due = time.monotonic() + seconds
+        try:
+            while not self._closed.wait(max(0.0, due - time.monotonic())):
+                pool.mine()
+                # A missed period is not made up for: blocks never come faster than configured.
+                due = max(due + seconds, time.monotonic())
+        except ChainError as error:
+            self._failure = error
+            self._server.shutdown()
 
     def close(self) -> None:
         """Stop listening."""
-        if self._miner is not None:
-            self._miner.close()
-        self._stop()
+        self._closed.set()
+        self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _pool_of(chain: EmbeddedReader) -> TransactionPool:
-    if not isinstance(chain, EmbeddedChain):
-        raise TypeError("a chain that was opened for reading gets no blocks")
-    return TransactionPool(chain)
-
-
-class _Miner(threading.Thread):
-    """Mines a block of all pending transactions periodically.
-
-    Attributes:
-        failure: the error that stopped it; None while it runs.
-    """
-
-    def __init__(self, pool: TransactionPool, seconds: float, stop: Callable[[], None]) -> None:
-        super().__init__(name="rpc-miner", daemon=True)
-        if not seconds > 0:
-            raise ValueError(f"blocks cannot come every {seconds} s")
-        self._pool = pool
-        self._seconds = seconds
-        self._stop = stop
-        self._closed = threading.Event()
-        self.failure: ChainError | None = None
-
-    def run(self) -> None:
-        due = time.monotonic() + self._seconds
-        try:
-            while not self._closed.wait(max(0.0, due - time.monotonic())):
-                self._pool.mine()
-                # A missed period is not made up for: blocks never come faster than configured.
-                due = max(due + self._seconds, time.monotonic())
-        except ChainError as error:
-            self.failure = error
-            self._stop()
-
-    def close(self) -> None:
-        self._closed.set()
-        self.join()
+def _started(name: str, target: Callable[..., None], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 class _Server(ThreadingHTTPServer):
@@ -154,7 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_POST(self) -> None:
-        """Answer one request or one batch."""
         refusal = self._refusal()
         if refusal is not None:
             self.close_connection = True  # the body is left unread
@@ -164,8 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             request = parse_json(body, _refuse)
         except ValueError:
-            fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
-            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(fault)))
+            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(wire.NOT_JSON, "not JSON")))
             return
         answer = self._answer(request)
         self._send(HTTPStatus.NO_CONTENT if answer is None else HTTPStatus.OK, answer)
@@ -192,10 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.methods.answer(request)
             return None if answer is None else _encoded(answer)
         if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
-            fault = wire.RpcFault(
-                wire.INVALID_REQUEST, f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
-            )
-            return _encoded(fault_json(fault))
+            fact = f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
+            return _encoded(fault_json(wire.INVALID_REQUEST, fact))
         return self._answer_all(request)
 
     def _answer_all(self, requests: list[object]) -> bytes | None:
@@ -235,7 +204,7 @@ def _not_answered(request: object) -> dict[str, Any] | None:
         return None
     identifier = request["id"] if type(request["id"]) in {int, str} else None
     message = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
-    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, message), identifier)
+    return fault_json(wire.LIMIT_EXCEEDED, message, identifier)
 
 
 def _refuse(constant: str) -> None:

@@ -34,13 +34,15 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from eth.db.schema import SchemaV1
 
-from ledger.chain.embedded.file.sqlite_file import SqliteFile, Synchronous, size_of
+from ledger.chain.embedded.sqlite_file import SqliteFile, Synchronous, size_of
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainLockedError,
@@ -186,18 +188,17 @@ CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 _STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statement.strip()]
 
 
-class ChainStore:
+class ChainStore(SqliteFile):
     """An open chain file; safe to share between threads."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        self.path = file.path
-        self._file = file
-        self._identity = _identity(file.path)
+    def __init__(self, path: Path, *opened: Any, **how: Any) -> None:
+        super().__init__(path, *opened, **how)
+        self._identity = _identity(path)
 
     @classmethod
     def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
         """Return a new, empty store, which is not a chain before `initialise`."""
-        store = cls(SqliteFile.write(path, "rwc", synchronous))
+        store = cls.write(path, "rwc", synchronous)
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
             store.close()
             raise ChainError(f"{path}: exists already; open it, or choose another path")
@@ -208,7 +209,7 @@ class ChainStore:
         """Return an existing store with a valid meta table, open for writing."""
         _require_file(path)
         require_one_name(path)
-        return cls(SqliteFile.write(path, "rw", synchronous))._verified()
+        return cls.write(path, "rw", synchronous)._verified()
 
     @classmethod
     def open_reading(cls, path: Path, *, is_snapshot: bool = False) -> Self:
@@ -219,7 +220,7 @@ class ChainStore:
             is_snapshot: whether it shows one state of the file until it is closed.
         """
         _require_file(path)
-        return cls(SqliteFile.read(path, is_snapshot=is_snapshot))._verified()
+        return cls.read(path, is_snapshot=is_snapshot)._verified()
 
     def _verified(self) -> Self:
         try:
@@ -235,7 +236,7 @@ class ChainStore:
         # A killed process's journal has to be rolled back before the file can be read. Otherwise
         # nothing is written: closing a writer would discard the rest of a damaged -wal.
         undo = size_of(path.resolve(), "-journal")
-        file = SqliteFile.write(path, "rw", "FULL") if undo else SqliteFile.read(path)
+        file = cls.write(path, "rw", "FULL") if undo else cls.read(path)
         try:
             return not file.rows("SELECT name FROM sqlite_master LIMIT 1")
         finally:
@@ -274,20 +275,12 @@ class ChainStore:
             raise ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
         return value
 
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query; ChainError if the file is damaged or closed."""
-        return self._file.rows(query, parameters)
-
     def verify_pages(self) -> None:
         """Verify that pages are whole and every index agrees with its table."""
         [(first,), *_] = self.rows("PRAGMA integrity_check(1)")
         if first != "ok":
             summary = " ".join(str(first).split())[:200]
             raise ChainDamagedError(f"{self.path}: {summary}")
-
-    def scan(self, query: str) -> Iterator[Any]:
-        """Iterate over the rows of a query, for tables that may not fit into memory."""
-        return self._file.scan(query)
 
     def commit(
         self,
@@ -305,7 +298,7 @@ class ChainStore:
             raise ChainError(
                 f"{self.path}: another file, or none, has this name now; nothing was written"
             )
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             if self.get(HEAD_KEY) != parent:
                 raise ChainLockedError(
                     f"{self.path}: another process has added blocks since this writer opened it; "
@@ -320,34 +313,11 @@ class ChainStore:
             meta: the values that identify the chain, every one of `META_KEYS`.
             values: the EVM's storage after block 0.
         """
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             for statement in _STATEMENTS:
                 connection.execute(statement)
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             _write(connection, values, ())
-
-    @property
-    def is_snapshot(self) -> bool:
-        """True if it shows one state of the file until it is closed."""
-        return self._file.is_snapshot
-
-    @property
-    def is_closed(self) -> bool:
-        """True if it is closed."""
-        return self._file.is_closed
-
-    @property
-    def wal_bytes(self) -> int:
-        """Size of the write-ahead log, in bytes."""
-        return self._file.wal_bytes
-
-    def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file, durably; return whether it is empty now."""
-        return self._file.checkpoint()
-
-    def close(self) -> None:
-        """Close the file; idempotent."""
-        self._file.close()
 
 
 def _write(
@@ -400,12 +370,6 @@ class AcknowledgedBlock:
     genesis_hash: bytes
     number: int
     hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    sequence: int
-    acknowledged: AcknowledgedBlock
 
 
 class HeadNote:
@@ -462,13 +426,10 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
         content = _content(path)
         if content is None:
             return None
-        slots = [
-            slot
-            for start in (0, SLOT_BYTES)
-            if (slot := _decode(content[start : start + SLOT_BYTES])) is not None
-        ]
-        if slots:
-            return max(slots, key=lambda slot: slot.sequence).acknowledged
+        slots = filter(None, (_decode(content[:SLOT_BYTES]), _decode(content[SLOT_BYTES:])))
+        newest = max(slots, key=itemgetter(0), default=None)
+        if newest is not None:
+            return newest[1]
     raise ChainDamagedError(
         f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
         "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
@@ -491,14 +452,15 @@ def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def _decode(slot: bytes) -> _Slot | None:
+def _decode(slot: bytes) -> tuple[int, AcknowledgedBlock] | None:
+    """Return a slot's sequence number and block; None if it is damaged."""
     body, digest = slot[:-_DIGEST_BYTES], slot[-_DIGEST_BYTES:]
     if len(slot) != SLOT_BYTES or hashlib.sha256(body).digest() != digest:
         return None
     magic, sequence, genesis_hash, number, block_hash = _BODY.unpack(body)
     if magic != _MAGIC:
         return None
-    return _Slot(sequence, AcknowledgedBlock(genesis_hash, number, block_hash))
+    return sequence, AcknowledgedBlock(genesis_hash, number, block_hash)
 
 
 _MEANING = (
@@ -534,32 +496,24 @@ def verify_nothing_acknowledged(path: Path) -> None:
         )
 
 
-class WriterLock:
-    """The acquired lock; released by `release` or the end of the process."""
+@contextmanager
+def writer_lock(chain: Path) -> Iterator[None]:
+    """Hold the lock of a chain file; never waits.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
-
-    @classmethod
-    def acquire(cls, chain: Path) -> Self:
-        """Return the lock of a chain file without waiting.
-
-        The lock file is `<chain>.lock`, next to the file that a link leads to.
-        """
-        whole = chain.resolve()
-        path = whole.with_name(f"{whole.name}.lock")
-        try:
-            return cls(take_lock(path))
-        except OSError as error:
-            raise ChainError(f"{path}: {error.strerror}") from error
-        except HeldError as error:
-            raise ChainLockedError(f"{chain}: {error} writes to this chain") from error
-
-    def release(self) -> None:
-        """Release the lock; idempotent."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+    The lock file is `<chain>.lock`, next to the file that a link leads to.
+    """
+    whole = chain.resolve()
+    path = whole.with_name(f"{whole.name}.lock")
+    try:
+        descriptor = take_lock(path)
+    except OSError as error:
+        raise ChainError(f"{path}: {error.strerror}") from error
+    except HeldError as error:
+        raise ChainLockedError(f"{chain}: {error} writes to this chain") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 MOST_WAL_BYTES = 64 * 2**20

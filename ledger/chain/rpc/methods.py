@@ -8,29 +8,25 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from eth.abc import BlockHeaderAPI
-from eth.exceptions import PyEVMError, Revert
-from eth.vm.forks.prague import PragueVM
-from eth_keys.exceptions import BadSignature
-from eth_utils.exceptions import ValidationError
-from rlp.exceptions import RLPException  # type: ignore[import-untyped]
+import rlp  # type: ignore[import-untyped]
+from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
 
+from ledger.chain.addresses import checksum
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.evm import base_fee, next_base_fee
-from ledger.chain.embedded.reader import CallAnswer, CallAnswers, EmbeddedReader
+from ledger.chain.embedded.reader import ContractCall, EmbeddedReader
 from ledger.chain.ports import Log, TransactionRevertedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server.block_json import block_json, receipt_json, transaction_json
-from ledger.chain.rpc.server.transaction_pool import TransactionPool, rejection_message
+from ledger.chain.rpc.pool import TransactionPool, rejection_message
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 _log = logging.getLogger(__name__)
 _MOST_BLOCKS_AT_ONCE = 1000
-_MALFORMED = (PyEVMError, RLPException, ValidationError, TypeError, ValueError, RecursionError)
 _ZERO_ADDRESS = "0x" + "00" * 20
 # Every block is final here, and none is pending.
 _NEWEST = (None, "latest", "pending", "safe", "finalized")
@@ -40,7 +36,7 @@ class RpcMethods:
     """Answers JSON-RPC requests from an embedded chain. Safe to share between threads.
 
     A call may take as long as a full block's gas. It runs in a separate snapshot, so other
-    requests do not wait. Small answers are cached: a block's state never changes.
+    requests do not wait.
 
     Args:
         chain: the chain; if it is read-only, transactions are not accepted.
@@ -55,7 +51,6 @@ class RpcMethods:
         self._chain = chain
         self._most_logs = max_logs
         self._pool = pool
-        self._answers = CallAnswers()
         version = "cmfl-ledger/py-evm" if pool is None else "cmfl-ledger-on-a-clock/py-evm"
         self._methods: dict[str, Callable[..., object]] = {
             "web3_clientVersion": lambda: version,
@@ -94,11 +89,9 @@ class RpcMethods:
         identifier = request.get("id") if isinstance(request, dict) else None
         endless = isinstance(identifier, float) and not math.isfinite(identifier)
         if endless or isinstance(identifier, bool | list | dict):
-            return fault_json(wire.RpcFault(wire.INVALID_REQUEST, "an id is a number or a string"))
+            return fault_json(wire.INVALID_REQUEST, "an id is a number or a string")
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
-            return fault_json(
-                wire.RpcFault(wire.INVALID_REQUEST, "not a JSON-RPC request"), identifier
-            )
+            return fault_json(wire.INVALID_REQUEST, "not a JSON-RPC request", identifier)
         answer = self._outcome(request["method"], request.get("params"), identifier)
         # A request without id gets no answer, not even an error.
         return answer if "id" in request else None
@@ -107,19 +100,18 @@ class RpcMethods:
         try:
             result = self._result(name, parameters)
         except TransactionRevertedError as error:
-            fault = wire.RpcFault(wire.REVERTED, "execution reverted", wire.to_hex(error.data))
+            data = to_hex(error.data)
+            return fault_json(wire.REVERTED, "execution reverted", identifier, data)
         except wire.RpcFault as error:
-            fault = error
+            return fault_json(error.code, str(error), identifier)
         except wire.MalformedAnswerError as error:
-            fault = wire.RpcFault(wire.INVALID_PARAMETERS, str(error))
+            return fault_json(wire.INVALID_PARAMETERS, str(error), identifier)
         except ChainError as error:
-            fault = wire.RpcFault(wire.SERVER_ERROR, str(error))
+            return fault_json(wire.SERVER_ERROR, str(error), identifier)
         except Exception:  # noqa: BLE001 - a bug gives an error answer, not a dropped connection
             _log.exception("%s", name[:60])
-            fault = wire.RpcFault(wire.INTERNAL_ERROR, "internal error")
-        else:
-            return {"jsonrpc": "2.0", "id": identifier, "result": result}
-        return fault_json(fault, identifier)
+            return fault_json(wire.INTERNAL_ERROR, "internal error", identifier)
+        return {"jsonrpc": "2.0", "id": identifier, "result": result}
 
     def _result(self, name: str, params: object) -> object:
         method = self._methods.get(name)
@@ -150,14 +142,7 @@ class RpcMethods:
 
     def _receipt(self, transaction_hash: object) -> object:
         entry = self._chain.find(wire.data(transaction_hash, 32))
-        if entry is None:
-            return None
-        header, index, signed = entry
-        receipt = self._chain.receipt(bytes(signed.hash))
-        if receipt is None:
-            return None
-        raw = self._chain.receipts(header)[index]
-        return receipt_json(header, index, signed, (raw, receipt))
+        return None if entry is None else receipt_json(*entry, self._chain.receipts(entry[0]))
 
     def _fee_history(self, *_: object) -> object:
         """Return the newest block alone, with no tips: wallets estimate the next fee from it."""
@@ -179,37 +164,22 @@ class RpcMethods:
         return self._chain.account(wire.address(who), _number_of(self._chain, at))
 
     def _code(self, who: object, at: object = None) -> str:
-        return wire.to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
+        return to_hex(self._chain.code(wire.address(who), _number_of(self._chain, at)))
 
     def _storage(self, who: object, slot: object, at: object = None) -> str:
         number = _number_of(self._chain, at)
         word = self._chain.storage(wire.address(who), wire.quantity(slot), number)
-        return wire.to_hex(word.to_bytes(32, "big"))
+        return to_hex(word.to_bytes(32, "big"))
 
     def _call(self, request: object, at: object = None) -> str:
-        call = _read_call(request)
-        # All followers of a contract make the same call for each block, and blocks are final here.
-        number = None if isinstance(at, dict) else _requested_number(at)
-        answer = None if number is None else self._answers.get((number, call))
-        if answer is None:
-            number, answer = self._executed(call, at)
-            self._answers.put((number, call), call.data, answer)
-        if answer.is_reverted:
+        answer = self._chain.answer(
+            _read_call(request), _number_of(self._chain, at), in_snapshot=True
+        )
+        if answer.failure:
+            raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {answer.failure}")
+        if answer.failure is not None:
             raise TransactionRevertedError(answer.output)
-        return wire.to_hex(answer.output)
-
-    def _executed(self, call: _Call, at: object) -> tuple[int, CallAnswer]:
-        """Run a call; return the number of its block, and the answer."""
-        with self._chain.snapshot() as snapshot:
-            requested = _number_of(snapshot, at)
-            number = snapshot.head().number if requested is None else requested
-            computation = snapshot.execute(
-                call.to, call.data, number, sender=call.sender, gas=call.gas, value=call.value
-            )
-        is_reverted = isinstance(computation.is_error and computation.error, Revert)
-        if computation.is_error and not is_reverted:
-            raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {computation.error!r}"[:200])
-        return number, CallAnswer(bytes(computation.output), is_reverted)
+        return to_hex(answer.output)
 
     def _estimate(self, request: object, at: object = None) -> str:  # noqa: ARG002 - at the head
         call = _read_call(request)
@@ -221,19 +191,16 @@ class RpcMethods:
                 f"want {call.value}",
             )
         with self._chain.snapshot() as snapshot:
-            return hex(
-                snapshot.estimate_gas(call.to, call.data, sender=call.sender, value=call.value)
-            )
+            return hex(snapshot.estimate_gas(call))
 
     def _logs(self, request: object) -> list[dict[str, Any]]:
-        query = self._query(request)
-        head = self._chain.head().number
-        low = head if query.first is None else query.first
-        high = head if query.last is None else query.last
+        fields = wire.members(request)
+        topics = [_read_topics(position) for position in wire.items(fields.get("topics") or [])]
+        first, last = self._range(fields)
         logs: list[Log] = []
-        for contract in (None,) if query.addresses is None else query.addresses:
+        for contract in _read_addresses(fields.get("address")):
             room = self._most_logs + 1 - len(logs)
-            logs += self._chain.logs(contract, query.topics, low, high, room)
+            logs += self._chain.logs(contract, topics, first, last, room)
             if len(logs) > self._most_logs:
                 raise wire.RpcFault(
                     wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
@@ -245,47 +212,37 @@ class RpcMethods:
         }
         return [wire.log_json(entry, positions[entry.transaction_hash]) for entry in logs]
 
-    def _query(self, request: object) -> _LogQuery:
-        fields = wire.members(request)
-        contract = fields.get("address")
-        addresses = contract if isinstance(contract, list) else [contract]
-        # Without duplicates, which would repeat logs.
-        named = (
-            dict.fromkeys(wire.address(entry) for entry in addresses)
-            if contract is not None
-            else None
-        )
-        contracts = None if named is None else tuple(named)
-        topics = [_read_topics(position) for position in wire.items(fields.get("topics") or [])]
-        if "blockHash" in fields:
-            if fields.get("fromBlock") is not None or fields.get("toBlock") is not None:
-                raise wire.RpcFault(
-                    wire.INVALID_PARAMETERS, "cannot specify both blockHash and fromBlock/toBlock"
-                )
-            number = _number_of(self._chain, {"blockHash": fields["blockHash"]})
-            return _LogQuery(contracts, topics, number, number)
-        first, last = (_requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
-        return _LogQuery(contracts, topics, first, last)
+    def _range(self, fields: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the first and last block of a log filter."""
+        if "blockHash" not in fields:
+            head = self._chain.head().number
+            first, last = (_requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
+            return head if first is None else first, head if last is None else last
+        if fields.get("fromBlock") is not None or fields.get("toBlock") is not None:
+            raise wire.RpcFault(
+                wire.INVALID_PARAMETERS, "cannot specify both blockHash and fromBlock/toBlock"
+            )
+        number = _number_of(self._chain, {"blockHash": fields["blockHash"]})
+        assert number is not None, "a hash names no newest block"
+        return number, number
 
     def _send(self, chain: EmbeddedChain, raw: object) -> str:
         sent = wire.data(raw)
-        message = _malformed_message(sent, chain.chain_id)
-        if message is not None:
-            raise wire.RpcFault(wire.SERVER_ERROR, message)
         signed = chain.read_transaction(sent)
         if self._pool is not None:
             self._pool.add(signed)
-            return wire.to_hex(signed.hash)
+            return to_hex(signed.hash)
         message = rejection_message(chain, signed, ())
         if message is not None:
             raise wire.RpcFault(wire.SERVER_ERROR, message)
-        return wire.to_hex(chain.submit(sent))
+        return to_hex(chain.submit(sent))
 
 
-def fault_json(fault: wire.RpcFault, identifier: object = None) -> dict[str, Any]:
+def fault_json(
+    code: int, message: str, identifier: object = None, data: str | None = None
+) -> dict[str, Any]:
     """Return the JSON answer for a fault."""
-    shown = {"code": fault.code, "message": str(fault)}
-    error = shown if fault.data is None else {**shown, "data": fault.data}
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return {"jsonrpc": "2.0", "id": identifier, "error": error}
 
 
@@ -328,21 +285,11 @@ def _header_with(chain: EmbeddedReader, block_hash: object) -> BlockHeaderAPI | 
     return None if number is None else chain.header(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """Arguments of `eth_call` and `eth_estimateGas`."""
-
-    to: str | None
-    data: bytes
-    sender: str
-    gas: int | None
-    value: int
-
-
-def _read_call(request: object) -> _Call:
+def _read_call(request: object) -> ContractCall:
+    """Return the arguments of `eth_call` and `eth_estimateGas`."""
     fields = wire.members(request)
     to, gas = fields.get("to"), fields.get("gas")
-    return _Call(
+    return ContractCall(
         to=wire.address(to) if to else None,
         data=wire.data(fields.get("input") or fields.get("data") or "0x"),
         sender=wire.address(fields.get("from") or _ZERO_ADDRESS),
@@ -351,14 +298,12 @@ def _read_call(request: object) -> _Call:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _LogQuery:
-    """A log filter; None for any contract or topic, and for the newest block."""
-
-    addresses: tuple[str, ...] | None
-    topics: Sequence[bytes | Sequence[bytes] | None]
-    first: int | None
-    last: int | None
+def _read_addresses(contract: object) -> list[str | None]:
+    """Return the contracts of a log filter, without duplicates, which would repeat logs."""
+    if contract is None:
+        return [None]
+    entries = contract if isinstance(contract, list) else [contract]
+    return list(dict.fromkeys(wire.address(entry) for entry in entries))
 
 
 def _read_topics(position: object) -> bytes | Sequence[bytes] | None:
@@ -372,24 +317,130 @@ def _read_topics(position: object) -> bytes | Sequence[bytes] | None:
     return wire.data(position, 32)
 
 
-def _malformed_message(sent: bytes, chain_id: int) -> str | None:
-    """Return why a transaction is malformed, in geth's words; None if it is not."""
-    try:
-        signed = PragueVM.get_transaction_builder().decode(sent)
-    except _MALFORMED:
-        return "rlp: the transaction is malformed"
-    if signed.chain_id != chain_id:
-        return f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
-    try:
-        _ = signed.sender
-    except (*_MALFORMED, BadSignature):
-        return "invalid sender: the signature recovers to no account"
-    return None
-
-
 def _mine(chain: EmbeddedChain, blocks: object) -> str:
     number = wire.quantity(blocks)
     if number > _MOST_BLOCKS_AT_ONCE:
         raise wire.RpcFault(wire.LIMIT_EXCEEDED, f"at most {_MOST_BLOCKS_AT_ONCE} blocks at once")
     chain.mine(number)
     return "0x0"
+
+
+_ACCESS_LIST_TYPE = 1
+
+
+def block_json(
+    header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI], *, whole: bool
+) -> dict[str, Any]:
+    """Return a block, with whole transactions or only their hashes."""
+    return {
+        **header_json(header),
+        "size": hex(_size(header, transactions)),
+        "uncles": [],
+        "withdrawals": [],
+        "transactions": [
+            transaction_json(header, index, signed) if whole else to_hex(signed.hash)
+            for index, signed in enumerate(transactions)
+        ],
+    }
+
+
+def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
+    """Return a header with all 21 fields of its hash."""
+    h: Any = header  # py-evm's interface ends at an older fork
+    return {
+        "number": hex(h.block_number),
+        "hash": to_hex(h.hash),
+        "parentHash": to_hex(h.parent_hash),
+        "sha3Uncles": to_hex(h.uncles_hash),
+        "miner": checksum(h.coinbase),
+        "stateRoot": to_hex(h.state_root),
+        "transactionsRoot": to_hex(h.transaction_root),
+        "receiptsRoot": to_hex(h.receipt_root),
+        "logsBloom": to_hex(h.bloom.to_bytes(256, "big")),
+        "difficulty": hex(h.difficulty),
+        "gasLimit": hex(h.gas_limit),
+        "gasUsed": hex(h.gas_used),
+        "timestamp": hex(h.timestamp),
+        "extraData": to_hex(h.extra_data),
+        "mixHash": to_hex(h.mix_hash),
+        "nonce": to_hex(h.nonce),
+        "baseFeePerGas": hex(h.base_fee_per_gas),
+        "withdrawalsRoot": to_hex(h.withdrawals_root),
+        "blobGasUsed": hex(h.blob_gas_used),
+        "excessBlobGas": hex(h.excess_blob_gas),
+        "parentBeaconBlockRoot": to_hex(h.parent_beacon_block_root),
+        "requestsHash": to_hex(h.requests_hash),
+    }
+
+
+def transaction_json(
+    header: BlockHeaderAPI | None, index: int | None, signed: SignedTransactionAPI
+) -> dict[str, Any]:
+    """Return a transaction; header and index are None while it is pending."""
+    fees = {
+        "maxFeePerGas": hex(signed.max_fee_per_gas),
+        "maxPriorityFeePerGas": hex(signed.max_priority_fee_per_gas),
+    }
+    return {
+        "hash": to_hex(signed.hash),
+        "type": hex(signed.type_id or 0),
+        "chainId": hex(signed.chain_id or 0),
+        "nonce": hex(signed.nonce),
+        "blockHash": None if header is None else to_hex(header.hash),
+        "blockNumber": None if header is None else hex(header.block_number),
+        "transactionIndex": None if index is None else hex(index),
+        "from": checksum(bytes(signed.sender)),
+        "to": checksum(bytes(signed.to)) if signed.to else None,
+        "value": hex(signed.value),
+        "gas": hex(signed.gas),
+        "gasPrice": hex(signed.max_fee_per_gas if header is None else paid_price(header, signed)),
+        **({} if signed.type_id == _ACCESS_LIST_TYPE else fees),
+        "input": to_hex(signed.data),
+        "accessList": [
+            {
+                "address": checksum(bytes(address)),
+                "storageKeys": [to_hex(slot.to_bytes(32, "big")) for slot in slots],
+            }
+            for address, slots in signed.access_list
+        ],
+        "yParity": hex(signed.y_parity),
+        "v": hex(signed.y_parity),
+        "r": hex(signed.r),
+        "s": hex(signed.s),
+    }
+
+
+def receipt_json(
+    header: BlockHeaderAPI,
+    index: int,
+    signed: SignedTransactionAPI,
+    receipts: Sequence[ReceiptAPI],
+) -> dict[str, Any]:
+    """Return a transaction's receipt, given those of its block."""
+    raw, receipt = receipts[index], evm.receipt(header, index, signed, receipts)
+    return {
+        "transactionHash": to_hex(receipt.transaction_hash),
+        "transactionIndex": hex(index),
+        "blockHash": to_hex(header.hash),
+        "blockNumber": hex(receipt.block_number),
+        "from": checksum(bytes(signed.sender)),
+        "to": checksum(bytes(signed.to)) if signed.to else None,
+        "cumulativeGasUsed": hex(raw.gas_used),
+        "gasUsed": hex(receipt.gas_used),
+        "effectiveGasPrice": hex(paid_price(header, signed)),
+        "contractAddress": receipt.contract_address,
+        "logs": [wire.log_json(entry, index) for entry in receipt.logs],
+        "logsBloom": to_hex(raw.bloom.to_bytes(256, "big")),
+        "status": hex(receipt.status),
+        "type": hex(signed.type_id or 0),
+    }
+
+
+def paid_price(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> int:
+    """Return the price that a transaction paid per gas, in wei."""
+    return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)
+
+
+def _size(header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI]) -> int:
+    fields = rlp.decode(rlp.encode(header))
+    return len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))
