@@ -16,8 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.federation.coverage import CoverageReader
-from api.federation.monitor import FederationMonitor
+from api.federation import CoverageReader, FederationMonitor
 from api.http import openapi
 from api.http.answers import (
     CHAIN_DAMAGED,
@@ -41,14 +40,8 @@ from api.http.limits import (
     SafeHeaders,
 )
 from api.http.streams import Streams
-from api.routes import verification_routes
-from api.routes.clients import clients_router, digests_router, evidence_router
-from api.routes.live import events_router, federation_router
-from api.routes.proofs import blobs_router, proofs_router
-from api.routes.rounds import rounds_router, series_router, training_router
-from api.routes.service import deployments_router, package_version, service_router
-from api.routes.web import web_router
-from api.schemas.service import MAX_SHOWN, FieldError
+from api.routes import clients, proofs, rounds, runs, service, verifications, web
+from api.schemas import MAX_SHOWN, FieldError
 from api.settings import Settings
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -61,22 +54,7 @@ from ledger.history.deployments import HistoryService
 from ledger.history.history import CursorError
 from ledger.protocol.errors import ChainError
 
-_ROUTERS = (
-    service_router,
-    deployments_router,
-    rounds_router,
-    clients_router,
-    evidence_router,
-    digests_router,
-    series_router,
-    training_router,
-    events_router,
-    federation_router,
-    proofs_router,
-    blobs_router,
-    verification_routes.router,
-    web_router,
-)
+_ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +70,7 @@ def create_app(
     """
     app = FastAPI(
         title=openapi.TITLE,
-        version=package_version(),
+        version=service.package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
@@ -109,10 +87,10 @@ def create_app(
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
-    app.state.verifications = verification_routes.Verifications(settings.verification_seconds)
-    for router in _ROUTERS:
+    app.state.verifications = verifications.Verifications(settings.verification_seconds)
+    for module in _ROUTED:
         # include_router would build the schemas of all routes once more: half a second.
-        app.router.routes += router.routes
+        app.router.routes += module.ROUTES
     _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 import uvicorn
 
 from api.app import create_app
-from api.http.server import GracefulServer, bounded, run_server
+from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
 from api.settings import Settings
-from api.sockets import listening_socket
 from ledger.protocol.errors import ConfigurationError
 
 

@@ -28,8 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
 from api.http.limits import Metrics, MetricsMiddleware, SafeHeaders
-from api.http.server import bounded_server, run_server
-from api.sockets import listening_socket, url_of
+from api.http.server import bounded_server, listening_socket, run_server, url_of
 from api.store.permissions import PermissionCache, StoreSettings
 from api.store.receiver import (
     TOO_SLOW,

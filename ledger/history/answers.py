@@ -1,48 +1,58 @@
-"""Types of answers about chains, deployments, clients, digests, evidence and training."""
+"""Answers about chains, deployments and a run over its rounds, built from the history.
+
+Nothing proves accuracy: only the process that has played the run reports it. It is shown as a
+claim, with the accuracy of always answering the commonest class.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, cast
 
 from pydantic import Field
 
-from ledger.history.answers_rounds import Base, Duties, EndBlock, IncidentEntry, Placed
+from ledger.claims import ClaimedRound, claims_of
 from ledger.history.fields import (
     Answer,
     BlockNumber,
     Client,
-    CommitmentWord,
     Count,
     Digest32,
-    DropoutWhy,
     Eip55,
     EnumLiteral,
     Links,
-    NextCursor,
-    Payload,
-    Place,
-    RefusalWhy,
     Response,
     Rfc3339,
-    Role,
     RoundNumber,
     SelectionForm,
-    Signature65,
     StageName,
-    StatementWhat,
     Status,
-    TrainerOutcome,
     Uint,
     UnixTime,
-    name_of,
+    code_of,
     one_of,
     rule_of,
+    time_of,
 )
-from ledger.history.round import DigestKind
-from ledger.protocol.parameters import STRATEGIES
+from ledger.history.queries import DeploymentPath
+from ledger.history.round import read_run
+from ledger.io.home import RunPaths
+from ledger.io.parsing import picked
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.protocol.parameters import STRATEGIES, accepted_size
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules.distance import DIRECTION, SQUARED
-from ledger.protocol.types import Beacon, Quorum
+from ledger.protocol.types import Beacon, Digest, Quorum
+from ledger.storage.blobs import BlobReader
+
+if TYPE_CHECKING:
+    from ledger.chain.contract.ledger import LedgerSnapshot
+    from ledger.history.deployments import PinnedChain, ServedDeployment
+    from ledger.history.history import FoldedHistory
+    from ledger.history.round import HistoryRound
+
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
 Millionths = Annotated[
@@ -59,6 +69,17 @@ class Chain(Response):
     links: Links
 
 
+def chain_response(chain: PinnedChain) -> Chain:
+    """Return the constant properties of a chain."""
+    path = chain.path
+    return {
+        "name": path.name,
+        "chain_id": str(path.chain_id),
+        "genesis": to_hex(path.genesis),
+        "links": {"deployments": f"{path}/deployments"},
+    }
+
+
 class ChainHead(Chain):
     """A chain and its newest block."""
 
@@ -66,6 +87,17 @@ class ChainHead(Chain):
     hash: Digest32
     time: UnixTime
     at: Rfc3339
+
+
+def chain_head(chain: PinnedChain) -> ChainHead:
+    """Return a chain with its newest block."""
+    block = chain.block
+    return {
+        **chain_response(chain),
+        "number": block.number,
+        "hash": to_hex(block.hash),
+        **time_of(block.timestamp),
+    }
 
 
 class ChainsAnswer(Answer):
@@ -88,6 +120,16 @@ class Sizes(Response):
     ]
 
 
+def _sizes(fixed: Deployment) -> Sizes:
+    return {
+        "clients": fixed.clients,
+        "trainers": fixed.trainers,
+        "members": fixed.members,
+        "accepted": accepted_size(fixed.aggregation_ppm, fixed.trainers),
+        "replies": fixed.replies,
+    }
+
+
 class DeploymentSummary(Response):
     """One deployment in the list."""
 
@@ -99,14 +141,33 @@ class DeploymentSummary(Response):
     links: Links
 
 
-class DeploymentList(Response):
+def _summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
+    return {
+        "address": deployment.manifest.address,
+        "run": deployment.run,
+        "config": to_hex(deployment.fixed.config),
+        "rounds": deployment.fixed.rounds,
+        "sizes": _sizes(deployment.fixed),
+        "links": deployment_path(chain, deployment).links(),
+    }
+
+
+def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentPath:
+    """Return the path under which a deployment is served."""
+    return DeploymentPath(chain.path, deployment.manifest.address)
+
+
+class DeploymentsAnswer(Answer):
     """All deployments, by run."""
 
     deployments: list[DeploymentSummary]
 
 
-class DeploymentsAnswer(Answer, DeploymentList):
-    """All deployments, by run."""
+def deployment_list(
+    chain: PinnedChain, deployments: Iterable[ServedDeployment]
+) -> DeploymentsAnswer:
+    """Return the list of deployments."""
+    return {"deployments": [_summary(chain, deployment) for deployment in deployments]}
 
 
 class ContractParameters(Response):
@@ -125,6 +186,12 @@ class ContractParameters(Response):
     beacon: Annotated[Beacon, EnumLiteral("none", "block")]
     registry: Digest32
     initial_model: Digest32
+
+
+def _contract(fixed: Deployment) -> ContractParameters:
+    names = "aggregation_ppm form rounds commit_blocks deadline_blocks replies beacon registry "
+    given = {"form": code_of(fixed.form), "initial_model": fixed.model}
+    return cast("ContractParameters", picked(f"{names} initial_model", fixed, **given))
 
 
 class SelectionStrategy(Response):
@@ -157,6 +224,23 @@ class RunParameters(Response):
     ]
 
 
+def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
+    """Return the parameters of the run's configuration; None if its blob is not available."""
+    document = read_run(blobs, config)
+    if document is None:
+        return None
+    parameters = document.parameters
+    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
+    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
+    names = "active_ppm committee_ppm aggregation_ppm dimension strategy distance quorum "
+    names += "server_rate view_seconds"
+    given = {"strategy": strategy, "distance": distance}
+    answer = cast("RunParameters", picked(names, parameters, **given))
+    if parameters.payload != FLOAT32.name:
+        answer["payload"] = parameters.payload
+    return answer
+
+
 class ContractState(Response):
     """The contract's storage at the block of `as_of`."""
 
@@ -171,7 +255,17 @@ class ContractState(Response):
     commitments: Annotated[Digest32, Field(description="running digest of the open round's")]
 
 
-class DeploymentDetails(Response):
+def _state(state: LedgerSnapshot) -> ContractState:
+    names = "stage round opened_block seed committee model head registered commitments"
+    return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))
+
+
+def stage_name(stage: LedgerStage) -> StageName:
+    """Return a deployment's stage as a word."""
+    return cast("StageName", stage.name.lower())
+
+
+class DeploymentAnswer(Answer):
     """One deployment: its fixed parameters and its current state."""
 
     address: Eip55
@@ -188,217 +282,21 @@ class DeploymentDetails(Response):
     links: Links
 
 
-class DeploymentAnswer(Answer, DeploymentDetails):
-    """One deployment: its fixed parameters and its current state."""
-
-
-class Statement(Response):
-    """One of two signed statements that exclude each other."""
-
-    kind: Literal["Request", "Reply", "Scores"]
-    base: Base
-    set: Annotated[Digest32, Field(description="set digest that the statement names")]
-    result: Annotated[Digest32 | None, Field(description="of a vote; null for scores")]
-    digest: Annotated[
-        Digest32 | None, Field(description="sha256 of the score vector; null for a vote")
-    ]
-    signature: Signature65
-
-
-class Ban(Response):
-    """Two contradicting statements for one slot, which the contract has verified."""
-
-    block: BlockNumber
-    transaction: Digest32
-    signed_twice: Annotated[
-        StatementWhat | None, Field(description="null where the call data are not to be had")
-    ]
-    statements: Annotated[
-        list[Statement] | None,
-        Field(description="both; null where the call data are not to be had"),
-    ]
-
-
-class RefusedClaim(Response):
-    """A signed score claim that does not count."""
-
-    digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
-    signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
-    reason: RefusalWhy
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
-
-
-class EvidenceEntry(Response):
-    """One piece of evidence against a client in a round."""
-
-    round: RoundNumber
-    client: Client
-    kind: Literal["ban", "refused_scores", "incident"]
-    ban: Ban | None
-    scores: RefusedClaim | None
-    incident: IncidentEntry | None
-
-
-class EvidencePage(Response):
-    """Evidence against clients in the rounds of a page."""
-
-    evidence: list[EvidenceEntry]
-    scanned: Annotated[Count, Field(description="rounds that this page examined")]
-    next_cursor: NextCursor
-
-
-class EvidenceAnswer(Answer, EvidencePage):
-    """Evidence against clients in the rounds of a page."""
-
-
-class ClientCounts(Response):
-    """Counts over the ended rounds, including abandoned ones."""
-
-    sampled: Annotated[Count, Field(description="rounds in which it was drawn as a trainer")]
-    ranked: Annotated[Count, Field(description="rounds whose decision ranks it")]
-    accepted: Annotated[Count, Field(description="rounds in which its update entered the model")]
-    dropped_out: Annotated[
-        Count, Field(description="rounds in which it was sampled, and a decision does not rank it")
-    ]
-    served: Annotated[Count, Field(description="rounds in which it was a member with a seat")]
-    scored: Annotated[Count, Field(description="rounds in which its scores counted")]
-    refused: Annotated[Count, Field(description="rounds in which its scores were refused")]
-    voted: Annotated[
-        Count, Field(description="phases whose deciding certificate it signed, of two in a round")
-    ]
-    primary: Annotated[Count, Field(description="phases that were decided with it as the primary")]
-    incidents: Annotated[Count, Field(description="that decisions' senders name; bound by no vote")]
-
-
-class ClientEntry(ClientCounts):
-    """One registered client with its counts."""
-
-    client: Client
-    address: Eip55
-    samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
-    banned_in_round: Annotated[
-        int | None,
-        Field(
-            description="the round whose course holds the ban, which counts from the next round "
-            "on; null if not banned",
-            examples=[3],
-        ),
-    ]
-    links: Links
-
-
-class CountedRounds(Response):
-    """The rounds that the counts cover."""
-
-    ended_rounds: Annotated[Count, Field(description="rounds that the counts are of")]
-    records_missing: Annotated[
-        Count,
-        Field(
-            description="decided rounds whose record is not there: whose scores counted is not "
-            "known of them",
-            examples=[0],
-        ),
-    ]
-
-
-class ClientsPage(CountedRounds):
-    """A page of clients, ascending."""
-
-    clients: list[ClientEntry]
-    next_cursor: NextCursor
-
-
-class ClientsAnswer(Answer, ClientsPage):
-    """A page of clients, ascending."""
-
-
-class OneClient(CountedRounds):
-    """One client."""
-
-    client: ClientEntry
-    ban: Annotated[
-        Ban | None,
-        Field(
-            description="what the client was banned for; null if it is not banned, or if the run "
-            "ended before the round of the ban opened"
-        ),
-    ]
-
-
-class ClientAnswer(Answer, OneClient):
-    """One client."""
-
-
-class ClientRound(Duties, Placed):
-    """One client's part in one round."""
-
-    round: RoundNumber
-    status: Status
-    role: Role
-    place: Place | None
-    empty_seat: Annotated[
-        bool, Field(description="whether it is a member that was banned before", examples=[False])
-    ]
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    outcome: Annotated[TrainerOutcome | None, Field(description="null for a member")]
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
-    ]
-    banned: Annotated[
-        bool, Field(description="whether a ban of it was recorded in the round", examples=[False])
-    ]
-    ended: EndBlock | None
-    links: Links
-
-
-class ClientRoundsPage(Response):
-    """A page of the rounds that a client took part in."""
-
-    rounds: list[ClientRound]
-    scanned: Annotated[
-        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
-    ]
-    next_cursor: NextCursor
-
-
-class ClientRoundsAnswer(Answer, ClientRoundsPage):
-    """A page of a client's rounds; one page examines a limited number of rounds."""
-
-
-class DigestPlace(Response):
-    """One place of a digest."""
-
-    kind: Annotated[
-        str,
-        Field(description="what it is there"),
-        one_of(map(name_of, DigestKind)),
-    ]
-    round: Annotated[
-        RoundNumber | None, Field(description="null for what belongs to the deployment")
-    ]
-    client: Annotated[Client | None, Field(description="its client; null if it belongs to none")]
-    links: Links
-
-
-class DigestPage(Response):
-    """A page of the places of a digest."""
-
-    digest: Digest32
-    items: Annotated[
-        list[DigestPlace],
-        Field(description="the deployment's first, then ascending by round; empty if nowhere"),
-    ]
-    next_cursor: NextCursor
-
-
-class DigestAnswer(Answer, DigestPage):
-    """A page of the places of a digest."""
+def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
+    """Return the fixed parameters of a deployment and the state of its contract."""
+    manifest, fixed = deployment.manifest, deployment.fixed
+    return {
+        "address": manifest.address,
+        "run": deployment.run,
+        "config": to_hex(fixed.config),
+        "block": manifest.block,
+        "transaction": manifest.transaction,
+        "sizes": _sizes(fixed),
+        "contract": _contract(fixed),
+        "parameters": _parameters(chain.blobs, fixed.config),
+        "state": _state(chain.state(deployment)),
+        "links": deployment_path(chain, deployment).links(),
+    }
 
 
 ClaimsState = Literal["read", "absent", "unreadable"]
@@ -420,7 +318,7 @@ class Claimed(Response):
     ]
 
 
-class Series(Response):
+class SeriesAnswer(Answer):
     """A run over its rounds, ascending."""
 
     round: list[RoundNumber]
@@ -442,67 +340,60 @@ class Series(Response):
     claimed: Annotated[Claimed | None, Field(description="null unless they were read")]
 
 
-class SeriesAnswer(Answer, Series):
-    """A run over its rounds, ascending."""
+def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:
+    """Return a run's rounds as columns of equal length.
+
+    Args:
+        rounds: ascending, by their openings and ends.
+        folder: of the run, for its claims; None where it is not available.
+    """
+    points = list(rounds)
+    state, rows = _claims(points, folder)
+    claimed = _columns([rows.get(point.round) for point in points]) if state == "read" else None
+    return {
+        "round": [point.round for point in points],
+        "status": [point.status for point in points],
+        "ranked": [len(point.decided.ranking) if point.decided else None for point in points],
+        "accepted": [len(point.decided.accepted) if point.decided else None for point in points],
+        "views": [point.decided.views if point.decided else None for point in points],
+        "committee": [list(point.committee) for point in points],
+        "claims": state,
+        "claimed": claimed,
+    }
 
 
-CoverageVerdict = Literal["same", "other", "disputed", "none"]
+MAX_POINTS = 2_000
+"""Rounds in one response; a longer run is thinned evenly, and keeps its last round."""
 
 
-class AttestationEntry(Response):
-    """The verdict of an auditor who has repeated an update; it is the auditor's word alone."""
-
-    auditor: Eip55
-    verdict: Literal["same", "other"]
-    environment: Annotated[
-        str,
-        Field(
-            description="in which it was repeated",
-            examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"],
-        ),
-    ]
-    witness: Annotated[Digest32, Field(description="of the losses of all local steps, withheld")]
+def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
+    """Return the rounds that a chart shows, ascending, by their openings and ends."""
+    newest = history.newest()
+    numbers = chart_points(newest)
+    if len(numbers) == newest:
+        return history.rounds(1, newest) if newest else []
+    return history.some(numbers)
 
 
-class AttestedUpdate(Response):
-    """An update that the chain has, and the attestations about it."""
-
-    round: RoundNumber
-    client: Client
-    verdict: Annotated[
-        CoverageVerdict,
-        Field(description="of all attestations; disputed where they differ, none without any"),
-    ]
-    attestations: Annotated[
-        list[AttestationEntry],
-        Field(description="genuine ones, by auditor; an auditor may have several"),
-    ]
+def chart_points(newest: int) -> list[int]:
+    """Return the numbers of the rounds that a chart shows: all, or evenly thinned ones."""
+    step = -(-newest // MAX_POINTS) if newest else 1
+    numbers = list(range(1, newest + 1, step))
+    return numbers if not numbers or numbers[-1] == newest else [*numbers, newest]
 
 
-class VerdictCounts(Response):
-    """Number of updates by verdict."""
-
-    same: Count
-    other: Count
-    disputed: Count
-    none: Count
-
-
-class TrainingCoverage(Response):
-    """Coverage of some ended rounds: which updates auditors have repeated."""
-
-    first: Annotated[Count, Field(description="first round that is covered here")]
-    last: Annotated[Count, Field(description="last one; below `first` where none has ended")]
-    ended: Annotated[Count, Field(description="number of rounds that have ended")]
-    next_from: Annotated[
-        RoundNumber | None,
-        Field(description="first round that was asked for and is not covered here; else null"),
-    ]
-    clients: Annotated[Count, Field(description="registered ones")]
-    counts: VerdictCounts
-    auditors: Annotated[list[Eip55], Field(description="who have attested anything here")]
-    updates: Annotated[list[AttestedUpdate], Field(description="ascending by round and client")]
+def _claims(
+    points: Sequence[HistoryRound], folder: RunPaths | None
+) -> tuple[ClaimsState, dict[int, ClaimedRound]]:
+    """Return the claims of a run's files about some rounds, and whether they could be read."""
+    if folder is None:
+        return "absent", {}
+    try:
+        return "read", claims_of(folder, {point.round for point in points})
+    except (EncodingError, OSError):
+        return "unreadable", {}
 
 
-class TrainingAnswer(Answer, TrainingCoverage):
-    """Coverage of some ended rounds: which updates auditors have repeated."""
+def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
+    names = ("accuracy", "floor", "malicious_accepted")
+    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})

@@ -12,14 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
-from ledger.history.answers import (
-    ClientRound,
-    ClientRoundsPage,
-    ClientsPage,
-    EvidenceEntry,
-    EvidencePage,
-)
-from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
+from ledger.history.answers_clients import ClientRound, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundsAnswer, RoundSummary
+from ledger.history.answers_signed import EvidenceAnswer, EvidenceEntry
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]
@@ -141,7 +136,7 @@ def _round_row(entry: RoundSummary | FullRound) -> Row:
     return _row(_ROUND, entry, views, _end(entry))
 
 
-def _whole(page: RoundsPage) -> list[FullRound]:
+def _whole(page: RoundsAnswer) -> list[FullRound]:
     """Return the rounds of a page, which must have their parts."""
     for round_ in page["rounds"]:
         if "parts" not in round_:
@@ -149,7 +144,7 @@ def _whole(page: RoundsPage) -> list[FullRound]:
     return cast("list[FullRound]", page["rounds"])
 
 
-def _update_rows(page: RoundsPage) -> list[Row]:
+def _update_rows(page: RoundsAnswer) -> list[Row]:
     return [
         _row(UPDATES.columns, update, {"round": round_["round"]})
         for round_ in _whole(page)
@@ -176,7 +171,7 @@ _MEMBER: Mapping[str, Any] = {
 }
 
 
-def _participation_rows(page: RoundsPage) -> list[Row]:
+def _participation_rows(page: RoundsAnswer) -> list[Row]:
     """Return a row for each trainer and member of each round, by client."""
     rows: list[Row] = []
     for round_ in _whole(page):
@@ -201,23 +196,23 @@ def _evidence_row(entry: EvidenceEntry) -> Row:
     return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), *filter(None, facts), entry, kinds)
 
 
-ROUNDS: CsvTable[RoundsPage] = CsvTable(
+ROUNDS: CsvTable[RoundsAnswer] = CsvTable(
     "rounds", _ROUND, lambda page: [_round_row(each) for each in page["rounds"]]
 )
-CLIENTS: CsvTable[ClientsPage] = CsvTable(
+CLIENTS: CsvTable[ClientsAnswer] = CsvTable(
     "clients", _CLIENT, lambda page: [_row(_CLIENT, each) for each in page["clients"]]
 )
-CLIENT_ROUNDS: CsvTable[ClientRoundsPage] = CsvTable(
+CLIENT_ROUNDS: CsvTable[ClientRoundsAnswer] = CsvTable(
     "client-rounds",
     _CLIENT_ROUND,
     lambda page: [_row(_CLIENT_ROUND, each, _end(each)) for each in page["rounds"]],
 )
-UPDATES: CsvTable[RoundsPage] = CsvTable(
+UPDATES: CsvTable[RoundsAnswer] = CsvTable(
     "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows
 )
-PARTICIPATION: CsvTable[RoundsPage] = CsvTable(
+PARTICIPATION: CsvTable[RoundsAnswer] = CsvTable(
     "participation", {"client": int, **_CLIENT_ROUND}, _participation_rows
 )
-EVIDENCE: CsvTable[EvidencePage] = CsvTable(
+EVIDENCE: CsvTable[EvidenceAnswer] = CsvTable(
     "evidence", _EVIDENCE, lambda page: [_evidence_row(each) for each in page["evidence"]]
 )

@@ -1,4 +1,4 @@
-"""Field types that the responses share.
+"""Field types that the answers share, and the values that go into them.
 
 256-bit integers are decimal strings, bytes 0x-hex, addresses EIP-55. A distance is a JSON number,
 which every reader parses to the same float64, and with it its bit pattern as a decimal string.
@@ -8,8 +8,10 @@ Positions, ranks and views count from 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any, Literal
+from math import isfinite
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic_core import core_schema
@@ -18,8 +20,15 @@ from typing_extensions import TypedDict
 from ledger.history.queries import RoundStatus
 from ledger.history.round import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.protocol import types
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
+from ledger.protocol.types import (
+    AcceptanceForm,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+    RefusalReason,
+)
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -171,17 +180,16 @@ NextCursor = Annotated[
 ]
 
 
-class ListPage(Response):
-    """The last field of every page of a list."""
-
-    next_cursor: NextCursor
-
-
 class Code(Response):
     """A code with its stable name; the classes below list the values."""
 
     code: int
     name: str
+
+
+def code_of(code: IntEnum) -> Code:
+    """Return a code as programs compare it: its number and its stable name."""
+    return {"code": int(code), "name": name_of(code)}
 
 
 class DropoutWhy(Response):
@@ -226,6 +234,33 @@ class Time(Response):
     at: Rfc3339
 
 
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999; RFC 3339 has no later one, and a node may send any number."""
+
+
+def time_of(seconds: int) -> Time:
+    """Return a time as Unix seconds and as RFC 3339, which ends with the year 9999."""
+    text = None
+    if seconds <= _LAST_SECOND:
+        text = f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
+    return {"time": seconds, "at": text}
+
+
+def to_hex_or_none(data: bytes | None) -> str | None:
+    """Return bytes as 0x-hex, None for None."""
+    return None if data is None else to_hex(data)
+
+
+def finite(number: float) -> float | None:
+    """Return a number that JSON can express; None for an infinity or NaN."""
+    return number if isfinite(number) else None
+
+
+def phase_name(phase: Phase) -> PhaseName:
+    """Return the name of a phase."""
+    return "aggregation" if phase is Phase.AGGREGATION else "election"
+
+
 class AsOf(Response):
     """The block at which the whole answer was read."""
 
@@ -237,6 +272,6 @@ class AsOf(Response):
 
 
 class Answer(Response):
-    """The block at which an answer was read, first in every answer."""
+    """An answer; the service puts the block at which it was read first, and `--json` has none."""
 
-    as_of: AsOf
+    as_of: NotRequired[AsOf]

@@ -30,30 +30,24 @@ from ledger.chain.contract.codec import DecideCall, RecordedEvent, ReportCall
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.history.queries import (
-    EMPTY_PAGE,
     AskedRole,
     ChainPath,
     DeploymentPath,
     Order,
-    RoundPage,
     RoundQuery,
 )
 from ledger.history.round import (
     NO_DOCUMENTS,
-    Documents,
+    DocumentedRound,
     HistoryRound,
     Occurrence,
     Participation,
-    RoundParts,
     ScoresOutcome,
     Tally,
     digests_of_deployment,
     digests_of_events,
     digests_of_round,
     has_begun,
-    in_order,
-    lacks_record,
-    participation_of,
     read_documents,
 )
 from ledger.protocol.encoding import registered_client
@@ -111,6 +105,20 @@ MAX_SCANNED = 200
 _MAX_DRAWN = 200_000  # clients whose keys one page may draw, to know the sampled ones
 _NEEDS_DRAW = frozenset({AskedRole.ANY, AskedRole.TRAINED, AskedRole.DROPPED_OUT})
 """Roles for which the sampled clients must be drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPage:
+    """One page of a list of rounds.
+
+    Attributes:
+        rounds: in the query's order, by their openings and ends.
+        next_cursor: start of the next page; None after the last.
+    """
+
+    rounds: tuple[HistoryRound, ...]
+    scanned: int
+    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,7 @@ def read_page(
     """Return one page of rounds by examining each of its window."""
     window = window_of(history, query, limit, cursor)
     if window is None:
-        return EMPTY_PAGE
+        return RoundPage((), 0, None)
     rounds = history.rounds(window.first, window.last)
     ordered: Iterable[HistoryRound] = reversed(rounds) if window.is_descending else rounds
     matching = (round_ for round_ in ordered if matches(history, query, round_))
@@ -249,8 +257,10 @@ def _fulfilled(
     history: FoldedHistory, round_: HistoryRound, member: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a member served, voted, or had its scores refused."""
-    documents = history.documents(round_) if role is AskedRole.REFUSED else NO_DOCUMENTS
-    part = participation_of(round_, documents, member)
+    if role is AskedRole.REFUSED:
+        part = history.documented(round_).part(member)
+    else:
+        part = DocumentedRound(round_, NO_DOCUMENTS).part(member)
     if part is None:
         return False
     if role is AskedRole.SERVED:
@@ -266,15 +276,6 @@ _PREFIX = 8
 
 
 @dataclass(slots=True)
-class _Documented:
-    """A round whose documents were all read, with its parts once they are needed."""
-
-    round: HistoryRound
-    documents: Documents
-    parts: RoundParts | None = None
-
-
-@dataclass(slots=True)
 class _Derived:
     """Values derived from the rounds of one fold; see `FoldedHistory`.
 
@@ -287,7 +288,7 @@ class _Derived:
     """
 
     times: dict[int, int] = field(default_factory=dict)
-    documented: OrderedDict[int, _Documented] = field(default_factory=OrderedDict)
+    documented: OrderedDict[int, DocumentedRound] = field(default_factory=OrderedDict)
     tally: Tally | None = None
     counted: int = 0
     without_record: list[int] = field(default_factory=list)
@@ -568,43 +569,39 @@ class FoldedHistory:
         return [self._rounds.between(number, number)[0] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds; see `pages.read_page`."""
+        """Return one page of rounds; see `read_page`."""
         return read_page(self, query, limit, cursor)
 
-    def documents(self, round_: HistoryRound) -> Documents:
-        """Return the documents that a round's decision names."""
-        return self._documented(round_).documents
-
-    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
-        """Return the parts of a client in some rounds, in their order."""
-        parts = []
-        for round_ in rounds:
-            known = self._documented(round_)
-            if known.parts is None:
-                known.parts = RoundParts.of(round_, known.documents)
-            part = known.parts.part(client)
-            if part is None:
-                raise ValueError(f"client {client} took no part in round {round_.round}")
-            parts.append(part)
-        return parts
-
-    def _documented(self, round_: HistoryRound) -> _Documented:
+    def documented(self, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents; a final round with all of them stays in memory."""
         derived, ended = self._derived, round_.ended
         if ended is None or ended.block_number > self.final:
-            return _Documented(round_, read_documents(self.blobs, round_))
+            return self._read(round_)
         with derived.documented_lock:
             known = derived.documented.get(round_.round)
             if known is not None and known.round is round_:
                 derived.documented.move_to_end(round_.round)
                 return known
-        known = _Documented(round_, read_documents(self.blobs, round_))
-        if _is_whole(round_, known.documents):
+        known = self._read(round_)
+        if known.is_whole:
             with derived.documented_lock:
                 derived.documented[round_.round] = known
                 if len(derived.documented) > MAX_DOCUMENTED:
                     derived.documented.popitem(last=False)
         return known
+
+    def _read(self, round_: HistoryRound) -> DocumentedRound:
+        return DocumentedRound(round_, read_documents(self.blobs, round_))
+
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
+        """Return the parts of a client in some rounds, in their order."""
+        parts = []
+        for round_ in rounds:
+            part = self.documented(round_).part(client)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {round_.round}")
+            parts.append(part)
+        return parts
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the recorded bans."""
@@ -620,51 +617,50 @@ class FoldedHistory:
             ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
             if counted > ended:  # as of an older block: others have counted further
                 tally, counted, missing = Tally.empty(self.fixed.clients), 0, []
-        rounds = [*self.some(missing), *self.rounds(counted + 1, self.newest())]
-        return tally.with_rounds(self._with_documents(rounds))
+        return tally.with_rounds(
+            self._ended([*missing, *range(counted + 1, len(self._rounds) + 1)])
+        )
 
     def _count_final(self) -> None:
         """Count the rounds that have ended in final blocks since."""
         derived = self._derived
         counted, whole, missing = derived.counted, [], []
-        for round_, documents in self._with_documents(self.rounds(counted + 1, self.newest())):
-            if round_.ended is None or round_.ended.block_number > self.final:
+        for each in self._ended(range(counted + 1, self.newest() + 1)):
+            if each.round.ended is None or each.round.ended.block_number > self.final:
                 break
             counted += 1
-            if lacks_record(round_, documents):
-                missing.append(round_.round)
+            if each.lacks_record:
+                missing.append(each.round.round)
             else:
-                whole.append((round_, documents))
+                whole.append(each)
         tally = derived.tally or Tally.empty(self.fixed.clients)
         derived.tally, derived.counted = tally.with_rounds(whole), counted
         derived.without_record += missing
 
-    def _with_documents(
-        self, rounds: Iterable[HistoryRound]
-    ) -> Iterator[tuple[HistoryRound, Documents]]:
-        """Yield the ended rounds with their documents; none of them stays in memory."""
-        for round_ in rounds:
+    def _ended(self, numbers: Iterable[int]) -> Iterator[DocumentedRound]:
+        """Yield the ended ones of some rounds with their documents; none stays in memory."""
+        for round_ in self.some(numbers):
             if round_.ended is not None:
-                yield round_, read_documents(self.blobs, round_)
+                yield self._read(round_)
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
         """Return the places of a digest from the `first` on: the deployment, then rounds."""
-        entries = []
+        places: set[Occurrence] = set()
         registration = [each for each in self._registration if each.block_number <= self.to_block]
         if registration:
-            entries += [*digests_of_deployment(self.fixed), *digests_of_events(registration, 0)]
+            places.update(digests_of_deployment(self.fixed), digests_of_events(registration, 0))
         derived, prefix = self._derived, digest[:_PREFIX]
         with derived.lock:
             for round_ in self.rounds(1, self.newest()):
                 table = derived.tables.get(round_.round)
                 if table is not None and prefix not in table:
                     continue
-                documents = read_documents(self.blobs, round_)
-                own = list(digests_of_round(round_, documents))
-                if round_.round <= self._rounds.stable and _is_whole(round_, documents):
-                    derived.tables[round_.round] = b"".join(entry[0][:_PREFIX] for entry in own)
-                entries += own
-        return in_order({entry for entry in entries if entry[0] == digest})[first : first + limit]
+                documented = self._read(round_)
+                own = list(digests_of_round(documented))
+                if round_.round <= self._rounds.stable and documented.is_whole:
+                    derived.tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
+                places.update(each for each in own if each.digest == digest)
+        return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def time_of(self, block_number: int) -> int:
         """Return a block's time, in Unix seconds."""
@@ -695,7 +691,3 @@ class FoldedHistory:
                 f"transaction 0x{recorded.transaction_hash.hex()} does not call report_equivocation"
             )
         return None if call is None else call.report
-
-
-def _is_whole(round_: HistoryRound, documents: Documents) -> bool:
-    return documents.has_incidents and not lacks_record(round_, documents)

@@ -1,4 +1,4 @@
-"""Queries for rounds, their orders and status, the page that answers one, and paths.
+"""Queries for rounds, their orders and status, and paths.
 
 A contract has the same address in every fresh home, so an address alone is no name: every path
 holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one
@@ -10,12 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.history.round import HistoryRound
 
 
 class RoundStatus(StrEnum):
@@ -141,21 +137,3 @@ class RoundQuery:
         """True if every round matches."""
         is_any = self.status is None and self.client is None and not self.view_min
         return is_any and self.blocks.is_unbounded and self.times.is_unbounded
-
-
-@dataclass(frozen=True, slots=True)
-class RoundPage:
-    """One page of a list of rounds.
-
-    Attributes:
-        rounds: in the query's order, by their openings and ends.
-        next_cursor: start of the next page; None after the last.
-    """
-
-    rounds: tuple[HistoryRound, ...]
-    scanned: int
-    next_cursor: str | None
-
-
-EMPTY_PAGE = RoundPage((), 0, None)
-"""The page of a deployment in which no round has opened."""

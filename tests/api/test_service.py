@@ -19,9 +19,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from api.app import create_app
+from api.http.server import listening_socket
 from api.serve import serve
 from api.settings import Settings
-from api.sockets import listening_socket
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader

@@ -1,19 +1,28 @@
-"""Responses about the open round of a live federation."""
+"""Answers that only the service gives: its status, a live federation's open round, problems."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from ledger.actors.status import ActionKind, ParticipantRole, RoundStage
-from ledger.history.answers_rounds import EndBlock
+from ledger.actors.status import (
+    ActionKind,
+    ClientRoundStatus,
+    OpenRoundStatus,
+    ParticipantRole,
+    RoundStage,
+)
+from ledger.history.answers import ChainHead
+from ledger.history.answers_rounds import EndBlock, end_block
 from ledger.history.fields import (
     Answer,
+    AsOf,
     BlockNumber,
     Client,
     Count,
     Digest32,
+    Eip55,
     Links,
     PhaseName,
     Place,
@@ -24,8 +33,101 @@ from ledger.history.fields import (
     Status,
     UnixTime,
     one_of,
+    phase_name,
+    time_of,
+    to_hex_or_none,
 )
 from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import VoteKind
+
+if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory
+    from ledger.history.round import HistoryRound
+
+MEDIA_TYPE = "application/problem+json"
+MAX_SHOWN = 300
+MAX_ERRORS = 20
+
+
+class Schema(BaseModel):
+    """No unknown fields, no NaN, no infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class FieldError(Schema):
+    """One value of the request that was refused."""
+
+    place: Annotated[str, Field(max_length=20, examples=["query"])]
+    name: Annotated[str, Field(max_length=100, examples=["limit"])]
+    detail: Annotated[
+        str, Field(max_length=MAX_SHOWN, examples=["Input should be less than or equal to 100"])
+    ]
+
+
+class Problem(Schema):
+    """An error (RFC 9457)."""
+
+    type: Annotated[str, Field(examples=["urn:cmfl:problem:request-invalid"])]
+    title: Annotated[str, Field(examples=["The request is not valid"])]
+    status: Annotated[int, Field(ge=400, le=599, examples=[422])]
+    detail: Annotated[str, Field(examples=["query limit: Input should be at most 100"])]
+    instance: Annotated[str, Field(examples=["/v1/chains"])]
+    errors: Annotated[tuple[FieldError, ...] | None, Field(description="of an invalid request")] = (
+        None
+    )
+
+
+class Health(Schema):
+    """The process is up; says nothing of the chain."""
+
+    status: Literal["up"] = "up"
+
+
+class Ready(Schema):
+    """The chain can be read."""
+
+    as_of: AsOf
+    status: Literal["ready"] = "ready"
+
+
+class DeploymentStatus(Response):
+    """Stage and round of one deployment."""
+
+    address: Eip55
+    run: Annotated[str, Field(max_length=64, examples=["first"])]
+    stage: StageName
+    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
+    rounds: RoundNumber
+    links: Links
+
+
+class RefusedManifest(Response):
+    """A manifest that is not served, with the reason."""
+
+    manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
+    reason: Annotated[
+        str, Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"])
+    ]
+
+
+class Versions(Response):
+    """Versions of the running software."""
+
+    package: Annotated[str, Field(examples=["0.1.0"])]
+    protocol: Annotated[int, Field(ge=1, examples=[1])]
+    compiler: Annotated[str, Field(description="of the contract", examples=["vyper 0.4.3"])]
+
+
+class StatusAnswer(Answer):
+    """Chain, deployments, refused manifests and versions."""
+
+    chain: ChainHead
+    deployments: list[DeploymentStatus]
+    refused: list[RefusedManifest]
+    versions: Versions
+
 
 ChainSeconds = Annotated[
     float, Field(ge=0, description="Unix seconds of the chain", examples=[1_767_225_612.5])
@@ -202,3 +304,76 @@ class FederationAnswer(Answer):
     open: Annotated[OpenRound | None, Field(description="null where no round is open")]
     rounds: Annotated[list[PacedRound], Field(description="the last 10, newest first")]
     links: Links
+
+
+def open_round(history: FoldedHistory, status: OpenRoundStatus) -> OpenRound:
+    """Return the status of the open round."""
+    aggregation, election = status.certified
+    closing = status.closing_block
+    return {
+        "round": status.round,
+        "stage": status.stage.value,
+        "opened": _block(history, status.opened_block),
+        "window_block": status.window_block,
+        "closing": None if closing is None else _block(history, closing),
+        "deadline_block": status.deadline_block,
+        "view": _view(status),
+        "certified": {"aggregation": aggregation, "election": election},
+        "late": [client.client for client in status.late],
+        "clients": [_client(client) for client in status.clients],
+    }
+
+
+def paced_round(history: FoldedHistory, round_: HistoryRound) -> PacedRound:
+    """Return a round's line: its views, and how long it took."""
+    opened, ended = _block(history, round_.opening.opened_block), end_block(history, round_)
+    return {
+        "round": round_.round,
+        "status": round_.status,
+        "views": round_.decided.views if round_.decided else None,
+        "opened": opened,
+        "ended": ended,
+        "seconds": None if ended is None else max(0, ended["time"] - opened["time"]),
+    }
+
+
+def _block(history: FoldedHistory, number: int) -> BlockInTime:
+    return {"number": number, **time_of(history.time_of(number))}
+
+
+def _view(status: OpenRoundStatus) -> CurrentView | None:
+    if status.phase is None or status.span is None or status.primary is None:
+        return None
+    return {
+        "phase": phase_name(status.phase),
+        "number": status.span.view,
+        "primary": status.primary,
+        "begins": round(status.span.begin, 3),
+        "ends": round(status.span.end, 3),
+    }
+
+
+def _client(client: ClientRoundStatus) -> ActiveClient:
+    return {
+        "client": client.client,
+        "role": client.role.value,
+        "place": client.place,
+        "committed_block": client.committed_block,
+        "counts": client.counts,
+        "payload": to_hex_or_none(client.announced),
+        "scored": [{"clients": to_hex(each.clients), "size": each.size} for each in client.scored],
+        "votes": [
+            {
+                "kind": "request" if vote.kind is VoteKind.REQUEST else "reply",
+                "phase": phase_name(vote.phase),
+                "view": vote.view,
+                "different": vote.different,
+            }
+            for vote in client.votes
+        ],
+        "equivocated": client.has_equivocated,
+        "banned": client.is_banned,
+        "passed": [{"phase": phase_name(each.phase), "view": each.view} for each in client.passed],
+        "awaited": [{"act": each.act.value, "due": each.due} for each in client.awaited],
+        "late_since": client.late_since,
+    }

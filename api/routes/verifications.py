@@ -20,7 +20,7 @@ from enum import StrEnum
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 from pydantic import Field
 
 from api.http.answers import (
@@ -30,14 +30,15 @@ from api.http.answers import (
     VERIFICATION_REFUSED,
     VERIFICATION_RUNNING,
     ProblemError,
+    RequestView,
     problem,
     root_path_of,
     to_rooted_json,
 )
 from api.http.limits import VerificationPermission, is_foreign_page, permission
-from api.http.openapi import OF_DEPLOYMENT, declared
+from api.http.openapi import OF_DEPLOYMENT
 from api.http.parameters import Address, OneChain, of_deployment
-from api.schemas.service import Schema
+from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
@@ -265,7 +266,8 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-router = of_deployment("/verifications", "verifications")
+_verifications = of_deployment("/verifications", "verifications")
+ROUTES = _verifications.routes
 _Name = Annotated[VerificationName, Path(description="as in the list")]
 _PRIVATE = {"Cache-Control": "no-store"}
 _REFUSALS = {
@@ -277,38 +279,32 @@ _REFUSALS = {
 }
 
 
-@router.get(
-    "",
-    summary="Verifications of a deployment",
-    operation_id="list_verifications",
-    response_model=VerificationsAnswer,
-    responses=declared(*OF_DEPLOYMENT, tagged=False),
+@_verifications.answers(
+    "", "Verifications of a deployment", VerificationsAnswer, OF_DEPLOYMENT, tagged=False
 )
-def verifications(request: Request, reading: OneChain, address: Address) -> Response:
+def list_verifications(reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and whether the caller may start one."""
-    granted = permission(request, request.app.state.settings)
-    found = _found(request, reading, address)
-    return _json(request, VerificationsAnswer(verifications=found, permission=granted))
+    granted = permission(reading.request, reading.request.app.state.settings)
+    found = _found(reading, address)
+    return _json(reading, VerificationsAnswer(verifications=found, permission=granted))
 
 
-@router.post(
+@_verifications.answers(
     "",
-    summary="Start a verification",
-    operation_id="begin_verification",
+    "Start a verification",
+    Verification,
+    (*OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING),
+    tagged=False,
+    methods=["POST"],
     status_code=202,
-    response_model=Verification,
-    responses=declared(
-        *OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING, tagged=False
-    ),
 )
-def begin(
-    request: Request, reading: OneChain, address: Address, asked: VerificationRequest
-) -> Response:
+def begin_verification(reading: OneChain, address: Address, asked: VerificationRequest) -> Response:
     """Start an audit of all ended rounds in a separate process, with bounded resources.
 
     It needs a token where tokens are set, and else a request from the service's own machine. One
     runs at a time; a refusal names the running one in `Link`, as `related`.
     """
+    request = reading.request
     settings: Settings = request.app.state.settings
     if (granted := permission(request, settings)) is not VerificationPermission.GRANTED:
         raise ProblemError(VERIFICATION_REFUSED, _REFUSALS[granted])
@@ -323,57 +319,56 @@ def begin(
         answer = problem(request, VERIFICATION_RUNNING, detail)
         answer.headers["Link"] = f'<{place}>; rel="related"'
         return answer
-    return _json(request, entry, 202, Location=place)
+    return _json(reading, entry, 202, Location=place)
 
 
-@router.get(
+@_verifications.answers(
     "/{name}",
-    summary="A verification",
-    operation_id="read_verification",
-    response_model=Verification,
-    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, tagged=False),
+    "A verification",
+    Verification,
+    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND),
+    tagged=False,
 )
-def verification(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+def read_verification(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the state of a verification; only a finished one has an outcome."""
-    return _json(request, _one(request, reading, address, name))
+    return _json(reading, _one(reading, address, name))
 
 
-@router.get(
+@_verifications.answers(
     "/{name}/report",
-    summary="The report of a verification",
-    operation_id="read_report",
-    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND, tagged=False)
-    | {
+    "The report of a verification",
+    None,
+    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND),
+    media={
         200: {
             "description": "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
             "content": {"application/json": {"schema": {"type": "object"}}},
         }
     },
+    tagged=False,
 )
-def report(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+def read_report(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the whole report. It is not signed: to build on it is to trust this service."""
-    _one(request, reading, address, name)
-    data = request.app.state.verifications.report(name)
+    _one(reading, address, name)
+    data = reading.request.app.state.verifications.report(name)
     if not data:
         raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
 
-def _found(request: Request, reading: OneChain, address: str) -> tuple[Verification, ...]:
-    found: tuple[Verification, ...] = request.app.state.verifications.of(
-        reading.chain.path, reading.deployment(address).ledger.address
-    )
-    return found
+def _found(reading: RequestView, address: str) -> tuple[Verification, ...]:
+    audits: Verifications = reading.request.app.state.verifications
+    return audits.of(reading.chain.path, reading.deployment(address).ledger.address)
 
 
-def _one(request: Request, reading: OneChain, address: str, name: str) -> Verification:
-    for entry in _found(request, reading, address):
+def _one(reading: RequestView, address: str, name: str) -> Verification:
+    for entry in _found(reading, address):
         if entry.verification == name:
             return entry
     raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
 
 
-def _json(request: Request, answer: Schema, status: int = 200, **headers: str) -> Response:
-    body = to_rooted_json(request, answer)
+def _json(reading: RequestView, answer: Schema, status: int = 200, **headers: str) -> Response:
+    body = to_rooted_json(reading.request, answer)
     return Response(body, status, _PRIVATE | headers, "application/json")

@@ -1,0 +1,427 @@
+"""A typed client of the service; an audit or a proof checks whether its answers are true.
+
+It needs httpx and pydantic, and no server. It validates the service's answers by the types in
+`ledger/history`, by which the service declares them. Only the shape of an answer is trusted:
+answers are bounded in size and in time, links are made here, not followed, and redirects lead
+nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sized
+from functools import cache
+from http import HTTPStatus
+from types import TracebackType
+from typing import IO, Any, Self, TypeAlias, TypeVar, cast
+from urllib.parse import urlencode
+
+from pydantic import TypeAdapter, ValidationError
+
+from api.schemas import MAX_SHOWN, MEDIA_TYPE, FederationAnswer, Problem, StatusAnswer
+from ledger.chain.addresses import eip55
+from ledger.history.answers import (
+    ChainsAnswer,
+    DeploymentAnswer,
+    DeploymentsAnswer,
+    SeriesAnswer,
+)
+from ledger.history.answers_clients import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientsAnswer,
+    DigestAnswer,
+)
+from ledger.history.answers_rounds import (
+    ExplanationAnswer,
+    FullRound,
+    RoundAnswer,
+    RoundsAnswer,
+)
+from ledger.history.answers_signed import EvidenceAnswer
+from ledger.history.queries import CHAIN_NAME, Order, RoundQuery
+from ledger.history.training import TrainingAnswer, joined
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
+from ledger.protocol.errors import ServiceError
+from ledger.protocol.types import Digest
+
+JSON = "application/json"
+MAX_ANSWER_BYTES = 64 << 20
+TIMEOUT_SECONDS = 60.0
+
+T = TypeVar("T")
+
+Parameters: TypeAlias = "Mapping[str, str | int | bool | None]"
+"""Of a query; those that are None are left out."""
+
+
+class ServiceProblemError(ServiceError):
+    """A service rejects a request with a problem (RFC 9457).
+
+    Attributes:
+        type: of the problem, as a URN; `about:blank` where only HTTP has a name for it.
+    """
+
+    def __init__(self, shown_url: str, status: int, problem: Problem) -> None:
+        self.status, self.type = status, problem.type
+        title, detail = problem.title[:MAX_SHOWN], problem.detail[:MAX_SHOWN]
+        super().__init__(f"{shown_url}: {status} {title}: {detail}")
+
+
+class Connection:
+    """A service; safe to share between threads.
+
+    Args:
+        url: http or https, without `/v1`.
+        token: bearer token; None for none.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        if "?" in url or "#" in url:
+            raise ServiceError("the service's URL: it has a query or a fragment")
+        try:
+            self._server = HttpServer(url, timeout_seconds, token)
+        except ValueError as error:
+            raise ServiceError(f"the service's URL: {error}") from None
+        self.shown_url = self._server.shown_url
+
+    def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
+        """Return the response of a type at a path below the URL."""
+        return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
+
+    def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
+        """Return an answer's bytes as a response (ServiceError: they are invalid)."""
+        try:
+            # Unknown fields are rejected, not dropped unnoticed.
+            answer: T = _adapter(cast("Hashable", kind)).validate_json(body, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))[:MAX_SHOWN]
+            raise ServiceError(
+                f"{self.shown_url}{path}: answers with what is no {kind.__name__}: "
+                f"{place}: {first['msg'][:MAX_SHOWN]}"
+            ) from None
+        if "as_of" in kind.__annotations__ and "as_of" not in cast("Mapping[str, object]", answer):
+            raise ServiceError(f"{self.shown_url}{path}: answers without the block that it read at")
+        return answer
+
+    def fetch(
+        self, path: str, media_type: str, max_bytes: int, query: Parameters | None = None
+    ) -> bytes:
+        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL."""
+        try:
+            answer = self._server.get(path + _encoded(query), max_bytes)
+        except HttpFailureError as error:
+            raise ServiceError(str(error)) from None
+        self._require(path, answer, media_type)
+        return answer.body
+
+    def save(
+        self,
+        path: str,
+        media_type: str,
+        max_bytes: int,
+        file: IO[bytes],
+        query: Parameters | None = None,
+    ) -> None:
+        """Write the bytes of an answer into an open file, piece by piece; see `fetch`.
+
+        The file is incomplete if this raises.
+        """
+        try:
+            answer = self._server.save(path + _encoded(query), max_bytes, file)
+        except HttpFailureError as error:
+            raise ServiceError(str(error)) from None
+        self._require(path, answer, media_type)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _require(self, path: str, answer: HttpResponse, media_type: str) -> None:
+        """Reject an answer without success or of another media type."""
+        if answer.status != HTTPStatus.OK:
+            self._raise_problem(path, answer)
+        if answer.media_type != media_type:
+            raise ServiceError(
+                f"{self.shown_url}{path}: answers with {answer.media_type!r}, not {media_type}"
+            )
+
+    def _raise_problem(self, path: str, answer: HttpResponse) -> None:
+        """Raise the error for an answer without success."""
+        where = f"{self.shown_url}{path}"
+        if answer.media_type == MEDIA_TYPE:
+            try:
+                problem = Problem.model_validate_json(answer.body, extra="ignore")
+            except ValidationError:
+                pass
+            else:
+                raise ServiceProblemError(where, answer.status, problem)
+        is_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST
+        onward = ": redirects are not followed" if is_elsewhere else ""
+        raise ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _encoded(query: Parameters | None) -> str:
+    """Return a query string with `?`, or nothing."""
+    values = {name: value for name, value in (query or {}).items() if value is not None}
+    plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
+    return f"?{urlencode(plain)}" if plain else ""
+
+
+MAX_PROOF_BYTES = 64 << 20
+MAX_BUNDLE_BYTES = 16 << 30
+"""More than the largest round whose parts are all allowed; its parts have bounds of their own."""
+TAR = "application/x-tar"
+MAX_COVERAGE_PAGES = 1_000
+"""Answers about the coverage of a run, each of thousands of updates."""
+
+MAX_COVERED_UPDATES = 2_000_000
+
+MAX_PAGE = 100
+"""Entries of one page; a list with a greater limit is read in several pages."""
+
+ALL_ROUNDS = RoundQuery()
+
+
+class RemoteDeployment:
+    """The history of one deployment, read from a service; `LocalHistory` gives the same answers.
+
+    Every method raises ServiceError where the service does not answer as it should.
+
+    Attributes:
+        address: of its contract, EIP-55.
+        path: of the deployment, below the service's URL.
+    """
+
+    def __init__(self, connection: Connection, chain: str, address: str) -> None:
+        self._connection = connection
+        self.address = address
+        self.path = f"{chain}/deployments/{address}"
+
+    def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
+        """Return any response below the deployment's path.
+
+        Args:
+            query: parameters; those that are None are left out.
+        """
+        return self._connection.read(kind, f"{self.path}/{part}".rstrip("/"), query)
+
+    def details(self) -> DeploymentAnswer:
+        """Return the fixed parameters of the deployment, and its current state."""
+        return self.read(DeploymentAnswer, "")
+
+    def rounds(
+        self,
+        query: RoundQuery = ALL_ROUNDS,
+        limit: int = 20,
+        cursor: str | None = None,
+        *,
+        full: bool = False,
+    ) -> RoundsAnswer:
+        """Return a page of rounds.
+
+        Args:
+            limit: how many at most.
+            cursor: `next_cursor` of the page before; None for the first.
+        """
+        parameters = {
+            "status": query.status,
+            "client": query.client,
+            "role": None if query.client is None else query.role,
+            "view_min": query.view_min or None,
+            "since_block": query.blocks.first,
+            "until_block": query.blocks.last,
+            "since": query.times.first,
+            "until": query.times.last,
+            "order": query.order,
+            "full": full or None,
+        }
+        return self._list(RoundsAnswer, "rounds", "rounds", limit, cursor, parameters)
+
+    def full_round(self, number: int) -> FullRound:
+        """Return one round with all its parts but the score vectors."""
+        answer = self.read(RoundAnswer, f"rounds/{number}", {"full": True})
+        self._require("round", answer["round"], number)
+        if answer["parts"] is None:
+            raise ServiceError(f"{self._connection.shown_url}: a round without its parts")
+        return cast("FullRound", answer)
+
+    def explanation(self, number: int) -> ExplanationAnswer:
+        """Return one round in plain words."""
+        answer = self.read(ExplanationAnswer, f"rounds/{number}/explanation")
+        self._require("round", answer["round"], number)
+        return answer
+
+    def clients(self, limit: int = 20, cursor: str | None = None) -> ClientsAnswer:
+        """Return a page of clients, ascending."""
+        return self._list(ClientsAnswer, "clients", "clients", limit, cursor)
+
+    def client(self, client: int) -> ClientAnswer:
+        """Return one client."""
+        answer = self.read(ClientAnswer, f"clients/{client}")
+        self._require("client", answer["client"]["client"], client)
+        return answer
+
+    def client_rounds(
+        self, client: int, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+    ) -> ClientRoundsAnswer:
+        """Return a page of the rounds that a client took part in."""
+        part = f"clients/{client}/rounds"
+        return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
+
+    def evidence(
+        self, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
+    ) -> EvidenceAnswer:
+        """Return the evidence against clients in a page of rounds; `limit` counts rounds."""
+        return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, {"order": order})
+
+    def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
+        """Return a page of the places of a digest, the deployment's first."""
+        answer = self._list(DigestAnswer, f"digests/{digest.hex()}", "items", limit, cursor)
+        self._require("digest", answer["digest"], f"0x{digest.hex()}")
+        return answer
+
+    def federation(self) -> FederationAnswer:
+        """Return the status of the open round: the actions of each client, and the late ones."""
+        return self.read(FederationAnswer, "federation")
+
+    def series(self) -> SeriesAnswer:
+        """Return the run over its rounds, as columns of equal length."""
+        answer = self.read(SeriesAnswer, "series")
+        columns: list[Sized] = [answer["status"], answer["ranked"], answer["accepted"]]
+        columns += [answer["views"], answer["committee"]]
+        claimed = answer["claimed"]
+        if claimed is not None:
+            columns += [claimed["accuracy"], claimed["floor"], claimed["malicious_accepted"]]
+        if {len(column) for column in columns} != {len(answer["round"])}:
+            raise ServiceError(f"{self._connection.shown_url}: a series of unequal columns")
+        return answer
+
+    def training(self, first: int | None = None, last: int | None = None) -> TrainingAnswer:
+        """Return which updates auditors have repeated, of some ended rounds or of all."""
+        pages: list[TrainingAnswer] = []
+        start = first
+        for _ in range(MAX_COVERAGE_PAGES):
+            page = self.read(TrainingAnswer, "training", {"from": start, "to": last})
+            follows = start is None or page["first"] == start
+            if not follows or (page["next_from"] not in {None, page["last"] + 1}):
+                raise ServiceError(f"{self._connection.shown_url}: coverage of other rounds")
+            pages.append(page)
+            if page["next_from"] is None:
+                return joined(pages)
+            is_endless = sum(len(each["updates"]) for each in pages) > MAX_COVERED_UPDATES
+            if page["last"] < page["first"] or is_endless:
+                break
+            # Without bounds the first answer says how many rounds there are: later ones may end.
+            start, last = page["next_from"], page["ended"] if last is None else last
+        raise ServiceError(f"{self._connection.shown_url}: coverage without end")
+
+    def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
+        """Return the proof of a client's part in a round, for `ledger.audit.proofs`.
+
+        A whole one has all links, so that a head alone suffices to check it.
+        """
+        path = f"{self.path}/rounds/{number}/proof/{client}"
+        return self._connection.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
+
+    def save_bundle(self, number: int, file: IO[bytes], *, whole: bool = False) -> None:
+        """Write a round into a file, for `ledger.audit.bundles`; see `proof` for whole ones."""
+        path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
+        self._connection.save(path, TAR, MAX_BUNDLE_BYTES, file, query)
+
+    def _list(
+        self,
+        kind: type[T],
+        part: str,
+        entries: str,
+        limit: int,
+        cursor: str | None,
+        query: Parameters | None = None,
+    ) -> T:
+        """Return as many pages of a list as the limit needs, joined as one.
+
+        Args:
+            limit: entries at most.
+            cursor: where the list begins; None for its beginning.
+        """
+        joined: dict[str, Any] = {}
+        # Whatever cursors a service sends, no more pages are read than full ones would be.
+        for start in range(0, limit, MAX_PAGE):
+            paging = {"limit": min(MAX_PAGE, limit - start), "cursor": cursor}
+            page = cast("dict[str, Any]", self.read(kind, part, {**(query or {}), **paging}))
+            if joined:
+                page[entries] = joined[entries] + page[entries]
+                if "scanned" in page:
+                    page["scanned"] += joined["scanned"]
+            joined, cursor = page, page["next_cursor"]
+            if cursor is None:
+                break
+        return cast("T", joined)
+
+    def _require(self, subject: str, received: object, requested: object) -> None:
+        """Reject an answer about something else."""
+        if received != requested:
+            raise ServiceError(
+                f"{self._connection.shown_url}: answers of {subject} {received}, not of {subject} "
+                f"{requested}"
+            )
+
+
+class Service:
+    """A service behind a URL; close it with `close`, or use it in a `with`.
+
+    Args:
+        url: http or https, without `/v1`.
+        token: bearer token; None for none.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        self.connection = Connection(url, token, timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def status(self) -> StatusAnswer:
+        """Return the chain's head, the status of each deployment, and versions."""
+        return self.connection.read(StatusAnswer, "/v1/status")
+
+    def chains(self) -> ChainsAnswer:
+        """Return the chains of the service."""
+        answer = self.connection.read(ChainsAnswer, "/v1/chains")
+        for chain in answer["chains"]:
+            _chain_path(chain["name"])  # rejects a name that must not get into a path
+        return answer
+
+    def deployments(self, chain: str) -> DeploymentsAnswer:
+        """Return the deployments on a chain, given by its name."""
+        return self.connection.read(DeploymentsAnswer, f"{_chain_path(chain)}/deployments")
+
+    def deployment(self, chain: str, address: str) -> RemoteDeployment:
+        """Return one deployment, without a request, by its chain's name and its address."""
+        return RemoteDeployment(self.connection, _chain_path(chain), eip55(address))
+
+
+def _chain_path(chain: str) -> str:
+    if CHAIN_NAME.fullmatch(chain) is None:
+        raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
+    return f"/v1/chains/{chain}"
