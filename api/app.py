@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from api.federation import CoverageReader, FederationMonitor
+from api.histories import HistoryService
 from api.http import openapi
 from api.http.answers import (
     CHAIN_DAMAGED,
@@ -50,7 +51,6 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.deployments import HistoryService
 from ledger.history.history import CursorError
 from ledger.protocol.errors import ChainError
 
@@ -109,7 +109,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware and the route of its metrics; what is added last is outermost."""
     metrics = Metrics()
-    app.include_router(metrics.router())
+    app.get("/metrics", include_in_schema=False)(metrics.exposition)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,

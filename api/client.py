@@ -11,20 +11,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sized
 from functools import cache
 from http import HTTPStatus
-from types import TracebackType
-from typing import IO, Any, Self, TypeAlias, TypeVar, cast
+from typing import IO, Any, NoReturn, Self, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
 
-from api.schemas import MAX_SHOWN, MEDIA_TYPE, FederationAnswer, Problem, StatusAnswer
-from ledger.chain.addresses import eip55
-from ledger.history.answers import (
+from api.schemas import (
+    MAX_SHOWN,
+    MEDIA_TYPE,
     ChainsAnswer,
     DeploymentAnswer,
     DeploymentsAnswer,
-    SeriesAnswer,
+    FederationAnswer,
+    Problem,
+    StatusAnswer,
 )
+from ledger.chain.addresses import eip55
 from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
@@ -36,6 +38,7 @@ from ledger.history.answers_rounds import (
     FullRound,
     RoundAnswer,
     RoundsAnswer,
+    SeriesAnswer,
 )
 from ledger.history.answers_signed import EvidenceAnswer
 from ledger.history.queries import CHAIN_NAME, Order, RoundQuery
@@ -44,9 +47,22 @@ from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
 
-JSON = "application/json"
 MAX_ANSWER_BYTES = 64 << 20
+MAX_PROOF_BYTES = 64 << 20
+MAX_BUNDLE_BYTES = 16 << 30
+"""More than the largest round whose parts are all allowed; its parts have bounds of their own."""
+
+MAX_COVERAGE_PAGES = 1_000
+"""Answers about the coverage of a run, each of thousands of updates."""
+
+MAX_COVERED_UPDATES = 2_000_000
+
+MAX_PAGE = 100
+"""Entries of one page; a list with a greater limit is read in several pages."""
+
 TIMEOUT_SECONDS = 60.0
+JSON = "application/json"
+TAR = "application/x-tar"
 
 T = TypeVar("T")
 
@@ -61,14 +77,14 @@ class ServiceProblemError(ServiceError):
         type: of the problem, as a URN; `about:blank` where only HTTP has a name for it.
     """
 
-    def __init__(self, shown_url: str, status: int, problem: Problem) -> None:
+    def __init__(self, where: str, status: int, problem: Problem) -> None:
         self.status, self.type = status, problem.type
         title, detail = problem.title[:MAX_SHOWN], problem.detail[:MAX_SHOWN]
-        super().__init__(f"{shown_url}: {status} {title}: {detail}")
+        super().__init__(f"{where}: {status} {title}: {detail}")
 
 
-class Connection:
-    """A service; safe to share between threads.
+class Service:
+    """A service behind a URL, safe to share between threads; close it, or use it in a `with`.
 
     Args:
         url: http or https, without `/v1`.
@@ -86,12 +102,38 @@ class Connection:
             raise ServiceError(f"the service's URL: {error}") from None
         self.shown_url = self._server.shown_url
 
-    def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
-        """Return the response of a type at a path below the URL."""
-        return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
+    def __enter__(self) -> Self:
+        return self
 
-    def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
-        """Return an answer's bytes as a response (ServiceError: they are invalid)."""
+    def __exit__(self, *_: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def status(self) -> StatusAnswer:
+        """Return the chain's head, the status of each deployment, and versions."""
+        return self.read(StatusAnswer, "/v1/status")
+
+    def chains(self) -> ChainsAnswer:
+        """Return the chains of the service."""
+        answer = self.read(ChainsAnswer, "/v1/chains")
+        for chain in answer["chains"]:
+            _path_of(chain["name"])  # rejects a name that must not get into a path
+        return answer
+
+    def deployments(self, chain: str) -> DeploymentsAnswer:
+        """Return the deployments on a chain, given by its name."""
+        return self.read(DeploymentsAnswer, f"{_path_of(chain)}/deployments")
+
+    def deployment(self, chain: str, address: str) -> RemoteDeployment:
+        """Return one deployment, without a request, by its chain's name and its address."""
+        return RemoteDeployment(self, _path_of(chain), eip55(address))
+
+    def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
+        """Return the answer of a type at a path below the URL."""
+        body = self.fetch(path, JSON, MAX_ANSWER_BYTES, query)
         try:
             # Unknown fields are rejected, not dropped unnoticed.
             answer: T = _adapter(cast("Hashable", kind)).validate_json(body, strict=True)
@@ -107,59 +149,47 @@ class Connection:
         return answer
 
     def fetch(
-        self, path: str, media_type: str, max_bytes: int, query: Parameters | None = None
-    ) -> bytes:
-        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL."""
-        try:
-            answer = self._server.get(path + _encoded(query), max_bytes)
-        except HttpFailureError as error:
-            raise ServiceError(str(error)) from None
-        self._require(path, answer, media_type)
-        return answer.body
-
-    def save(
         self,
         path: str,
         media_type: str,
         max_bytes: int,
-        file: IO[bytes],
         query: Parameters | None = None,
-    ) -> None:
-        """Write the bytes of an answer into an open file, piece by piece; see `fetch`.
+        file: IO[bytes] | None = None,
+    ) -> bytes:
+        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL.
 
-        The file is incomplete if this raises.
+        Args:
+            file: takes the bytes piece by piece instead; it is incomplete if this raises.
         """
+        asked = path + _encoded(query)
         try:
-            answer = self._server.save(path + _encoded(query), max_bytes, file)
+            if file is None:
+                answer = self._server.get(asked, max_bytes)
+            else:
+                answer = self._server.save(asked, max_bytes, file)
         except HttpFailureError as error:
             raise ServiceError(str(error)) from None
-        self._require(path, answer, media_type)
-
-    def close(self) -> None:
-        self._server.close()
-
-    def _require(self, path: str, answer: HttpResponse, media_type: str) -> None:
-        """Reject an answer without success or of another media type."""
         if answer.status != HTTPStatus.OK:
-            self._raise_problem(path, answer)
+            _raise_problem(f"{self.shown_url}{path}", answer)
         if answer.media_type != media_type:
             raise ServiceError(
                 f"{self.shown_url}{path}: answers with {answer.media_type!r}, not {media_type}"
             )
+        return answer.body
 
-    def _raise_problem(self, path: str, answer: HttpResponse) -> None:
-        """Raise the error for an answer without success."""
-        where = f"{self.shown_url}{path}"
-        if answer.media_type == MEDIA_TYPE:
-            try:
-                problem = Problem.model_validate_json(answer.body, extra="ignore")
-            except ValidationError:
-                pass
-            else:
-                raise ServiceProblemError(where, answer.status, problem)
-        is_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST
-        onward = ": redirects are not followed" if is_elsewhere else ""
-        raise ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
+
+def _raise_problem(where: str, answer: HttpResponse) -> NoReturn:
+    """Raise the error for an answer without success."""
+    if answer.media_type == MEDIA_TYPE:
+        try:
+            problem = Problem.model_validate_json(answer.body, extra="ignore")
+        except ValidationError:
+            pass
+        else:
+            raise ServiceProblemError(where, answer.status, problem)
+    is_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST
+    onward = ": redirects are not followed" if is_elsewhere else ""
+    raise ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
 
 
 @cache
@@ -174,17 +204,11 @@ def _encoded(query: Parameters | None) -> str:
     return f"?{urlencode(plain)}" if plain else ""
 
 
-MAX_PROOF_BYTES = 64 << 20
-MAX_BUNDLE_BYTES = 16 << 30
-"""More than the largest round whose parts are all allowed; its parts have bounds of their own."""
-TAR = "application/x-tar"
-MAX_COVERAGE_PAGES = 1_000
-"""Answers about the coverage of a run, each of thousands of updates."""
+def _path_of(chain: str) -> str:
+    if CHAIN_NAME.fullmatch(chain) is None:
+        raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
+    return f"/v1/chains/{chain}"
 
-MAX_COVERED_UPDATES = 2_000_000
-
-MAX_PAGE = 100
-"""Entries of one page; a list with a greater limit is read in several pages."""
 
 ALL_ROUNDS = RoundQuery()
 
@@ -199,8 +223,8 @@ class RemoteDeployment:
         path: of the deployment, below the service's URL.
     """
 
-    def __init__(self, connection: Connection, chain: str, address: str) -> None:
-        self._connection = connection
+    def __init__(self, service: Service, chain: str, address: str) -> None:
+        self._service = service
         self.address = address
         self.path = f"{chain}/deployments/{address}"
 
@@ -210,7 +234,7 @@ class RemoteDeployment:
         Args:
             query: parameters; those that are None are left out.
         """
-        return self._connection.read(kind, f"{self.path}/{part}".rstrip("/"), query)
+        return self._service.read(kind, f"{self.path}/{part}".rstrip("/"), query)
 
     def details(self) -> DeploymentAnswer:
         """Return the fixed parameters of the deployment, and its current state."""
@@ -249,7 +273,7 @@ class RemoteDeployment:
         answer = self.read(RoundAnswer, f"rounds/{number}", {"full": True})
         self._require("round", answer["round"], number)
         if answer["parts"] is None:
-            raise ServiceError(f"{self._connection.shown_url}: a round without its parts")
+            raise ServiceError(f"{self._service.shown_url}: a round without its parts")
         return cast("FullRound", answer)
 
     def explanation(self, number: int) -> ExplanationAnswer:
@@ -300,7 +324,7 @@ class RemoteDeployment:
         if claimed is not None:
             columns += [claimed["accuracy"], claimed["floor"], claimed["malicious_accepted"]]
         if {len(column) for column in columns} != {len(answer["round"])}:
-            raise ServiceError(f"{self._connection.shown_url}: a series of unequal columns")
+            raise ServiceError(f"{self._service.shown_url}: a series of unequal columns")
         return answer
 
     def training(self, first: int | None = None, last: int | None = None) -> TrainingAnswer:
@@ -311,7 +335,7 @@ class RemoteDeployment:
             page = self.read(TrainingAnswer, "training", {"from": start, "to": last})
             follows = start is None or page["first"] == start
             if not follows or (page["next_from"] not in {None, page["last"] + 1}):
-                raise ServiceError(f"{self._connection.shown_url}: coverage of other rounds")
+                raise ServiceError(f"{self._service.shown_url}: coverage of other rounds")
             pages.append(page)
             if page["next_from"] is None:
                 return joined(pages)
@@ -320,7 +344,7 @@ class RemoteDeployment:
                 break
             # Without bounds the first answer says how many rounds there are: later ones may end.
             start, last = page["next_from"], page["ended"] if last is None else last
-        raise ServiceError(f"{self._connection.shown_url}: coverage without end")
+        raise ServiceError(f"{self._service.shown_url}: coverage without end")
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
         """Return the proof of a client's part in a round, for `ledger.audit.proofs`.
@@ -328,12 +352,12 @@ class RemoteDeployment:
         A whole one has all links, so that a head alone suffices to check it.
         """
         path = f"{self.path}/rounds/{number}/proof/{client}"
-        return self._connection.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
+        return self._service.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
 
     def save_bundle(self, number: int, file: IO[bytes], *, whole: bool = False) -> None:
         """Write a round into a file, for `ledger.audit.bundles`; see `proof` for whole ones."""
         path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
-        self._connection.save(path, TAR, MAX_BUNDLE_BYTES, file, query)
+        self._service.fetch(path, TAR, MAX_BUNDLE_BYTES, query, file)
 
     def _list(
         self,
@@ -368,60 +392,6 @@ class RemoteDeployment:
         """Reject an answer about something else."""
         if received != requested:
             raise ServiceError(
-                f"{self._connection.shown_url}: answers of {subject} {received}, not of {subject} "
+                f"{self._service.shown_url}: answers of {subject} {received}, not of {subject} "
                 f"{requested}"
             )
-
-
-class Service:
-    """A service behind a URL; close it with `close`, or use it in a `with`.
-
-    Args:
-        url: http or https, without `/v1`.
-        token: bearer token; None for none.
-    """
-
-    def __init__(
-        self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        self.connection = Connection(url, token, timeout_seconds)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connections."""
-        self.close()
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def status(self) -> StatusAnswer:
-        """Return the chain's head, the status of each deployment, and versions."""
-        return self.connection.read(StatusAnswer, "/v1/status")
-
-    def chains(self) -> ChainsAnswer:
-        """Return the chains of the service."""
-        answer = self.connection.read(ChainsAnswer, "/v1/chains")
-        for chain in answer["chains"]:
-            _chain_path(chain["name"])  # rejects a name that must not get into a path
-        return answer
-
-    def deployments(self, chain: str) -> DeploymentsAnswer:
-        """Return the deployments on a chain, given by its name."""
-        return self.connection.read(DeploymentsAnswer, f"{_chain_path(chain)}/deployments")
-
-    def deployment(self, chain: str, address: str) -> RemoteDeployment:
-        """Return one deployment, without a request, by its chain's name and its address."""
-        return RemoteDeployment(self.connection, _chain_path(chain), eip55(address))
-
-
-def _chain_path(chain: str) -> str:
-    if CHAIN_NAME.fullmatch(chain) is None:
-        raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
-    return f"/v1/chains/{chain}"

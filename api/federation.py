@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from api.histories import stage_name
 from api.http.answers import (
     BLOB_NOT_FOUND,
     BUSY,
@@ -32,7 +33,6 @@ from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
 from ledger.chain.finality import LatestBlock
 from ledger.chain.ports import Block
-from ledger.history.answers import stage_name
 from ledger.history.round import read_run
 from ledger.history.training import TrainingAnswer, training_coverage
 from ledger.protocol.documents.envelope import EnvelopeKind
@@ -47,8 +47,8 @@ from ledger.storage.opening import mail_objects_at, mailbox_at
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
+    from api.histories import ServedDeployment
     from api.http.answers import RequestView
-    from ledger.history.deployments import ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 

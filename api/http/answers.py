@@ -35,7 +35,7 @@ from ledger.protocol.errors import ChainError, CmflError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.deployments import HistoryService, PinnedChain, ServedDeployment
+    from api.histories import HistoryService, PinnedChain, ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 

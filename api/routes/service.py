@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from fastapi import Response
 
-from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
-from api.http.openapi import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS
-from api.http.parameters import Address, Endpoints, OneChain
-from api.routes.runs import federations_of
-from api.schemas import DeploymentStatus, Health, Ready, StatusAnswer
-from ledger.chain.contract import abi
-from ledger.history.answers import (
-    ChainsAnswer,
-    DeploymentAnswer,
-    DeploymentsAnswer,
+from api.histories import (
+    PinnedChain,
+    ServedDeployment,
     chain_head,
     chain_response,
     deployment_details,
@@ -24,10 +16,21 @@ from ledger.history.answers import (
     deployment_path,
     stage_name,
 )
+from api.http.answers import HOST_NOT_SERVED, REQUEST_INVALID, AnyChain
+from api.http.openapi import OF_CHAIN, OF_DEPLOYMENT, OF_DEPLOYMENTS
+from api.http.parameters import Address, Endpoints, OneChain
+from api.routes.runs import federations_of
+from api.schemas import (
+    ChainsAnswer,
+    DeploymentAnswer,
+    DeploymentsAnswer,
+    DeploymentStatus,
+    Health,
+    Ready,
+    StatusAnswer,
+)
+from ledger.chain.contract import abi
 from ledger.protocol.types import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from ledger.history.deployments import PinnedChain, ServedDeployment
 
 _service = Endpoints("", "service")
 _deployments = Endpoints("/v1/chains/{chain}/deployments", "deployments")

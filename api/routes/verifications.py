@@ -13,7 +13,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -23,6 +23,7 @@ from typing import Annotated, Any
 from fastapi import Path, Response
 from pydantic import Field
 
+from api.histories import open_chain
 from api.http.answers import (
     BODY_TOO_LARGE,
     REPORT_NOT_FOUND,
@@ -44,8 +45,6 @@ from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances
 from ledger.history.fields import Digest32, Eip55, Links, Rfc3339
 from ledger.history.queries import ChainPath, DeploymentPath
@@ -164,17 +163,7 @@ def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = Non
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
     with ExitStack() as stack:
-        chain: ChainReader
-        known: Any = {"chain_id": task.chain.chain_id, "genesis_hash": task.chain.genesis}
-        if settings.rpc_url is None:
-            chain = stack.enter_context(EmbeddedReader.open(settings.chain_file, **known))
-        else:
-            # A file does not need the packages of a node, which take a second to load.
-            from ledger.chain.rpc.node import RpcReader, RpcSettings  # noqa: PLC0415
-
-            patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
-            node = RpcReader(settings.rpc_url, settings=patience, **known)
-            chain = stack.enter_context(node)
+        chain = stack.enter_context(closing(open_chain(settings, task.chain)))
         ledger = CommitteeLedger(chain, task.address, task.from_block)
         blobs = FolderBlobs(settings.blob_folder)
         document = read_run(blobs, ledger.deployment().config) if settings.rules else None

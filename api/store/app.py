@@ -27,7 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
-from api.http.limits import Metrics, MetricsMiddleware, SafeHeaders
+from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHeaders
 from api.http.server import bounded_server, listening_socket, run_server, url_of
 from api.store.permissions import PermissionCache, StoreSettings
 from api.store.receiver import (
@@ -238,18 +238,14 @@ async def _remove_old(retention: Retention) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-class _ErrorsAsProblems:
+class _ErrorsAsProblems(HttpMiddleware):
     """Answers errors with problems, and lets a client that is still sending hear of them."""
 
     def __init__(self, app: ASGIApp, realm: str) -> None:
-        self._app = app
+        super().__init__(app)
         self._challenge = f'{SCHEME} realm="{realm}"'
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, body = Request(scope), _Body(receive)
         try:
             await self._app(scope, body.receive, send)

@@ -48,8 +48,9 @@ from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
     from api.client import Service
+    from api.schemas import DeploymentSummary
     from cmfl.commands.audit import HeadComparison
-    from ledger.history.answers import DeploymentSummary, SeriesAnswer
+    from ledger.history.answers_rounds import SeriesAnswer
 
 
 MAX_RUNS = 1_024
@@ -158,7 +159,7 @@ class ServiceRuns:
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
         self._remote, self._service, self._chain = remote, service, chain
         self._series: dict[str, SeriesAnswer] = {}
-        self.place = service.connection.shown_url
+        self.place = service.shown_url
 
     def names(self) -> list[str]:
         return sorted(deployment["run"] for deployment in self._all)

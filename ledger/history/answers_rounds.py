@@ -1,11 +1,17 @@
-"""Answers about rounds, in a list, in numbers or whole, built from the history."""
+"""Answers about rounds: in a list, in numbers, whole, in words, and as columns of a series.
+
+Nothing proves accuracy: only the process that has played the run reports it. It is shown as a
+claim, with the accuracy of always answering the commonest class.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
+from ledger.claims import ClaimedRound, claims_of
 from ledger.history.answers_parts import (
     AggregationBody,
     Base,
@@ -42,7 +48,9 @@ from ledger.history.fields import (
     to_hex_or_none,
 )
 from ledger.history.round import missing_payloads, read_run
+from ledger.io.home import RunPaths
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory, RoundPage
@@ -253,3 +261,103 @@ def explanation(view: RoundView) -> ExplanationAnswer:
     sentences = explain_round(view.round, view.documents, document, reports)
     sentences += explain_missing_payloads(view.documents, missing)
     return {**view.heading(), "sentences": sentences}
+
+
+ClaimsState = Literal["read", "absent", "unreadable"]
+Share = Annotated[float, Field(ge=0, le=1, examples=[0.91])]
+
+
+class Claimed(Response):
+    """Claims of the run's own files, which no audit checks."""
+
+    accuracy: Annotated[
+        list[Share | None],
+        Field(description="on the test set, after the round; null where it was not measured"),
+    ]
+    floor: Annotated[
+        list[Share | None], Field(description="accuracy of always answering the commonest class")
+    ]
+    malicious_accepted: Annotated[
+        list[Count | None], Field(description="accepted updates that attackers sent")
+    ]
+
+
+class SeriesAnswer(Answer):
+    """A run over its rounds, ascending."""
+
+    round: list[RoundNumber]
+    status: list[Status]
+    ranked: list[Count | None]
+    accepted: list[Count | None]
+    views: Annotated[
+        list[tuple[int, int] | None],
+        Field(description="of the aggregation and the election, from 0", examples=[[[0, 1]]]),
+    ]
+    committee: Annotated[list[list[Client]], Field(description="S_c of each round, by places")]
+    claims: Annotated[
+        ClaimsState,
+        Field(
+            description="whether the run's own files were read; unreadable ones are damaged, "
+            "larger than 32 MiB, or no files"
+        ),
+    ]
+    claimed: Annotated[Claimed | None, Field(description="null unless they were read")]
+
+
+def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:
+    """Return a run's rounds as columns of equal length.
+
+    Args:
+        rounds: ascending, by their openings and ends.
+        folder: of the run, for its claims; None where it is not available.
+    """
+    points = list(rounds)
+    state, rows = _claims(points, folder)
+    claimed = _columns([rows.get(point.round) for point in points]) if state == "read" else None
+    return {
+        "round": [point.round for point in points],
+        "status": [point.status for point in points],
+        "ranked": [len(point.decided.ranking) if point.decided else None for point in points],
+        "accepted": [len(point.decided.accepted) if point.decided else None for point in points],
+        "views": [point.decided.views if point.decided else None for point in points],
+        "committee": [list(point.committee) for point in points],
+        "claims": state,
+        "claimed": claimed,
+    }
+
+
+MAX_POINTS = 2_000
+"""Rounds in one response; a longer run is thinned evenly, and keeps its last round."""
+
+
+def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
+    """Return the rounds that a chart shows, ascending, by their openings and ends."""
+    newest = history.newest()
+    numbers = chart_points(newest)
+    if len(numbers) == newest:
+        return history.rounds(1, newest) if newest else []
+    return history.some(numbers)
+
+
+def chart_points(newest: int) -> list[int]:
+    """Return the numbers of the rounds that a chart shows: all, or evenly thinned ones."""
+    step = -(-newest // MAX_POINTS) if newest else 1
+    numbers = list(range(1, newest + 1, step))
+    return numbers if not numbers or numbers[-1] == newest else [*numbers, newest]
+
+
+def _claims(
+    points: Sequence[HistoryRound], folder: RunPaths | None
+) -> tuple[ClaimsState, dict[int, ClaimedRound]]:
+    """Return the claims of a run's files about some rounds, and whether they could be read."""
+    if folder is None:
+        return "absent", {}
+    try:
+        return "read", claims_of(folder, {point.round for point in points})
+    except (EncodingError, OSError):
+        return "unreadable", {}
+
+
+def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
+    names = ("accuracy", "floor", "malicious_accepted")
+    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})

@@ -15,10 +15,9 @@ from pydantic_core import to_json
 
 from api.client import RemoteDeployment, Service, ServiceProblemError
 from ledger.audit.proofs.proof_document import read_proof
-from ledger.history.answers import SeriesAnswer
 from ledger.history.answers_clients import ClientAnswer, DigestAnswer
 from ledger.history.answers_parts import AggregationAnswer, CommitteeAnswer, UpdatesAnswer
-from ledger.history.answers_rounds import RoundAnswer
+from ledger.history.answers_rounds import RoundAnswer, SeriesAnswer
 from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAnswer
 from ledger.history.queries import RoundQuery, RoundStatus
 from ledger.protocol.errors import ServiceError
@@ -116,7 +115,7 @@ def test_an_answer_of_another_round_or_client_is_none(
         SeriesAnswer: series | {"status": series["status"][1:]},
         DigestAnswer: deployment.digest(Digest(b"\x5c" * 32)),
     }
-    monkeypatch.setattr("api.client.Connection.read", lambda _, kind, *__: by_kind[kind])
+    monkeypatch.setattr("api.client.Service.read", lambda _, kind, *__: by_kind[kind])
     with pytest.raises(ServiceError, match="answers of round 2, not of round 1"):
         deployment.full_round(1)
     with pytest.raises(ServiceError, match="answers of client 2, not of client 1"):

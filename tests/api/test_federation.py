@@ -16,12 +16,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from api.federation import ChainTime, FederationMonitor
+from api.histories import HistoryService
 from api.http.answers import BUSY, ProblemError, RequestView
 from api.schemas import FederationAnswer
 from api.settings import Settings
 from ledger.actors.view import RoundView
 from ledger.chain.ports import Block
-from ledger.history.deployments import HistoryService
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
 from tests.api.live_federation import SECONDS, LiveFederation, live_federation

@@ -23,7 +23,6 @@ from api.routes import verifications
 from api.schemas import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
 from ledger.history import (
-    answers,
     answers_clients,
     answers_parts,
     answers_rounds,
@@ -41,7 +40,7 @@ from tests.patience import PATIENCE_SECONDS
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for module in (
-        *(fields, answers, answers_clients, answers_parts, answers_rounds, answers_signed),
+        *(fields, answers_clients, answers_parts, answers_rounds, answers_signed),
         *(training, schemas, verifications),
     )
     for kind in vars(module).values()

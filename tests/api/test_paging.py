@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history import export as csv_tables
-from ledger.history.answers import MAX_POINTS, chart_points
+from ledger.history.answers_rounds import MAX_POINTS, chart_points
 from ledger.history.history import (
     MAX_CURSOR,
     MAX_SCANNED,

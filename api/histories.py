@@ -1,4 +1,4 @@
-"""Deployments of a chain as of one block, read for a service.
+"""Deployments of a chain as of one block, read for a service, and the answers about them.
 
 A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
 compared with the chain, and the manifest of a run of this home with the run's folder. A manifest
@@ -8,12 +8,24 @@ that does not agree is listed as rejected, without effect on the others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias, cast
 
+from api.schemas import (
+    Chain,
+    ChainHead,
+    ContractParameters,
+    ContractState,
+    DeploymentAnswer,
+    DeploymentsAnswer,
+    DeploymentSummary,
+    RunParameters,
+    Sizes,
+)
+from api.settings import Settings
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import require_possible_sizes
 from ledger.chain.contract.deploy import connect
@@ -22,12 +34,19 @@ from ledger.chain.contract.ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
-from ledger.chain.rpc.node import RpcReader, RpcSettings
+from ledger.history.fields import StageName, code_of, time_of
 from ledger.history.history import DeploymentFold, FoldedHistory
-from ledger.history.queries import ChainPath
+from ledger.history.queries import ChainPath, DeploymentPath
+from ledger.history.round import read_run
 from ledger.io.home import RUN_NAME, Home, RunPaths
+from ledger.io.parsing import picked
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.protocol.parameters import STRATEGIES, accepted_size
+from ledger.protocol.payloads import FLOAT32
+from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.types import Digest
 from ledger.storage.blobs import BlobReader, FolderBlobs
 
 MAX_MANIFESTS = 1_024
@@ -108,9 +127,9 @@ class _File:
 class Deployments:
     """Finds and checks manifests, each again when its file or the chain is replaced."""
 
-    def __init__(self, locations: HistoryLocations) -> None:
-        self._locations = locations
-        self._table = EventTable(Home(locations.runs.parent).event_log)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._table = EventTable(Home(settings.home).event_log)
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
@@ -165,8 +184,8 @@ class Deployments:
         """Return the readable manifests and the rejected ones."""
         files: list[_File] = []
         rejected: list[RejectedManifest] = []
-        own = _manifests_in(self._locations.runs)
-        for path in [*own, *self._locations.manifests]:
+        own = _manifests_in(self._settings.runs)
+        for path in [*own, *self._settings.manifests]:
             configuration = RunPaths(path.parent).configuration
             identity = _identity(path, configuration)
             if identity[0] is None:
@@ -221,61 +240,75 @@ def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDepl
     return ServedDeployment(file.run, manifest, ledger, sizes, folder, _table=table)
 
 
-class HistoryLocations(Protocol):
-    """Locations that a service reads: a home, perhaps with a node instead of its chain file."""
-
-    @property
-    def chain_file(self) -> Path:
-        """The embedded chain."""
-
-    @property
-    def blob_folder(self) -> Path:
-        """The content-addressed store."""
-
-    @property
-    def runs(self) -> Path:
-        """The folder with one folder per run."""
-
-    @property
-    def manifests(self) -> tuple[Path, ...]:
-        """Manifests in addition to those of the home's runs."""
-
-    @property
-    def rpc_url(self) -> str | None:
-        """A node to read instead of the embedded chain."""
-
-    @property
-    def chain_id(self) -> int | None:
-        """The chain that the node must serve; None without a node."""
-
-    @property
-    def largest_blob_bytes(self) -> int:
-        """The largest blob that is served."""
-
-    @property
-    def rpc_timeout_seconds(self) -> float:
-        """Timeout for one answer of the node."""
-
-
 class HistoryService:
-    """Chain, deployments and blobs of one service; safe to share between threads."""
+    """Chain, deployments and blobs of one service, read-only; safe to share between threads.
 
-    def __init__(self, places: HistoryLocations) -> None:
-        self._source = ChainSource(places)
-        self._deployments = Deployments(places)
-        self.blobs = FolderBlobs(places.blob_folder)
-        self.largest_blob = places.largest_blob_bytes
+    A service may start before the chain exists, and its home may be replaced: device and inode
+    identify a chain file, and another file is opened as another chain.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._deployments = Deployments(settings)
+        self._lock = threading.Lock()
+        self._chain: ChainReader | None = None
+        self._identity: tuple[int, int] | None = None
+        self._opened = 0
+        self.blobs = FolderBlobs(settings.blob_folder)
+        self.largest_blob = settings.largest_blob_bytes
 
     def now(self) -> PinnedChain:
         """Return the chain as of its newest block."""
-        chain, opened = self._source.chain()
+        identity = self._identify()
+        with self._lock:
+            if self._chain is None or identity != self._identity:
+                self._close()
+                self._chain, self._identity = open_chain(self._settings), identity
+                self._opened += 1
+            chain, opened = self._chain, self._opened
         block = chain.head()
-        final = chain.finalized()
-        return PinnedChain(chain, opened, block, final, self._deployments, self.blobs)
+        return PinnedChain(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
 
     def close(self) -> None:
         """Close the file or the connections."""
-        self._source.close()
+        with self._lock:
+            self._close()
+
+    def _identify(self) -> tuple[int, int] | None:
+        if self._settings.rpc_url is not None:
+            return None
+        file = self._settings.chain_file
+        try:
+            status = file.stat()
+        except OSError as error:
+            raise ChainUnreachableError(
+                f"{file.name} cannot be opened: {error.strerror}"
+            ) from error
+        return status.st_dev, status.st_ino
+
+    def _close(self) -> None:
+        if self._chain is not None:
+            self._chain.close()
+        self._chain = None
+
+
+def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReader:
+    """Open the chain of a service's settings.
+
+    Args:
+        known: the chain that it must be; None for any.
+    """
+    chain_id, genesis = (None, None) if known is None else (known.chain_id, known.genesis)
+    if settings.rpc_url is None:
+        return EmbeddedReader.open(settings.chain_file, chain_id=chain_id, genesis_hash=genesis)
+    # A file does not need the packages of a node, which take a second to load.
+    from ledger.chain.rpc.node import RpcReader, RpcSettings  # noqa: PLC0415
+
+    assert settings.chain_id is not None, "it goes with the URL"
+    patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
+    return RpcReader(
+        settings.rpc_url, chain_id=settings.chain_id, genesis_hash=genesis, settings=patience
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,55 +363,106 @@ class PinnedChain:
         return self.chain.block(self.block.number).hash == self.block.hash
 
 
-class ChainSource:
-    """Opens the chain read-only; safe to share between threads.
+def chain_response(chain: PinnedChain) -> Chain:
+    """Return the constant properties of a chain."""
+    path = chain.path
+    return {
+        "name": path.name,
+        "chain_id": str(path.chain_id),
+        "genesis": to_hex(path.genesis),
+        "links": {"deployments": f"{path}/deployments"},
+    }
 
-    A service may start before the chain exists, and its home may be replaced: device and inode
-    identify a chain file, and another file is opened as another chain.
-    """
 
-    def __init__(self, locations: HistoryLocations) -> None:
-        self._locations = locations
-        self._file = locations.chain_file
-        self._lock = threading.Lock()
-        self._chain: ChainReader | None = None
-        self._identity: tuple[int, int] | None = None
-        self._opened = 0
+def chain_head(chain: PinnedChain) -> ChainHead:
+    """Return a chain with its newest block."""
+    block = chain.block
+    return {
+        **chain_response(chain),
+        "number": block.number,
+        "hash": to_hex(block.hash),
+        **time_of(block.timestamp),
+    }
 
-    def chain(self) -> tuple[ChainReader, int]:
-        """Return the open chain, and its number: a replaced chain has another."""
-        identity = self._identify()
-        with self._lock:
-            if self._chain is None or identity != self._identity:
-                self._close()
-                self._chain, self._identity = self._open(), identity
-                self._opened += 1
-            return self._chain, self._opened
 
-    def close(self) -> None:
-        """Close the file or the connections."""
-        with self._lock:
-            self._close()
+def deployment_list(
+    chain: PinnedChain, deployments: Iterable[ServedDeployment]
+) -> DeploymentsAnswer:
+    """Return the list of deployments."""
+    return {"deployments": [_summary(chain, deployment) for deployment in deployments]}
 
-    def _identify(self) -> tuple[int, int] | None:
-        if self._locations.rpc_url is not None:
-            return None
-        try:
-            status = self._file.stat()
-        except OSError as error:
-            raise ChainUnreachableError(
-                f"{self._file.name} cannot be opened: {error.strerror}"
-            ) from error
-        return status.st_dev, status.st_ino
 
-    def _open(self) -> ChainReader:
-        locations = self._locations
-        if locations.rpc_url is None or locations.chain_id is None:
-            return EmbeddedReader.open(self._file)
-        settings = RpcSettings(request_timeout_seconds=locations.rpc_timeout_seconds)
-        return RpcReader(locations.rpc_url, chain_id=locations.chain_id, settings=settings)
+def _summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
+    return {
+        "address": deployment.manifest.address,
+        "run": deployment.run,
+        "config": to_hex(deployment.fixed.config),
+        "rounds": deployment.fixed.rounds,
+        "sizes": _sizes(deployment.fixed),
+        "links": deployment_path(chain, deployment).links(),
+    }
 
-    def _close(self) -> None:
-        if self._chain is not None:
-            self._chain.close()
-        self._chain = None
+
+def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentPath:
+    """Return the path under which a deployment is served."""
+    return DeploymentPath(chain.path, deployment.manifest.address)
+
+
+def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
+    """Return the fixed parameters of a deployment and the state of its contract."""
+    manifest, fixed = deployment.manifest, deployment.fixed
+    return {
+        "address": manifest.address,
+        "run": deployment.run,
+        "config": to_hex(fixed.config),
+        "block": manifest.block,
+        "transaction": manifest.transaction,
+        "sizes": _sizes(fixed),
+        "contract": _contract(fixed),
+        "parameters": _parameters(chain.blobs, fixed.config),
+        "state": _state(chain.state(deployment)),
+        "links": deployment_path(chain, deployment).links(),
+    }
+
+
+def _sizes(fixed: Deployment) -> Sizes:
+    return {
+        "clients": fixed.clients,
+        "trainers": fixed.trainers,
+        "members": fixed.members,
+        "accepted": accepted_size(fixed.aggregation_ppm, fixed.trainers),
+        "replies": fixed.replies,
+    }
+
+
+def _contract(fixed: Deployment) -> ContractParameters:
+    names = "aggregation_ppm form rounds commit_blocks deadline_blocks replies beacon registry "
+    given = {"form": code_of(fixed.form), "initial_model": fixed.model}
+    return cast("ContractParameters", picked(f"{names} initial_model", fixed, **given))
+
+
+def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
+    """Return the parameters of the run's configuration; None if its blob is not available."""
+    document = read_run(blobs, config)
+    if document is None:
+        return None
+    parameters = document.parameters
+    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
+    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
+    names = "active_ppm committee_ppm aggregation_ppm dimension strategy distance quorum "
+    names += "server_rate view_seconds"
+    given = {"strategy": strategy, "distance": distance}
+    answer = cast("RunParameters", picked(names, parameters, **given))
+    if parameters.payload != FLOAT32.name:
+        answer["payload"] = parameters.payload
+    return answer
+
+
+def _state(state: LedgerSnapshot) -> ContractState:
+    names = "stage round opened_block seed committee model head registered commitments"
+    return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))
+
+
+def stage_name(stage: LedgerStage) -> StageName:
+    """Return a deployment's stage as a word."""
+    return cast("StageName", stage.name.lower())
