@@ -436,9 +436,9 @@ def _sizes(fixed: Deployment) -> Sizes:
 
 
 def _contract(fixed: Deployment) -> ContractParameters:
-    names = "aggregation_ppm form rounds commit_blocks deadline_blocks replies beacon registry "
     given = {"form": code_of(fixed.form), "initial_model": fixed.model}
-    return cast("ContractParameters", picked(f"{names} initial_model", fixed, **given))
+    names = " ".join(ContractParameters.__annotations__)
+    return cast("ContractParameters", picked(names, fixed, **given))
 
 
 def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
@@ -449,9 +449,8 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     parameters = document.parameters
     strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
     distance = DIRECTION.name if parameters.compares_directions else parameters.distance
-    names = "active_ppm committee_ppm aggregation_ppm dimension strategy distance quorum "
-    names += "server_rate view_seconds"
     given = {"strategy": strategy, "distance": distance}
+    names = " ".join(name for name in RunParameters.__annotations__ if name != "payload")
     answer = cast("RunParameters", picked(names, parameters, **given))
     if parameters.payload != FLOAT32.name:
         answer["payload"] = parameters.payload
@@ -459,7 +458,7 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
 
 
 def _state(state: LedgerSnapshot) -> ContractState:
-    names = "stage round opened_block seed committee model head registered commitments"
+    names = " ".join(ContractState.__annotations__)
     return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))
 
 

@@ -13,27 +13,12 @@ from ledger.actors.status import (
     ParticipantRole,
     RoundStage,
 )
+from ledger.history import fields
 from ledger.history.answers_rounds import EndBlock, end_block
 from ledger.history.fields import (
     Answer,
-    AsOf,
-    BlockNumber,
-    Client,
-    Count,
-    Digest32,
-    Eip55,
-    EnumLiteral,
-    Links,
-    PhaseName,
-    Place,
     Response,
-    Rfc3339,
-    RoundNumber,
-    SelectionForm,
-    StageName,
-    Status,
-    Uint,
-    UnixTime,
+    doc,
     one_of,
     phase_name,
     rule_of,
@@ -80,9 +65,7 @@ class Problem(Schema):
     status: Annotated[int, Field(ge=400, le=599, examples=[422])]
     detail: Annotated[str, Field(examples=["query limit: Input should be at most 100"])]
     instance: Annotated[str, Field(examples=["/v1/chains"])]
-    errors: Annotated[tuple[FieldError, ...] | None, Field(description="of an invalid request")] = (
-        None
-    )
+    errors: Annotated[tuple[FieldError, ...] | None, doc("of an invalid request")] = None
 
 
 class Health(Schema):
@@ -94,32 +77,30 @@ class Health(Schema):
 class Ready(Schema):
     """The chain can be read."""
 
-    as_of: AsOf
+    as_of: fields.AsOf
     status: Literal["ready"] = "ready"
 
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
-Millionths = Annotated[
-    int, Field(ge=0, le=10**6, description="a share in millionths", examples=[500_000])
-]
+Millionths = Annotated[int, doc("a share in millionths", ge=0, le=10**6, examples=[500_000])]
 
 
 class Chain(Response):
     """A chain and its name in paths."""
 
     name: Annotated[str, Field(max_length=90, examples=["131277322940537-5c5c5c5c"])]
-    chain_id: Annotated[Uint, Field(examples=["131277322940537"])]
-    genesis: Annotated[Digest32, Field(description="hash of block 0")]
-    links: Links
+    chain_id: Annotated[fields.Uint, Field(examples=["131277322940537"])]
+    genesis: Annotated[fields.Digest32, doc("hash of block 0")]
+    links: fields.Links
 
 
 class ChainHead(Chain):
     """A chain and its newest block."""
 
-    number: BlockNumber
-    hash: Digest32
-    time: UnixTime
-    at: Rfc3339
+    number: fields.BlockNumber
+    hash: fields.Digest32
+    time: fields.UnixTime
+    at: fields.Rfc3339
 
 
 class ChainsAnswer(Answer):
@@ -131,26 +112,22 @@ class ChainsAnswer(Answer):
 class Sizes(Response):
     """Numbers of participants of a round."""
 
-    clients: Annotated[Count, Field(description="K, registered clients", examples=[12])]
-    trainers: Annotated[Count, Field(description="n, training clients of a round", examples=[6])]
-    members: Annotated[Count, Field(description="C, members of a committee", examples=[4])]
-    accepted: Annotated[
-        Count, Field(description="m, if all n are ranked; strategy III decides itself")
-    ]
-    replies: Annotated[
-        Count, Field(description="equal replies from others than the primary that decide")
-    ]
+    clients: Annotated[fields.Count, doc("K, registered clients", examples=[12])]
+    trainers: Annotated[fields.Count, doc("n, training clients of a round", examples=[6])]
+    members: Annotated[fields.Count, doc("C, members of a committee", examples=[4])]
+    accepted: Annotated[fields.Count, doc("m, if all n are ranked; strategy III decides itself")]
+    replies: Annotated[fields.Count, doc("equal replies from others than the primary that decide")]
 
 
 class DeploymentSummary(Response):
     """One deployment in the list."""
 
-    address: Eip55
+    address: fields.Eip55
     run: RunName
-    config: Digest32
-    rounds: Annotated[RoundNumber, Field(description="T, the last round", examples=[5])]
+    config: fields.Digest32
+    rounds: Annotated[fields.RoundNumber, doc("T, the last round", examples=[5])]
     sizes: Sizes
-    links: Links
+    links: fields.Links
 
 
 class DeploymentsAnswer(Answer):
@@ -163,18 +140,18 @@ class ContractParameters(Response):
     """Parameters that the contract itself fixes."""
 
     aggregation_ppm: Millionths
-    form: SelectionForm
-    rounds: Annotated[RoundNumber, Field(examples=[5])]
+    form: fields.SelectionForm
+    rounds: Annotated[fields.RoundNumber, Field(examples=[5])]
     commit_blocks: Annotated[
-        Count, Field(description="blocks after the opening one that take commitments")
+        fields.Count, doc("blocks after the opening one that take commitments")
     ]
     deadline_blocks: Annotated[
-        Count, Field(description="after which an undecided round may be abandoned", examples=[16])
+        fields.Count, doc("after which an undecided round may be abandoned", examples=[16])
     ]
-    replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
-    beacon: Annotated[Beacon, EnumLiteral("none", "block")]
-    registry: Digest32
-    initial_model: Digest32
+    replies: Annotated[fields.Count, doc("that decide, beside the primary's request")]
+    beacon: Annotated[Beacon, fields.EnumLiteral("none", "block")]
+    registry: fields.Digest32
+    initial_model: fields.Digest32
 
 
 class SelectionStrategy(Response):
@@ -190,19 +167,19 @@ class RunParameters(Response):
     active_ppm: Millionths
     committee_ppm: Millionths
     aggregation_ppm: Millionths
-    dimension: Annotated[Count, Field(description="d, parameters of the model", examples=[650])]
+    dimension: Annotated[fields.Count, doc("d, parameters of the model", examples=[650])]
     strategy: SelectionStrategy
     distance: Annotated[str, rule_of((SQUARED.name, DIRECTION.name))]
-    quorum: Annotated[Quorum, EnumLiteral("paper", "bft")]
+    quorum: Annotated[Quorum, fields.EnumLiteral("paper", "bft")]
     server_rate: Annotated[float, Field(gt=0, examples=[1.0])]
     view_seconds: Annotated[
-        Count, Field(description="how long view 0 lasts; each later one twice as long")
+        fields.Count, doc("how long view 0 lasts; each later one twice as long")
     ]
     payload: NotRequired[
         Annotated[
             str,
             one_of(name for name in PAYLOAD_FORMS if name != FLOAT32.name),
-            Field(description="form of the updates' payloads; float32 if it is not given"),
+            doc("form of the updates' payloads; float32 if it is not given"),
         ]
     ]
 
@@ -210,43 +187,43 @@ class RunParameters(Response):
 class ContractState(Response):
     """The contract's storage at the block of `as_of`."""
 
-    stage: StageName
-    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
-    opened_block: BlockNumber
-    seed: Digest32
-    committee: Annotated[Digest32, Field(description="set digest of S_c")]
-    model: Annotated[Digest32, Field(description="sha256 of w_t")]
-    head: Annotated[Digest32, Field(description="commits to the whole history")]
-    registered: Count
-    commitments: Annotated[Digest32, Field(description="running digest of the open round's")]
+    stage: fields.StageName
+    round: Annotated[int, doc("0 before the first", ge=0, examples=[2])]
+    opened_block: fields.BlockNumber
+    seed: fields.Digest32
+    committee: Annotated[fields.Digest32, doc("set digest of S_c")]
+    model: Annotated[fields.Digest32, doc("sha256 of w_t")]
+    head: Annotated[fields.Digest32, doc("commits to the whole history")]
+    registered: fields.Count
+    commitments: Annotated[fields.Digest32, doc("running digest of the open round's")]
 
 
 class DeploymentAnswer(Answer):
     """One deployment: its fixed parameters and its current state."""
 
-    address: Eip55
+    address: fields.Eip55
     run: RunName
-    config: Annotated[Digest32, Field(description="sha256 of the run's configuration")]
-    block: Annotated[BlockNumber, Field(description="that created the contract")]
-    transaction: Digest32
+    config: Annotated[fields.Digest32, doc("sha256 of the run's configuration")]
+    block: Annotated[fields.BlockNumber, doc("that created the contract")]
+    transaction: fields.Digest32
     sizes: Sizes
     contract: ContractParameters
     parameters: Annotated[
-        RunParameters | None, Field(description="null if the configuration's blob is not there")
+        RunParameters | None, doc("null if the configuration's blob is not there")
     ]
     state: ContractState
-    links: Links
+    links: fields.Links
 
 
 class DeploymentStatus(Response):
     """Stage and round of one deployment."""
 
-    address: Eip55
+    address: fields.Eip55
     run: RunName
-    stage: StageName
-    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
-    rounds: RoundNumber
-    links: Links
+    stage: fields.StageName
+    round: Annotated[int, doc("0 before the first", ge=0, examples=[2])]
+    rounds: fields.RoundNumber
+    links: fields.Links
 
 
 class RefusedManifest(Response):
@@ -263,7 +240,7 @@ class Versions(Response):
 
     package: Annotated[str, Field(examples=["0.1.0"])]
     protocol: Annotated[int, Field(ge=1, examples=[1])]
-    compiler: Annotated[str, Field(description="of the contract", examples=["vyper 0.4.3"])]
+    compiler: Annotated[str, doc("of the contract", examples=["vyper 0.4.3"])]
 
 
 class StatusAnswer(Answer):
@@ -275,26 +252,24 @@ class StatusAnswer(Answer):
     versions: Versions
 
 
-ChainSeconds = Annotated[
-    float, Field(ge=0, description="Unix seconds of the chain", examples=[1_767_225_612.5])
-]
-ViewNumber = Annotated[int, Field(ge=0, lt=MAX_VIEWS, description="v, from 0", examples=[1])]
+ChainSeconds = Annotated[float, doc("Unix seconds of the chain", ge=0, examples=[1_767_225_612.5])]
+ViewNumber = Annotated[int, doc("v, from 0", ge=0, lt=MAX_VIEWS, examples=[1])]
 
 
 class BlockInTime(Response):
     """A block and its time."""
 
-    number: BlockNumber
-    time: UnixTime
-    at: Rfc3339
+    number: fields.BlockNumber
+    time: fields.UnixTime
+    at: fields.Rfc3339
 
 
 class CurrentView(Response):
     """The current view."""
 
-    phase: PhaseName
+    phase: fields.PhaseName
     number: ViewNumber
-    primary: Client
+    primary: fields.Client
     begins: ChainSeconds
     ends: ChainSeconds
 
@@ -302,16 +277,16 @@ class CurrentView(Response):
 class CertifiedViews(Response):
     """The view in which each vote was certified."""
 
-    aggregation: Annotated[ViewNumber | None, Field(description="null before", examples=[0])]
-    election: Annotated[ViewNumber | None, Field(description="null before", examples=[1])]
+    aggregation: Annotated[ViewNumber | None, doc("null before", examples=[0])]
+    election: Annotated[ViewNumber | None, doc("null before", examples=[1])]
 
 
 class ScoredUpdates(Response):
     """A set of updates for which a member has signed a score vector."""
 
-    clients: Annotated[Digest32, Field(description="set digest")]
+    clients: Annotated[fields.Digest32, doc("set digest")]
     size: Annotated[
-        Count | None, Field(description="clients in it; null where the vector is not one of it")
+        fields.Count | None, doc("clients in it; null where the vector is not one of it")
     ]
 
 
@@ -319,17 +294,17 @@ class SignedSlot(Response):
     """A slot in which a member has signed a vote."""
 
     kind: Literal["request", "reply"]
-    phase: PhaseName
+    phase: fields.PhaseName
     view: ViewNumber
     different: Annotated[
-        int, Field(ge=1, le=2, description="different votes in it; 2 is equivocation", examples=[1])
+        int, doc("different votes in it; 2 is equivocation", ge=1, le=2, examples=[1])
     ]
 
 
 class PassedWithoutRequest(Response):
     """A view that passed without its primary's request."""
 
-    phase: PhaseName
+    phase: fields.PhaseName
     view: ViewNumber
 
 
@@ -337,119 +312,103 @@ class AwaitedAct(Response):
     """An action that is expected from a client."""
 
     act: Annotated[str, one_of(act.value for act in ActionKind)]
-    due: Annotated[
-        ChainSeconds | None, Field(description="late from then on; null while a block decides")
-    ]
+    due: Annotated[ChainSeconds | None, doc("late from then on; null while a block decides")]
 
 
 class ActiveClient(Response):
     """An active client, by evidence in chain and mailbox; nothing is its own claim alone."""
 
-    client: Client
+    client: fields.Client
     role: Annotated[
         str,
         one_of(role.value for role in ParticipantRole),
-        Field(description="`empty_seat`: a member that was banned when the round opened"),
+        doc("`empty_seat`: a member that was banned when the round opened"),
     ]
-    place: Annotated[Place | None, Field(description="null for a trainer")]
-    committed_block: Annotated[BlockNumber | None, Field(description="null without commitment")]
+    place: Annotated[fields.Place | None, doc("null for a trainer")]
+    committed_block: Annotated[fields.BlockNumber | None, doc("null without commitment")]
     counts: Annotated[
-        bool | None,
-        Field(description="whether it came by the closing block; null before", examples=[True]),
+        bool | None, doc("whether it came by the closing block; null before", examples=[True])
     ]
     payload: Annotated[
-        Digest32 | None,
-        Field(description="that opens its commitment and is announced; not fetched here"),
+        fields.Digest32 | None, doc("that opens its commitment and is announced; not fetched here")
     ]
-    scored: Annotated[list[ScoredUpdates], Field(description="the largest set first")]
-    votes: Annotated[list[SignedSlot], Field(description="by phase and view")]
+    scored: Annotated[list[ScoredUpdates], doc("the largest set first")]
+    votes: Annotated[list[SignedSlot], doc("by phase and view")]
     equivocated: Annotated[
-        bool, Field(description="two signed statements contradict each other", examples=[False])
+        bool, doc("two signed statements contradict each other", examples=[False])
     ]
-    banned: Annotated[
-        bool, Field(description="on the chain; from the next round on", examples=[False])
-    ]
-    passed: Annotated[
-        list[PassedWithoutRequest], Field(description="views that passed without its request")
-    ]
+    banned: Annotated[bool, doc("on the chain; from the next round on", examples=[False])]
+    passed: Annotated[list[PassedWithoutRequest], doc("views that passed without its request")]
     awaited: list[AwaitedAct]
     late_since: Annotated[
-        ChainSeconds | None,
-        Field(description="null where nothing is late; being late proves nothing"),
+        ChainSeconds | None, doc("null where nothing is late; being late proves nothing")
     ]
 
 
 class OpenRound(Response):
     """The open round."""
 
-    round: RoundNumber
+    round: fields.RoundNumber
     stage: Annotated[
         str,
         one_of(stage.value for stage in RoundStage),
-        Field(
-            description="`committing`, `collecting` payloads and first scores, `aggregating` and "
+        doc(
+            "`committing`, `collecting` payloads and first scores, `aggregating` and "
             "`electing` (views of both votes), `deciding` (both are certified), `exhausted` (no "
             "view is left)"
         ),
     ]
     opened: BlockInTime
-    window_block: Annotated[BlockNumber, Field(description="the last that takes commitments")]
-    closing: Annotated[
-        BlockInTime | None, Field(description="up to which commitments count; null before")
-    ]
-    deadline_block: Annotated[
-        BlockNumber, Field(description="the first in which it may be abandoned")
-    ]
+    window_block: Annotated[fields.BlockNumber, doc("the last that takes commitments")]
+    closing: Annotated[BlockInTime | None, doc("up to which commitments count; null before")]
+    deadline_block: Annotated[fields.BlockNumber, doc("the first in which it may be abandoned")]
     view: Annotated[
         CurrentView | None,
-        Field(
-            description="null where none goes on; those of the election begin when its service "
+        doc(
+            "null where none goes on; those of the election begin when its service "
             "first saw the certificate of the aggregation"
         ),
     ]
     certified: CertifiedViews
-    late: Annotated[list[Client], Field(description="the longest first")]
-    clients: Annotated[list[ActiveClient], Field(description="the active ones, ascending")]
+    late: Annotated[list[fields.Client], doc("the longest first")]
+    clients: Annotated[list[ActiveClient], doc("the active ones, ascending")]
 
 
 class PacedRound(Response):
     """One of the last rounds: its views, and how long it took."""
 
-    round: RoundNumber
-    status: Status
+    round: fields.RoundNumber
+    status: fields.Status
     views: Annotated[
         tuple[ViewNumber, ViewNumber] | None,
-        Field(
-            description="of the aggregation and the election; null unless decided",
-            examples=[[0, 1]],
-        ),
+        doc("of the aggregation and the election; null unless decided", examples=[[0, 1]]),
     ]
     opened: BlockInTime
     ended: EndBlock | None
     seconds: Annotated[
-        Count | None, Field(description="from the opening block to the last; null while open")
+        fields.Count | None, doc("from the opening block to the last; null while open")
     ]
 
 
 class MailboxState(Response):
     """State of the mailbox."""
 
-    read: Annotated[bool, Field(description="at the last look", examples=[True])]
-    read_at: Annotated[ChainSeconds | None, Field(description="when it last could; null: never")]
+    read: Annotated[bool, doc("at the last look", examples=[True])]
+    read_at: Annotated[ChainSeconds | None, doc("when it last could; null: never")]
 
 
 class FederationAnswer(Answer):
     """A live federation, by signed evidence."""
 
-    now: Annotated[ChainSeconds, Field(description="when it was looked at")]
-    stage: StageName
+    now: Annotated[ChainSeconds, doc("when it was looked at")]
+    stage: fields.StageName
     view_seconds: Annotated[
-        Count, Field(description="how long view 0 lasts; each later one twice as long")
+        fields.Count, doc("how long view 0 lasts; each later one twice as long")
     ]
     mailbox: MailboxState
-    open: Annotated[OpenRound | None, Field(description="null where no round is open")]
-    rounds: Annotated[list[PacedRound], Field(description="the last 10, newest first")]
-    links: Links
+    open: Annotated[OpenRound | None, doc("null where no round is open")]
+    rounds: Annotated[list[PacedRound], doc("the last 10, newest first")]
+    links: fields.Links
 
 
 def open_round(history: FoldedHistory, status: OpenRoundStatus) -> OpenRound:

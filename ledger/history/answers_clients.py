@@ -5,33 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, cast
 
-from pydantic import Field
-
 from ledger.chain.addresses import checksum
+from ledger.history import fields
 from ledger.history.answers_parts import Duties, Placed, part_entry
 from ledger.history.answers_rounds import EndBlock, end_block
 from ledger.history.answers_signed import Ban, ban_body
-from ledger.history.fields import (
-    Answer,
-    Client,
-    CommitmentWord,
-    Count,
-    Digest32,
-    DropoutWhy,
-    Eip55,
-    Links,
-    NextCursor,
-    Payload,
-    Place,
-    Response,
-    Role,
-    RoundNumber,
-    Status,
-    TrainerOutcome,
-    Uint,
-    name_of,
-    one_of,
-)
+from ledger.history.fields import Answer, Response, doc, name_of, one_of
 from ledger.history.history import RoundPage, decode_cursor, encode_cursor
 from ledger.history.round import (
     NO_CLIENT,
@@ -51,37 +30,37 @@ if TYPE_CHECKING:
 class ClientCounts(Response):
     """Counts over the ended rounds, including abandoned ones."""
 
-    sampled: Annotated[Count, Field(description="rounds in which it was drawn as a trainer")]
-    ranked: Annotated[Count, Field(description="rounds whose decision ranks it")]
-    accepted: Annotated[Count, Field(description="rounds in which its update entered the model")]
+    sampled: Annotated[fields.Count, doc("rounds in which it was drawn as a trainer")]
+    ranked: Annotated[fields.Count, doc("rounds whose decision ranks it")]
+    accepted: Annotated[fields.Count, doc("rounds in which its update entered the model")]
     dropped_out: Annotated[
-        Count, Field(description="rounds in which it was sampled, and a decision does not rank it")
+        fields.Count, doc("rounds in which it was sampled, and a decision does not rank it")
     ]
-    served: Annotated[Count, Field(description="rounds in which it was a member with a seat")]
-    scored: Annotated[Count, Field(description="rounds in which its scores counted")]
-    refused: Annotated[Count, Field(description="rounds in which its scores were refused")]
+    served: Annotated[fields.Count, doc("rounds in which it was a member with a seat")]
+    scored: Annotated[fields.Count, doc("rounds in which its scores counted")]
+    refused: Annotated[fields.Count, doc("rounds in which its scores were refused")]
     voted: Annotated[
-        Count, Field(description="phases whose deciding certificate it signed, of two in a round")
+        fields.Count, doc("phases whose deciding certificate it signed, of two in a round")
     ]
-    primary: Annotated[Count, Field(description="phases that were decided with it as the primary")]
-    incidents: Annotated[Count, Field(description="that decisions' senders name; bound by no vote")]
+    primary: Annotated[fields.Count, doc("phases that were decided with it as the primary")]
+    incidents: Annotated[fields.Count, doc("that decisions' senders name; bound by no vote")]
 
 
 class ClientEntry(ClientCounts):
     """One registered client with its counts."""
 
-    client: Client
-    address: Eip55
-    samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
+    client: fields.Client
+    address: fields.Eip55
+    samples: Annotated[fields.Uint, doc("n_k as registered", examples=["119"])]
     banned_in_round: Annotated[
         int | None,
-        Field(
-            description="the round whose course holds the ban, which counts from the next round "
+        doc(
+            "the round whose course holds the ban, which counts from the next round "
             "on; null if not banned",
             examples=[3],
         ),
     ]
-    links: Links
+    links: fields.Links
 
 
 def _entry(
@@ -102,12 +81,11 @@ def _entry(
 class CountedRounds(Response):
     """The rounds that the counts cover."""
 
-    ended_rounds: Annotated[Count, Field(description="rounds that the counts are of")]
+    ended_rounds: Annotated[fields.Count, doc("rounds that the counts are of")]
     records_missing: Annotated[
-        Count,
-        Field(
-            description="decided rounds whose record is not there: whose scores counted is not "
-            "known of them",
+        fields.Count,
+        doc(
+            "decided rounds whose record is not there: whose scores counted is not known of them",
             examples=[0],
         ),
     ]
@@ -117,7 +95,7 @@ class ClientsAnswer(Answer, CountedRounds):
     """A page of clients, ascending."""
 
     clients: list[ClientEntry]
-    next_cursor: NextCursor
+    next_cursor: fields.NextCursor
 
 
 def clients_page(history: FoldedHistory, limit: int, cursor: str | None) -> ClientsAnswer:
@@ -141,8 +119,8 @@ class ClientAnswer(Answer, CountedRounds):
     client: ClientEntry
     ban: Annotated[
         Ban | None,
-        Field(
-            description="what the client was banned for; null if it is not banned, or if the run "
+        doc(
+            "what the client was banned for; null if it is not banned, or if the run "
             "ended before the round of the ban opened"
         ),
     ]
@@ -165,27 +143,21 @@ def one_client(history: FoldedHistory, client: ClientId) -> ClientAnswer:
 class ClientRound(Duties, Placed):
     """One client's part in one round."""
 
-    round: RoundNumber
-    status: Status
-    role: Role
-    place: Place | None
+    round: fields.RoundNumber
+    status: fields.Status
+    role: fields.Role
+    place: fields.Place | None
     empty_seat: Annotated[
-        bool, Field(description="whether it is a member that was banned before", examples=[False])
+        bool, doc("whether it is a member that was banned before", examples=[False])
     ]
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    outcome: Annotated[TrainerOutcome | None, Field(description="null for a member")]
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
-    ]
-    banned: Annotated[
-        bool, Field(description="whether a ban of it was recorded in the round", examples=[False])
-    ]
+    committed: fields.Committed
+    commitment: fields.CommitmentWord
+    payload: fields.Payload
+    outcome: Annotated[fields.TrainerOutcome | None, doc("null for a member")]
+    reason: fields.NoUpdateWhy
+    banned: Annotated[bool, doc("whether a ban of it was recorded in the round", examples=[False])]
     ended: EndBlock | None
-    links: Links
+    links: fields.Links
 
 
 _CLIENT_ROUND = (
@@ -209,9 +181,9 @@ class ClientRoundsAnswer(Answer):
 
     rounds: list[ClientRound]
     scanned: Annotated[
-        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
+        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
     ]
-    next_cursor: NextCursor
+    next_cursor: fields.NextCursor
 
 
 def client_rounds_page(
@@ -229,16 +201,10 @@ def client_rounds_page(
 class DigestPlace(Response):
     """One place of a digest."""
 
-    kind: Annotated[
-        str,
-        Field(description="what it is there"),
-        one_of(map(name_of, DigestKind)),
-    ]
-    round: Annotated[
-        RoundNumber | None, Field(description="null for what belongs to the deployment")
-    ]
-    client: Annotated[Client | None, Field(description="its client; null if it belongs to none")]
-    links: Links
+    kind: Annotated[str, doc("what it is there"), one_of(map(name_of, DigestKind))]
+    round: Annotated[fields.RoundNumber | None, doc("null for what belongs to the deployment")]
+    client: Annotated[fields.Client | None, doc("its client; null if it belongs to none")]
+    links: fields.Links
 
 
 BLOB_KINDS = frozenset(
@@ -275,12 +241,11 @@ def _place(history: FoldedHistory, occurrence: Occurrence) -> DigestPlace:
 class DigestAnswer(Answer):
     """A page of the places of a digest."""
 
-    digest: Digest32
+    digest: fields.Digest32
     items: Annotated[
-        list[DigestPlace],
-        Field(description="the deployment's first, then ascending by round; empty if nowhere"),
+        list[DigestPlace], doc("the deployment's first, then ascending by round; empty if nowhere")
     ]
-    next_cursor: NextCursor
+    next_cursor: fields.NextCursor
 
 
 LAST_POSITION = 2**32 - 1

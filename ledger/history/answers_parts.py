@@ -5,39 +5,14 @@ Each type stands before the function that builds it from the history.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
 
 from ledger.chain.addresses import checksum
-from ledger.history.fields import (
-    Answer,
-    Bits,
-    BlockNumber,
-    Client,
-    CommitmentWord,
-    Digest32,
-    Distance,
-    DropoutWhy,
-    Eip55,
-    IncidentWhat,
-    MemberScores,
-    Payload,
-    PhaseName,
-    Place,
-    RefusalWhy,
-    Response,
-    RoundNumber,
-    SelectionForm,
-    Status,
-    TrainerOutcome,
-    Uint,
-    code_of,
-    finite,
-    phase_name,
-    to_hex_or_none,
-)
+from ledger.history import fields
+from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name, to_hex_or_none
 from ledger.history.round import DocumentedRound, Documents, HistoryRound, Participation
 from ledger.io.parsing import picked
 from ledger.protocol import encoding
@@ -45,45 +20,39 @@ from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.documents.vector import Incident
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.judgement import weights_of
-from ledger.protocol.types import (
-    ClientId,
-    RefusalReason,
-)
+from ledger.protocol.types import ClientId, RefusalReason
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory
 
 
-View = Annotated[int, Field(ge=0, lt=2**32, description="v, from 0", examples=[0])]
+View = Annotated[int, doc("v, from 0", ge=0, lt=2**32, examples=[0])]
 Base = Annotated[
-    Digest32,
-    Field(description="the commitments digest after the closing block: which inputs are meant"),
+    fields.Digest32, doc("the commitments digest after the closing block: which inputs are meant")
 ]
 
 
 class RecordPointer(Response):
     """The blob with the basis of the decision; the result that was voted on binds it."""
 
-    digest: Digest32
+    digest: fields.Digest32
     available: Annotated[
-        bool, Field(description="whether it is there, and a record of this round", examples=[True])
+        bool, doc("whether it is there, and a record of this round", examples=[True])
     ]
 
 
 class IncidentsPointer(Response):
     """The blob with the failures while voting; only the decision's sender names it."""
 
-    digest: Digest32
-    available: Annotated[
-        bool, Field(description="whether it is there, and of this round", examples=[True])
-    ]
+    digest: fields.Digest32
+    available: Annotated[bool, doc("whether it is there, and of this round", examples=[True])]
 
 
 class RoundHeading(Answer):
     """First fields of every answer about one round."""
 
-    round: RoundNumber
-    status: Status
+    round: fields.RoundNumber
+    status: fields.Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +99,9 @@ class RoundView:
 class CommitmentEntry(Response):
     """A commitment that a round took."""
 
-    client: Client
-    commitment: Annotated[Digest32, Field(description="keccak256(client ‖ payload digest)")]
-    block: Annotated[BlockNumber, Field(description="that holds it")]
+    client: fields.Client
+    commitment: Annotated[fields.Digest32, doc("keccak256(client ‖ payload digest)")]
+    block: Annotated[fields.BlockNumber, doc("that holds it")]
 
 
 def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
@@ -150,24 +119,20 @@ def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
 class Placed(Response):
     """Rank and distance of an update; null if it is not ranked."""
 
-    rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
-    distance: Distance | None
-    distance_bits: Bits | None
+    rank: Annotated[int | None, doc("from 0, best first", ge=0, examples=[0])]
+    distance: fields.Distance | None
+    distance_bits: fields.Bits | None
 
 
 class UpdateEntry(Placed):
     """One sampled trainer and the outcome of its update."""
 
-    client: Client
-    outcome: TrainerOutcome
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it dropped out, if chain or record tell")
-    ]
+    client: fields.Client
+    outcome: fields.TrainerOutcome
+    committed: fields.Committed
+    commitment: fields.CommitmentWord
+    payload: fields.Payload
+    reason: Annotated[fields.DropoutWhy | None, doc("why it dropped out, if chain or record tell")]
 
 
 class UpdatesAnswer(RoundHeading):
@@ -187,18 +152,16 @@ def updates(view: RoundView) -> UpdatesAnswer:
 class MemberEntry(Response):
     """A member by its seat index."""
 
-    place: Place
-    client: Client
-    address: Eip55
+    place: fields.Place
+    client: fields.Client
+    address: fields.Eip55
 
 
 class Refusal(Response):
     """Reason why a member's scores do not count."""
 
-    reason: RefusalWhy
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
+    reason: fields.RefusalWhy
+    named: fields.NamedClient
 
 
 def refusal(entry: RefusedScores) -> Refusal:
@@ -210,24 +173,22 @@ def refusal(entry: RefusedScores) -> Refusal:
 class Accusation(Response):
     """A member's failure as the decision's sender reports it; no vote binds it."""
 
-    phase: PhaseName
+    phase: fields.PhaseName
     view: View
-    kind: IncidentWhat
+    kind: fields.IncidentWhat
 
 
 class Duties(Response):
     """Scores, votes and incidents of a member; null or empty for a trainer."""
 
     scores: Annotated[
-        MemberScores | None,
-        Field(description="what became of its scores; unknown without the round's record"),
+        fields.MemberScores | None,
+        doc("what became of its scores; unknown without the round's record"),
     ]
     refused: list[Refusal]
-    voted: Annotated[
-        list[PhaseName], Field(description="phases whose deciding certificate it signed")
-    ]
+    voted: Annotated[list[fields.PhaseName], doc("phases whose deciding certificate it signed")]
     primary_of: Annotated[
-        list[PhaseName], Field(description="phases that were decided with it as the primary")
+        list[fields.PhaseName], doc("phases that were decided with it as the primary")
     ]
     incidents: list[Accusation]
 
@@ -236,16 +197,12 @@ class CommitteeMember(Duties, MemberEntry):
     """A member of the round's committee."""
 
     empty_seat: Annotated[
-        bool, Field(description="whether it was banned when the round opened", examples=[False])
+        bool, doc("whether it was banned when the round opened", examples=[False])
     ]
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
-    ]
+    committed: fields.Committed
+    commitment: fields.CommitmentWord
+    payload: fields.Payload
+    reason: fields.NoUpdateWhy
 
 
 def picked_or_null(names: str, source: object) -> dict[str, Any]:
@@ -307,48 +264,48 @@ def committee(view: RoundView) -> CommitteeAnswer:
 class Weight(Response):
     """The share of an update: n_k / Σ n_k, or 1 / m of the clipped one in strategy 3."""
 
-    numerator: Annotated[Uint, Field(examples=["119"])]
-    denominator: Annotated[Uint, Field(examples=["357"])]
+    numerator: Annotated[fields.Uint, Field(examples=["119"])]
+    denominator: Annotated[fields.Uint, Field(examples=["357"])]
     value: Annotated[float, Field(ge=0, le=1, examples=[0.3333333333333333])]
 
 
 class AcceptedUpdate(Response):
     """One client of S_a."""
 
-    client: Client
+    client: fields.Client
     rank: Annotated[int, Field(ge=0, examples=[0])]
-    payload: Payload
+    payload: fields.Payload
     weight: Weight
 
 
 class Opening(Response):
     """Preimage of an aggregation result, which is keccak256 of its abi.encode."""
 
-    model: Digest32
-    updates_root: Digest32
-    scores_root: Digest32
-    ranking_digest: Digest32
-    reveal: Digest32
-    record: Digest32
+    model: fields.Digest32
+    updates_root: fields.Digest32
+    scores_root: fields.Digest32
+    ranking_digest: fields.Digest32
+    reveal: fields.Digest32
+    record: fields.Digest32
 
 
 def opening_of(preimage: encoding.ResultPreimage | None) -> Any:
     """Return the preimage of an aggregation result; all None without one."""
-    return picked_or_null(" ".join(each.name for each in fields(encoding.ResultPreimage)), preimage)
+    return picked_or_null(" ".join(Opening.__annotations__), preimage)
 
 
 class AggregationBody(Response):
     """The aggregation; all null and empty unless decided."""
 
-    form: SelectionForm
-    accepted: Annotated[list[AcceptedUpdate], Field(description="S_a, in ranking order")]
-    set: Annotated[Digest32 | None, Field(description="set digest of S_a")]
-    model: Annotated[Digest32 | None, Field(description="sha256 of w_{t+1}")]
-    updates_root: Digest32 | None
-    scores_root: Digest32 | None
-    ranking_digest: Digest32 | None
-    reveal: Digest32 | None
-    result: Annotated[Digest32 | None, Field(description="what the committee voted on")]
+    form: fields.SelectionForm
+    accepted: Annotated[list[AcceptedUpdate], doc("S_a, in ranking order")]
+    set: Annotated[fields.Digest32 | None, doc("set digest of S_a")]
+    model: Annotated[fields.Digest32 | None, doc("sha256 of w_{t+1}")]
+    updates_root: fields.Digest32 | None
+    scores_root: fields.Digest32 | None
+    ranking_digest: fields.Digest32 | None
+    reveal: fields.Digest32 | None
+    result: Annotated[fields.Digest32 | None, doc("what the committee voted on")]
 
 
 def aggregation_body(view: RoundView) -> AggregationBody:

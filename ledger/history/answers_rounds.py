@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import Field
 
 from ledger.claims import ClaimedRound, claims_of
+from ledger.history import fields
 from ledger.history.answers_parts import (
     AggregationBody,
     Base,
@@ -31,22 +32,7 @@ from ledger.history.answers_parts import (
 )
 from ledger.history.answers_signed import ScoresBody, VotesBody, scores_body, votes_body
 from ledger.history.explain import explain_missing_payloads, explain_round
-from ledger.history.fields import (
-    Answer,
-    BlockNumber,
-    Client,
-    Count,
-    Digest32,
-    Links,
-    NextCursor,
-    Response,
-    Rfc3339,
-    RoundNumber,
-    Status,
-    UnixTime,
-    time_of,
-    to_hex_or_none,
-)
+from ledger.history.fields import Answer, Response, doc, time_of, to_hex_or_none
 from ledger.history.round import missing_payloads, read_run
 from ledger.io.home import RunPaths
 from ledger.protocol.encoding import to_hex
@@ -57,14 +43,20 @@ if TYPE_CHECKING:
     from ledger.history.round import HistoryRound
 
 
+Views = Annotated[
+    tuple[int, int] | None, doc("of the aggregation and the election, from 0", examples=[[0, 1]])
+]
+NewModel = Annotated[fields.Digest32 | None, doc("w_{t+1}; null unless decided")]
+
+
 class EndBlock(Response):
     """The block with a round's decision or abandonment."""
 
-    number: BlockNumber
-    hash: Digest32
-    transaction: Digest32
-    time: UnixTime
-    at: Rfc3339
+    number: fields.BlockNumber
+    hash: fields.Digest32
+    transaction: fields.Digest32
+    time: fields.UnixTime
+    at: fields.Rfc3339
 
 
 def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
@@ -83,17 +75,14 @@ def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
 class RoundSummary(Response):
     """One round in the list."""
 
-    round: RoundNumber
-    status: Status
-    ranked: Count
-    accepted: Count
-    views: Annotated[
-        tuple[int, int] | None,
-        Field(description="of the aggregation and the election, from 0", examples=[[0, 1]]),
-    ]
-    model: Annotated[Digest32 | None, Field(description="w_{t+1}; null unless decided")]
+    round: fields.RoundNumber
+    status: fields.Status
+    ranked: fields.Count
+    accepted: fields.Count
+    views: Views
+    model: NewModel
     ended: EndBlock | None
-    links: Links
+    links: fields.Links
 
 
 def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
@@ -114,43 +103,39 @@ def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
 class DiscardedRounds(Response):
     """An event's notice that rounds were taken back by a reorganisation of the chain."""
 
-    from_round: RoundNumber
+    from_round: fields.RoundNumber
 
 
 class RoundNumbers(Response):
     """One round in numbers; its parts are linked."""
 
-    round: RoundNumber
-    status: Status
-    opened_block: Annotated[BlockNumber, Field(description="that opened it")]
-    seed: Digest32
-    trainers: Annotated[Count, Field(description="sampled, S_b", examples=[6])]
-    members: Annotated[Count, Field(description="S_c", examples=[4])]
+    round: fields.RoundNumber
+    status: fields.Status
+    opened_block: Annotated[fields.BlockNumber, doc("that opened it")]
+    seed: fields.Digest32
+    trainers: Annotated[fields.Count, doc("sampled, S_b", examples=[6])]
+    members: Annotated[fields.Count, doc("S_c", examples=[4])]
     committed: Annotated[
-        Count,
-        Field(description="active clients with a commitment by the closing block", examples=[10]),
+        fields.Count, doc("active clients with a commitment by the closing block", examples=[10])
     ]
-    ranked: Annotated[Count, Field(examples=[6])]
-    accepted: Annotated[Count, Field(description="S_a", examples=[3])]
+    ranked: Annotated[fields.Count, Field(examples=[6])]
+    accepted: Annotated[fields.Count, doc("S_a", examples=[3])]
     banned: Annotated[
-        list[Client],
-        Field(description="in the round's course, with effect from the next on", examples=[[]]),
+        list[fields.Client],
+        doc("in the round's course, with effect from the next on", examples=[[]]),
     ]
-    base: Annotated[Base | None, Field(description="that both certificates name")]
+    base: Annotated[Base | None, doc("that both certificates name")]
     reveal: Annotated[
-        Digest32 | None, Field(description="keccak256 of the ranked trainers' payload digests")
+        fields.Digest32 | None, doc("keccak256 of the ranked trainers' payload digests")
     ]
-    views: Annotated[
-        tuple[int, int] | None,
-        Field(description="of the aggregation and the election, from 0", examples=[[0, 1]]),
-    ]
-    model: Annotated[Digest32 | None, Field(description="w_{t+1}; null unless decided")]
-    next_seed: Digest32 | None
-    head: Annotated[Digest32 | None, Field(description="after the round")]
+    views: Views
+    model: NewModel
+    next_seed: fields.Digest32 | None
+    head: Annotated[fields.Digest32 | None, doc("after the round")]
     ended: EndBlock | None
     record: RecordPointer | None
-    incidents: Annotated[IncidentsPointer | None, Field(description="null if none are named")]
-    links: Links
+    incidents: Annotated[IncidentsPointer | None, doc("null if none are named")]
+    links: fields.Links
 
 
 def round_numbers(view: RoundView) -> RoundNumbers:
@@ -182,8 +167,8 @@ class RoundParts(Response):
 
     commitments: Annotated[
         list[CommitmentEntry],
-        Field(
-            description="in the chain's order, also of clients that are not active and after the "
+        doc(
+            "in the chain's order, also of clients that are not active and after the "
             "closing block: the base follows from those up to that block, the head from all"
         ),
     ]
@@ -204,7 +189,7 @@ class FullRound(RoundNumbers):
 class RoundAnswer(RoundNumbers, Answer):
     """One round in numbers, and whole with `full=true`."""
 
-    parts: Annotated[RoundParts | None, Field(description="null without `full=true`")]
+    parts: Annotated[RoundParts | None, doc("null without `full=true`")]
 
 
 def full_round(view: RoundView) -> FullRound:
@@ -230,9 +215,9 @@ class RoundsAnswer(Answer):
 
     rounds: list[RoundSummary] | list[FullRound]
     scanned: Annotated[
-        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
+        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
     ]
-    next_cursor: NextCursor
+    next_cursor: fields.NextCursor
 
 
 def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) -> RoundsAnswer:
@@ -271,37 +256,34 @@ class Claimed(Response):
     """Claims of the run's own files, which no audit checks."""
 
     accuracy: Annotated[
-        list[Share | None],
-        Field(description="on the test set, after the round; null where it was not measured"),
+        list[Share | None], doc("on the test set, after the round; null where it was not measured")
     ]
-    floor: Annotated[
-        list[Share | None], Field(description="accuracy of always answering the commonest class")
-    ]
+    floor: Annotated[list[Share | None], doc("accuracy of always answering the commonest class")]
     malicious_accepted: Annotated[
-        list[Count | None], Field(description="accepted updates that attackers sent")
+        list[fields.Count | None], doc("accepted updates that attackers sent")
     ]
 
 
 class SeriesAnswer(Answer):
     """A run over its rounds, ascending."""
 
-    round: list[RoundNumber]
-    status: list[Status]
-    ranked: list[Count | None]
-    accepted: list[Count | None]
+    round: list[fields.RoundNumber]
+    status: list[fields.Status]
+    ranked: list[fields.Count | None]
+    accepted: list[fields.Count | None]
     views: Annotated[
         list[tuple[int, int] | None],
-        Field(description="of the aggregation and the election, from 0", examples=[[[0, 1]]]),
+        doc("of the aggregation and the election, from 0", examples=[[[0, 1]]]),
     ]
-    committee: Annotated[list[list[Client]], Field(description="S_c of each round, by places")]
+    committee: Annotated[list[list[fields.Client]], doc("S_c of each round, by places")]
     claims: Annotated[
         ClaimsState,
-        Field(
-            description="whether the run's own files were read; unreadable ones are damaged, "
+        doc(
+            "whether the run's own files were read; unreadable ones are damaged, "
             "larger than 32 MiB, or no files"
         ),
     ]
-    claimed: Annotated[Claimed | None, Field(description="null unless they were read")]
+    claimed: Annotated[Claimed | None, doc("null unless they were read")]
 
 
 def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:

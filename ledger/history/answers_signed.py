@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ledger.chain.ports import NotServedError
+from ledger.history import fields
 from ledger.history.answers_parts import (
     Base,
     IncidentsPointer,
@@ -26,28 +27,7 @@ from ledger.history.answers_parts import (
     opening_of,
     refusal,
 )
-from ledger.history.fields import (
-    Answer,
-    Bits,
-    BlockNumber,
-    Client,
-    Count,
-    Digest32,
-    IncidentWhat,
-    NextCursor,
-    PhaseName,
-    Place,
-    RefusalWhy,
-    Response,
-    RoundNumber,
-    Signature65,
-    StatementWhat,
-    Uint,
-    VoteName,
-    code_of,
-    finite,
-    phase_name,
-)
+from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import RefusedScores, RoundRecord
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_vector
@@ -74,20 +54,16 @@ if TYPE_CHECKING:
 class ScoredDistance(Response):
     """One distance of a score vector, as its member published it."""
 
-    client: Client
-    distance: Annotated[
-        float | None, Field(description="null if it is infinite or no number", examples=[0.5])
-    ]
-    distance_bits: Bits
+    client: fields.Client
+    distance: Annotated[float | None, doc("null if it is infinite or no number", examples=[0.5])]
+    distance_bits: fields.Bits
 
 
 class Vector(Response):
     """A score vector, from its blob; a refused one may hold any values."""
 
-    round: Annotated[
-        Uint, Field(description="as the vector says: any number of 64 bits", examples=["2"])
-    ]
-    member: Client
+    round: Annotated[fields.Uint, doc("as the vector says: any number of 64 bits", examples=["2"])]
+    member: fields.Client
     base: Base
     trainers: list[ScoredDistance]
     members: list[ScoredDistance]
@@ -128,34 +104,28 @@ def _distances(clients: Iterable[ClientId], distances: NDArray[np.float64]) -> l
 class ScoreClaim(Response):
     """A member's signed claim of its score vector."""
 
-    member: Client
-    digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
-    signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
+    member: fields.Client
+    digest: Annotated[fields.Digest32, doc("sha256 of the score vector's blob")]
+    signature: Annotated[fields.Signature65, doc("over EIP-712 `Scores`")]
     counted: Annotated[bool, Field(examples=[True])]
-    reason: Annotated[RefusalWhy | None, Field(description="why it was left out")]
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
+    reason: Annotated[fields.RefusalWhy | None, doc("why it was left out")]
+    named: fields.NamedClient
     vector: Annotated[
-        Vector | None,
-        Field(description="only with `include=vectors`; null where blob or vector is no good"),
+        Vector | None, doc("only with `include=vectors`; null where blob or vector is no good")
     ]
 
 
 class ScoresBody(Response):
     """The signed score claims, as the round's record lists them."""
 
-    base: Annotated[Base | None, Field(description="that every claim names")]
+    base: Annotated[Base | None, doc("that every claim names")]
     clients: Annotated[
-        list[Client],
-        Field(description="with a usable update, ascending: the set that every claim names"),
+        list[fields.Client], doc("with a usable update, ascending: the set that every claim names")
     ]
-    clients_digest: Annotated[Digest32 | None, Field(description="set digest of `clients`")]
+    clients_digest: Annotated[fields.Digest32 | None, doc("set digest of `clients`")]
     claims: list[ScoreClaim]
-    left_out: Annotated[
-        Count, Field(description="claims of an oversized record not shown", examples=[0])
-    ]
-    scores_root: Annotated[Digest32 | None, Field(description="over the counted claims")]
+    left_out: Annotated[fields.Count, doc("claims of an oversized record not shown", examples=[0])]
+    scores_root: Annotated[fields.Digest32 | None, doc("over the counted claims")]
 
 
 MAX_CLAIMS = 320
@@ -220,31 +190,31 @@ def scores(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresAnswer
 class SignedPlace(Response):
     """A member of the committee and its signature."""
 
-    place: Place
-    client: Client
-    signature: Signature65
+    place: fields.Place
+    client: fields.Client
+    signature: fields.Signature65
 
 
 class Certificate(Response):
     """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
 
-    phase: PhaseName
+    phase: fields.PhaseName
     view: View
     base: Base
-    set: Annotated[Digest32, Field(description="set digest of the clients voted on")]
-    result: Annotated[Digest32, Field(description="as signed; the same in both phases")]
-    primary: Annotated[SignedPlace, Field(description="signed EIP-712 `Request`")]
-    replies: Annotated[list[SignedPlace], Field(description="signed EIP-712 `Reply`")]
+    set: Annotated[fields.Digest32, doc("set digest of the clients voted on")]
+    result: Annotated[fields.Digest32, doc("as signed; the same in both phases")]
+    primary: Annotated[SignedPlace, doc("signed EIP-712 `Request`")]
+    replies: Annotated[list[SignedPlace], doc("signed EIP-712 `Reply`")]
 
 
 class EvidenceVote(Response):
     """A signed vote that proves an incident."""
 
-    kind: VoteName
+    kind: fields.VoteName
     base: Base
-    set: Digest32
-    result: Digest32
-    signature: Signature65
+    set: fields.Digest32
+    result: fields.Digest32
+    signature: fields.Signature65
 
 
 def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> EvidenceVote:
@@ -261,14 +231,12 @@ def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> EvidenceVot
 class IncidentEntry(Response):
     """A member's failure while voting, with its own signed votes as evidence."""
 
-    phase: PhaseName
+    phase: fields.PhaseName
     view: View
-    member: Client
-    kind: IncidentWhat
+    member: fields.Client
+    kind: fields.IncidentWhat
     votes: list[EvidenceVote]
-    opening: Annotated[
-        Opening | None, Field(description="of a wrong proposal; null for other kinds")
-    ]
+    opening: Annotated[Opening | None, doc("of a wrong proposal; null for other kinds")]
 
 
 def incident_entry(incident: Incident) -> IncidentEntry:
@@ -288,22 +256,20 @@ class VotesBody(Response):
     """Both certificates, and the reported incidents before them."""
 
     replies_needed: Annotated[
-        Count, Field(description="equal replies that decide, beside the request", examples=[3])
+        fields.Count, doc("equal replies that decide, beside the request", examples=[3])
     ]
     certificates: Annotated[
         list[Certificate] | None,
-        Field(
-            description="null where the signatures are not in the contract's call data: an account "
+        doc(
+            "null where the signatures are not in the contract's call data: an account "
             "with code of its own called it"
         ),
     ]
     incidents: list[IncidentEntry]
     left_out: Annotated[
-        Count, Field(description="incidents of an oversized document not shown", examples=[0])
+        fields.Count, doc("incidents of an oversized document not shown", examples=[0])
     ]
-    incidents_document: Annotated[
-        IncidentsPointer | None, Field(description="null if none are named")
-    ]
+    incidents_document: Annotated[IncidentsPointer | None, doc("null if none are named")]
 
 
 MAX_INCIDENTS = 320
@@ -377,12 +343,10 @@ class Statement(Response):
 
     kind: Literal["Request", "Reply", "Scores"]
     base: Base
-    set: Annotated[Digest32, Field(description="set digest that the statement names")]
-    result: Annotated[Digest32 | None, Field(description="of a vote; null for scores")]
-    digest: Annotated[
-        Digest32 | None, Field(description="sha256 of the score vector; null for a vote")
-    ]
-    signature: Signature65
+    set: Annotated[fields.Digest32, doc("set digest that the statement names")]
+    result: Annotated[fields.Digest32 | None, doc("of a vote; null for scores")]
+    digest: Annotated[fields.Digest32 | None, doc("sha256 of the score vector; null for a vote")]
+    signature: fields.Signature65
 
 
 def _statement(signed: SignedStatement) -> Statement:
@@ -404,14 +368,13 @@ def _statement(signed: SignedStatement) -> Statement:
 class Ban(Response):
     """Two contradicting statements for one slot, which the contract has verified."""
 
-    block: BlockNumber
-    transaction: Digest32
+    block: fields.BlockNumber
+    transaction: fields.Digest32
     signed_twice: Annotated[
-        StatementWhat | None, Field(description="null where the call data are not to be had")
+        fields.StatementWhat | None, doc("null where the call data are not to be had")
     ]
     statements: Annotated[
-        list[Statement] | None,
-        Field(description="both; null where the call data are not to be had"),
+        list[Statement] | None, doc("both; null where the call data are not to be had")
     ]
 
 
@@ -431,12 +394,10 @@ def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
 class RefusedClaim(Response):
     """A signed score claim that does not count."""
 
-    digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
-    signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
-    reason: RefusalWhy
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
+    digest: Annotated[fields.Digest32, doc("sha256 of the score vector's blob")]
+    signature: Annotated[fields.Signature65, doc("over EIP-712 `Scores`")]
+    reason: fields.RefusalWhy
+    named: fields.NamedClient
 
 
 def _refused_claim(entry: RefusedScores) -> RefusedClaim:
@@ -448,8 +409,8 @@ def _refused_claim(entry: RefusedScores) -> RefusedClaim:
 class EvidenceEntry(Response):
     """One piece of evidence against a client in a round."""
 
-    round: RoundNumber
-    client: Client
+    round: fields.RoundNumber
+    client: fields.Client
     kind: Literal["ban", "refused_scores", "incident"]
     ban: Ban | None
     scores: RefusedClaim | None
@@ -460,8 +421,8 @@ class EvidenceAnswer(Answer):
     """Evidence against clients in the rounds of a page."""
 
     evidence: list[EvidenceEntry]
-    scanned: Annotated[Count, Field(description="rounds that this page examined")]
-    next_cursor: NextCursor
+    scanned: Annotated[fields.Count, doc("rounds that this page examined")]
+    next_cursor: fields.NextCursor
 
 
 def evidence_page(

@@ -121,59 +121,26 @@ class RoundPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The rounds that one page examines, at most.
-
-    Attributes:
-        start: the first of them in the query's order.
-        newest: the newest round that has opened, at least 1.
-    """
-
-    start: int
-    end: int
-    newest: int
-    scope: str
-    is_descending: bool
-
-    @property
-    def first(self) -> int:
-        """The least number among them."""
-        return min(self.start, self.end)
-
-    @property
-    def last(self) -> int:
-        """The greatest number among them."""
-        return max(self.start, self.end)
-
-    def page(self, matching: Sequence[HistoryRound], limit: int) -> RoundPage:
-        """Return the page of the matching rounds.
-
-        Args:
-            matching: the first that match, in the query's order, no more than fit.
-            limit: how many fit; nothing behind the last that fits was examined.
-        """
-        until = matching[-1].round if matching and len(matching) == limit else self.end
-        following = until - 1 if self.is_descending else until + 1
-        has_more = 1 <= following <= self.newest
-        cursor = encode_cursor(following, self.scope) if has_more else None
-        return RoundPage(tuple(matching), abs(until - self.start) + 1, cursor)
-
-
-def window_of(
+def read_page(
     history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
-) -> Window | None:
-    """Return the rounds that a page examines; None if none has opened."""
-    newest, is_descending = history.newest(), query.order is Order.NEWEST
-    scope = _scope(history, query)
-    start = newest if is_descending else 1
+) -> RoundPage:
+    """Return one page of rounds by examining each of a window; `limit` is at least 1."""
+    newest, scope = history.newest(), _scope(history, query)
+    is_descending = query.order is Order.NEWEST
+    start, step = (newest, -1) if is_descending else (1, 1)
     if cursor is not None:
         start = decode_cursor(cursor, scope, newest, first=1)
     if newest == 0:
-        return None
+        return RoundPage((), 0, None)
     width = page_width(query, limit, history.fixed.clients)
     end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
-    return Window(start, end, newest, scope, is_descending)
+    window = history.rounds(min(start, end), max(start, end))[::step]
+    matching = tuple(islice((each for each in window if matches(history, query, each)), limit))
+    # Nothing behind the last that fits was examined.
+    until = matching[-1].round if len(matching) == limit else end
+    following = until + step
+    next_cursor = encode_cursor(following, scope) if 1 <= following <= newest else None
+    return RoundPage(matching, abs(until - start) + 1, next_cursor)
 
 
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
@@ -181,19 +148,6 @@ def page_width(query: RoundQuery, limit: int, clients: int) -> int:
     if query.client is not None and query.role in _NEEDS_DRAW:
         return max(1, min(MAX_SCANNED, _MAX_DRAWN // clients))
     return limit if query.matches_all else MAX_SCANNED
-
-
-def read_page(
-    history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
-) -> RoundPage:
-    """Return one page of rounds by examining each of its window."""
-    window = window_of(history, query, limit, cursor)
-    if window is None:
-        return RoundPage((), 0, None)
-    rounds = history.rounds(window.first, window.last)
-    ordered: Iterable[HistoryRound] = reversed(rounds) if window.is_descending else rounds
-    matching = (round_ for round_ in ordered if matches(history, query, round_))
-    return window.page(list(islice(matching, limit)), limit)
 
 
 def matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
@@ -217,13 +171,12 @@ def _scope(history: FoldedHistory, query: RoundQuery) -> str:
 
 
 def _ended_within(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
-    if query.blocks.is_unbounded and query.times.is_unbounded:
+    blocks, times, ended = query.blocks, query.times, round_.ended
+    if blocks.is_unbounded and times.is_unbounded:
         return True
-    if round_.ended is None or not query.blocks.contains(round_.ended.block_number):
+    if ended is None or not blocks.contains(ended.block_number):
         return False
-    return query.times.is_unbounded or query.times.contains(
-        history.time_of(round_.ended.block_number)
-    )
+    return times.is_unbounded or times.contains(history.time_of(ended.block_number))
 
 
 def has_role(
@@ -257,12 +210,9 @@ def _fulfilled(
     history: FoldedHistory, round_: HistoryRound, member: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a member served, voted, or had its scores refused."""
-    if role is AskedRole.REFUSED:
-        part = history.documented(round_).part(member)
-    else:
-        part = DocumentedRound(round_, NO_DOCUMENTS).part(member)
-    if part is None:
-        return False
+    needs_record = role is AskedRole.REFUSED
+    known = history.documented(round_) if needs_record else DocumentedRound(round_, NO_DOCUMENTS)
+    part = known.member(round_.committee.index(member), member)
     if role is AskedRole.SERVED:
         return part.served
     return bool(part.voted) if role is AskedRole.VOTED else part.scores is ScoresOutcome.REFUSED

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
-
 from ledger.chain.addresses import checksum
-from ledger.history.fields import Answer, Client, Count, Digest32, Eip55, Response, RoundNumber
+from ledger.history.fields import Answer, Client, Count, Digest32, Eip55, Response, RoundNumber, doc
 from ledger.history.queries import RoundStatus
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind
 from ledger.protocol.encoding import to_hex
@@ -36,12 +34,11 @@ class AttestationEntry(Response):
     verdict: Literal["same", "other"]
     environment: Annotated[
         str,
-        Field(
-            description="in which it was repeated",
-            examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"],
+        doc(
+            "in which it was repeated", examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"]
         ),
     ]
-    witness: Annotated[Digest32, Field(description="of the losses of all local steps, withheld")]
+    witness: Annotated[Digest32, doc("of the losses of all local steps, withheld")]
 
 
 class AttestedUpdate(Response):
@@ -50,12 +47,10 @@ class AttestedUpdate(Response):
     round: RoundNumber
     client: Client
     verdict: Annotated[
-        CoverageVerdict,
-        Field(description="of all attestations; disputed where they differ, none without any"),
+        CoverageVerdict, doc("of all attestations; disputed where they differ, none without any")
     ]
     attestations: Annotated[
-        list[AttestationEntry],
-        Field(description="genuine ones, by auditor; an auditor may have several"),
+        list[AttestationEntry], doc("genuine ones, by auditor; an auditor may have several")
     ]
 
 
@@ -71,17 +66,16 @@ class VerdictCounts(Response):
 class TrainingAnswer(Answer):
     """Coverage of some ended rounds: which updates auditors have repeated."""
 
-    first: Annotated[Count, Field(description="first round that is covered here")]
-    last: Annotated[Count, Field(description="last one; below `first` where none has ended")]
-    ended: Annotated[Count, Field(description="number of rounds that have ended")]
+    first: Annotated[Count, doc("first round that is covered here")]
+    last: Annotated[Count, doc("last one; below `first` where none has ended")]
+    ended: Annotated[Count, doc("number of rounds that have ended")]
     next_from: Annotated[
-        RoundNumber | None,
-        Field(description="first round that was asked for and is not covered here; else null"),
+        RoundNumber | None, doc("first round that was asked for and is not covered here; else null")
     ]
-    clients: Annotated[Count, Field(description="registered ones")]
+    clients: Annotated[Count, doc("registered ones")]
     counts: VerdictCounts
-    auditors: Annotated[list[Eip55], Field(description="who have attested anything here")]
-    updates: Annotated[list[AttestedUpdate], Field(description="ascending by round and client")]
+    auditors: Annotated[list[Eip55], doc("who have attested anything here")]
+    updates: Annotated[list[AttestedUpdate], doc("ascending by round and client")]
 
 
 def training_coverage(
