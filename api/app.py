@@ -1,4 +1,4 @@
-"""The ASGI app: routes, middleware, and errors as problems."""
+"""The service: its ASGI app of routes, middleware and errors as problems, and its server."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from api.http.limits import (
     MetricsMiddleware,
     SafeHeaders,
 )
+from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
 from api.routes import clients, proofs, rounds, runs, service, verifications, web
 from api.schemas import MAX_SHOWN, FieldError
@@ -52,7 +53,7 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.history.history import CursorError
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import ChainError, ConfigurationError
 
 _ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
 _log = logging.getLogger(__name__)
@@ -193,6 +194,32 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     async def failed(request: Request, _: Exception) -> Response:
         # The server logs the traceback; the answer has none of it.
         return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+
+
+def serve(
+    settings: Settings, host: str, port: int, on_listening: Callable[[str], None] | None = None
+) -> None:
+    """Serve until the process is stopped.
+
+    The home must exist, its chain need not: /ready answers 503 until a run has made one.
+
+    Args:
+        port: 0 takes a free one.
+    """
+    if not settings.home.is_dir():
+        raise ConfigurationError(f"there is no home at {settings.home}")
+    with listening_socket(host, port) as listener:
+        hosts = (*settings.allowed_hosts, host)
+        server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
+        run_server(server, listener, on_listening)
+
+
+def server_for(settings: Settings) -> GracefulServer:
+    """Return a server that has not started yet, with limits on the resources of a client."""
+    app = create_app(settings)
+    proxies = [str(network) for network in settings.trusted_proxies]
+    config = bounded(app, proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+    return GracefulServer(config, app.state.streams.end)
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:

@@ -106,7 +106,6 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connections."""
         self.close()
 
     def close(self) -> None:
@@ -237,7 +236,6 @@ class RemoteDeployment:
         return self._service.read(kind, f"{self.path}/{part}".rstrip("/"), query)
 
     def details(self) -> DeploymentAnswer:
-        """Return the fixed parameters of the deployment, and its current state."""
         return self.read(DeploymentAnswer, "")
 
     def rounds(
@@ -277,17 +275,14 @@ class RemoteDeployment:
         return cast("FullRound", answer)
 
     def explanation(self, number: int) -> ExplanationAnswer:
-        """Return one round in plain words."""
         answer = self.read(ExplanationAnswer, f"rounds/{number}/explanation")
         self._require("round", answer["round"], number)
         return answer
 
     def clients(self, limit: int = 20, cursor: str | None = None) -> ClientsAnswer:
-        """Return a page of clients, ascending."""
         return self._list(ClientsAnswer, "clients", "clients", limit, cursor)
 
     def client(self, client: int) -> ClientAnswer:
-        """Return one client."""
         answer = self.read(ClientAnswer, f"clients/{client}")
         self._require("client", answer["client"]["client"], client)
         return answer

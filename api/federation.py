@@ -223,7 +223,6 @@ class FederationMonitor:
 
     @property
     def is_enabled(self) -> bool:
-        """True if this service reads a mailbox."""
         return self._location is not None
 
     def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:
@@ -271,7 +270,6 @@ class _MonitoredDeployment:
     def take_snapshot(
         self, request_view: RequestView, served: ServedDeployment, taken_at: float
     ) -> FederationSnapshot:
-        """Return the state at the newest block."""
         now = request_view.chain
         history = now.history(served)
         newest = history.newest()
@@ -333,7 +331,6 @@ class _MonitoredDeployment:
         )
 
     def _run(self, request_view: RequestView, served: ServedDeployment) -> RunDocument:
-        """Return the run's configuration."""
         config = served.fixed.config
         if self._document is None:
             document = read_run(request_view.chain.blobs, config)

@@ -22,6 +22,7 @@ from api.schemas import (
     DeploymentAnswer,
     DeploymentsAnswer,
     DeploymentSummary,
+    RefusedManifest,
     RunParameters,
     Sizes,
 )
@@ -101,27 +102,29 @@ class ServedDeployment:
         return state
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedManifest:
-    """A manifest that is not served, by its path below the home, and the reason."""
-
-    manifest: str
-    reason: str
-
-
-_Identity: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
+_State: TypeAlias = "tuple[int, int, int] | None"
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A manifest's file, with the identity of it and of the run's settings when it was checked."""
+    """A manifest's file, with the states of it and of the run's settings when it was checked."""
 
     path: Path
-    configuration: Path
-    run: str
-    shown: str
-    identity: _Identity
     is_of_this_home: bool
+    states: tuple[_State, _State]
+
+    @staticmethod
+    def at(path: Path, *, is_of_this_home: bool) -> _File:
+        states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
+        return _File(path, is_of_this_home, states)
+
+    @property
+    def is_current(self) -> bool:
+        return self == _File.at(self.path, is_of_this_home=self.is_of_this_home)
+
+    def rejected(self, reason: str) -> RefusedManifest:
+        shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
+        return {"manifest": shown, "reason": " ".join(reason.split())[:500]}
 
 
 class Deployments:
@@ -149,13 +152,12 @@ class Deployments:
         with self._lock:
             cached = self._served.items() if chain is self._chain else ()
             for file, served in cached:
-                is_same = to_canonical(served.manifest.address) == canonical
-                if is_same and _identity(file.path, file.configuration) == file.identity:
+                if to_canonical(served.manifest.address) == canonical and file.is_current:
                     return served
         deployments, _ = self.all(chain)
         return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
 
-    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
+    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
         """Return the served deployments and the rejected manifests, by the names of their runs."""
         files, rejected = self._files()
         with self._lock:
@@ -169,38 +171,33 @@ class Deployments:
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
                 except CmflError as error:
-                    reason = str(error).replace(f"{file.path.parent}/", "")  # of this machine
-                    rejected.append(RejectedManifest(file.shown, " ".join(reason.split())[:500]))
+                    # The path is of this machine.
+                    rejected.append(file.rejected(str(error).replace(f"{file.path.parent}/", "")))
                     continue
                 if contract in runs:
-                    reason = f"the contract is that of run {runs[contract]!r}"
-                    rejected.append(RejectedManifest(file.shown, reason))
+                    rejected.append(
+                        file.rejected(f"the contract is that of run {runs[contract]!r}")
+                    )
                     continue
-                served[file], runs[contract] = deployment, file.run
+                served[file], runs[contract] = deployment, deployment.run
             self._chain, self._served = chain, served
             return list(served.values()), rejected
 
-    def _files(self) -> tuple[list[_File], list[RejectedManifest]]:
-        """Return the readable manifests and the rejected ones."""
+    def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
         files: list[_File] = []
-        rejected: list[RejectedManifest] = []
+        rejected: list[RefusedManifest] = []
         own = _manifests_in(self._settings.runs)
         for path in [*own, *self._settings.manifests]:
-            configuration = RunPaths(path.parent).configuration
-            identity = _identity(path, configuration)
-            if identity[0] is None:
+            file = _File.at(path, is_of_this_home=path in own)
+            if file.states[0] is None:
                 continue
-            shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
             if not RUN_NAME.fullmatch(path.parent.name):
-                rejected.append(RejectedManifest(shown, "its folder's name is no name of a run"))
+                rejected.append(file.rejected("its folder's name is no name of a run"))
             elif len(files) >= MAX_MANIFESTS:
-                rejected.append(
-                    RejectedManifest(shown, f"there are over {MAX_MANIFESTS} manifests")
-                )
+                rejected.append(file.rejected(f"there are over {MAX_MANIFESTS} manifests"))
                 break
             else:
-                names = path.parent.name, shown
-                files.append(_File(path, configuration, *names, identity, path in own))
+                files.append(file)
         return files, rejected
 
 
@@ -211,11 +208,7 @@ def _manifests_in(runs: Path) -> list[Path]:
         return []
 
 
-def _identity(manifest: Path, configuration: Path) -> _Identity:
-    return _state_of(manifest), _state_of(configuration)
-
-
-def _state_of(path: Path) -> tuple[int, int, int] | None:
+def _state_of(path: Path) -> _State:
     """Return inode, size and time of a regular file; None for anything else."""
     try:
         # Reading a pipe would block for ever.
@@ -228,16 +221,15 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
-    if file.is_of_this_home:
-        manifest = read_run_manifest(RunPaths(file.path.parent))
-    else:
-        manifest = read_manifest(file.path)
+    paths = RunPaths(file.path.parent)
+    is_own = file.is_of_this_home
+    manifest = read_run_manifest(paths) if is_own else read_manifest(file.path)
     ledger = connect(chain, manifest)
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
-    folder = RunPaths(file.path.parent) if file.is_of_this_home else None
     ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
-    return ServedDeployment(file.run, manifest, ledger, sizes, folder, _table=table)
+    folder = paths if is_own else None
+    return ServedDeployment(file.path.parent.name, manifest, ledger, sizes, folder, _table=table)
 
 
 class HistoryService:
@@ -270,7 +262,6 @@ class HistoryService:
         return PinnedChain(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
 
     def close(self) -> None:
-        """Close the file or the connections."""
         with self._lock:
             self._close()
 
@@ -328,11 +319,9 @@ class PinnedChain:
 
     @property
     def path(self) -> ChainPath:
-        """The chain's name."""
         return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
 
-    def deployments(self) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
-        """Return the served deployments and the rejected manifests, by the names of their runs."""
+    def deployments(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
         return self._deployments.all(self.chain)
 
     def find(self, address: str) -> ServedDeployment | None:
@@ -340,7 +329,6 @@ class PinnedChain:
         return self._deployments.find(self.chain, address)
 
     def history(self, served: ServedDeployment) -> FoldedHistory:
-        """Return the history of a deployment as of this block."""
         self._deployments.use(served)
         return served.history(self.blobs, self.block, self.final)
 
@@ -353,7 +341,6 @@ class PinnedChain:
             yield served.complete(ledger, self.block)
 
     def state(self, served: ServedDeployment) -> LedgerSnapshot:
-        """Return the storage of a deployment's contract."""
         return served.state(self.block.number, self.final)
 
     def is_unmoved(self) -> bool:

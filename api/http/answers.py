@@ -278,7 +278,6 @@ class RequestView:
         return served
 
     def history(self, address: str) -> FoldedHistory:
-        """Return the history of a deployment as of `chain.block`."""
         return self.chain.history(self.deployment(address))
 
     def verify_unmoved(self) -> None:

@@ -76,12 +76,10 @@ class HttpMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject a request."""
         handle = self.handle if scope["type"] == "http" else self._app
         await handle(scope, receive, send)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject a request over HTTP."""
         raise NotImplementedError
 
 
@@ -241,7 +239,6 @@ class Access(HttpMiddleware):
         return max(1, math.ceil(reset - time.time()))
 
     def _is_open(self, scope: Scope) -> bool:
-        """Return whether a request may pass without a token."""
         return not self._tokens or (self._reading_is_open and scope["method"] in _READING)
 
     def _knows(self, scope: Scope) -> bool:

@@ -130,7 +130,6 @@ def problem_examples() -> dict[str, Any]:
 
 
 def _example(kind: ProblemKind) -> dict[str, Any]:
-    """Return a problem of a kind."""
     detail = DETAILS[kind]
     errors = None
     if kind is kinds.REQUEST_INVALID:
@@ -217,7 +216,6 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
 
 def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Add the schema's example to the endpoint."""
     content = answer.get("content", {}).get("application/json")
     if content is not None and "$ref" in content.get("schema", {}):
         name = content["schema"]["$ref"].rpartition("/")[2]

@@ -140,7 +140,6 @@ class ListQuery:
 def _rows(
     reading: RequestView, table: CsvTable[A], page: A, read: Callable[[int, str | None], A]
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each page."""
     yield table.rows(page)
     while (cursor := cast("dict[str, str | None]", page)["next_cursor"]) is not None:
         page = read(EXPORT_PAGE, cursor)

@@ -58,12 +58,16 @@ class GracefulServer(uvicorn.Server):
     Args:
         config: of the server; what it names is imported at once, since the command line ends at
             once on Ctrl-C, with 130, while a module is being imported.
+        on_shutdown: called before the open connections end.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_shutdown: Callable[[], None] = lambda: None
+    ) -> None:
         config.load()
         config.get_loop_factory()
         super().__init__(config)
+        self._on_shutdown = on_shutdown
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -81,6 +85,7 @@ class GracefulServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, end the open ones in order, and abort the rest."""
+        self._on_shutdown()
         for server in self.servers:
             await stop_accepting(server)
         await super().shutdown(sockets)

@@ -117,7 +117,6 @@ def read_bundle(
 
 
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
-    """Return a round's bundle."""
     served = reading.deployment(address)
     history = reading.chain.history(served)
     require_round(history, number)
@@ -185,7 +184,6 @@ def read_blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Res
 
 
 def _sent(request: Request, name: str, prefix: str = "") -> Response:
-    """Return the answer that streams a blob's bytes."""
     if not name.startswith(prefix):
         raise ProblemError(BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
     headers = {

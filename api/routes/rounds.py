@@ -86,7 +86,6 @@ class RoundRequest:
 
     @property
     def view(self) -> RoundView:
-        """The round with its documents."""
         if self._view is None:
             history = self._reading.history(self._address)
             self._view = RoundView.of(history, require_round(history, self._number))

@@ -63,7 +63,7 @@ def read_status(reading: AnyChain) -> Response:
     answer: StatusAnswer = {
         "chain": chain_head(chain),
         "deployments": [_deployment_status(chain, deployment) for deployment in served],
-        "refused": [{"manifest": each.manifest, "reason": each.reason} for each in refused],
+        "refused": refused,
         "versions": {
             "package": package_version(),
             "protocol": PROTOCOL_VERSION,

@@ -96,7 +96,6 @@ class Retention:
         self._ended = 0
 
     def remove_old(self) -> None:
-        """Remove what is old by now."""
         chain = self._ledger.chain
         self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
         state = self._run.ledger.state()

@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
 from ledger.history.answers_clients import ClientRound, ClientRoundsAnswer, ClientsAnswer
@@ -118,22 +119,18 @@ _EVIDENCE = _columns(
 )
 
 
-def _end(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> Mapping[str, Any]:
-    ended = entry["ended"]
-    if ended is None:
-        return dict.fromkeys(_columns(_END))
+def _fields(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> dict[str, Any]:
+    """Return a round's fields, with its end and its views each in columns of their own."""
+    fields = dict[str, Any](entry)
+    ended = fields["ended"] or {}
+    aggregation, election = fields.get("views") or (None, None)
     return {
-        "ended_block": ended["number"],
-        "ended_transaction": ended["transaction"],
-        "ended_time": ended["time"],
-        "ended_at": ended["at"],
+        **fields,
+        "ended_block": ended.get("number"),
+        **{f"ended_{name}": ended.get(name) for name in ("transaction", "time", "at")},
+        "view_aggregation": aggregation,
+        "view_election": election,
     }
-
-
-def _round_row(entry: RoundSummary | FullRound) -> Row:
-    aggregation, election = entry["views"] or (None, None)
-    views = {"view_aggregation": aggregation, "view_election": election}
-    return _row(_ROUND, entry, views, _end(entry))
 
 
 def _whole(page: RoundsAnswer) -> list[FullRound]:
@@ -157,37 +154,31 @@ _TRAINER: Mapping[str, Any] = {
     "place": None,
     "empty_seat": False,
     "scores": None,
-    "refused": [],
-    "voted": [],
-    "primary_of": [],
-    "incidents": [],
+    **{name: [] for name in ("refused", "voted", "primary_of", "incidents")},
 }
 _MEMBER: Mapping[str, Any] = {
     "role": "member",
-    "outcome": None,
-    "rank": None,
-    "distance": None,
-    "distance_bits": None,
+    **dict.fromkeys(("outcome", "rank", "distance", "distance_bits")),
 }
 
 
+def _participants(round_: FullRound) -> list[dict[str, Any]]:
+    """Return the parts of each trainer and member of a round, by client."""
+    parts: list[dict[str, Any]] = [
+        *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
+        *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
+    ]
+    banned = round_["banned"]
+    named = [{**part, "banned": part["client"] in banned} for part in parts]
+    return sorted(named, key=itemgetter("client"))
+
+
 def _participation_rows(page: RoundsAnswer) -> list[Row]:
-    """Return a row for each trainer and member of each round, by client."""
-    rows: list[Row] = []
-    for round_ in _whole(page):
-        parts: list[Mapping[str, Any]] = [
-            *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
-            *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
-        ]
-        common: Mapping[str, Any] = {
-            "round": round_["round"],
-            "status": round_["status"],
-            **_end(round_),
-        }
-        for part in sorted(parts, key=lambda part: part["client"]):
-            is_banned = part["client"] in round_["banned"]
-            rows.append(_row(PARTICIPATION.columns, part, common, {"banned": is_banned}))
-    return rows
+    return [
+        _row(PARTICIPATION.columns, _fields(round_), part)
+        for round_ in _whole(page)
+        for part in _participants(round_)
+    ]
 
 
 def _evidence_row(entry: EvidenceEntry) -> Row:
@@ -197,7 +188,7 @@ def _evidence_row(entry: EvidenceEntry) -> Row:
 
 
 ROUNDS: CsvTable[RoundsAnswer] = CsvTable(
-    "rounds", _ROUND, lambda page: [_round_row(each) for each in page["rounds"]]
+    "rounds", _ROUND, lambda page: [_row(_ROUND, _fields(each)) for each in page["rounds"]]
 )
 CLIENTS: CsvTable[ClientsAnswer] = CsvTable(
     "clients", _CLIENT, lambda page: [_row(_CLIENT, each) for each in page["clients"]]
@@ -205,7 +196,7 @@ CLIENTS: CsvTable[ClientsAnswer] = CsvTable(
 CLIENT_ROUNDS: CsvTable[ClientRoundsAnswer] = CsvTable(
     "client-rounds",
     _CLIENT_ROUND,
-    lambda page: [_row(_CLIENT_ROUND, each, _end(each)) for each in page["rounds"]],
+    lambda page: [_row(_CLIENT_ROUND, _fields(each)) for each in page["rounds"]],
 )
 UPDATES: CsvTable[RoundsAnswer] = CsvTable(
     "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows

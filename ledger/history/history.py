@@ -519,7 +519,6 @@ class FoldedHistory:
         return [self._rounds.between(number, number)[0] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds; see `read_page`."""
         return read_page(self, query, limit, cursor)
 
     def documented(self, round_: HistoryRound) -> DocumentedRound:

@@ -58,7 +58,6 @@ class LocalHistory:
     def rounds(
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
     ) -> RoundsAnswer:
-        """Return a page of rounds."""
         clients = self.source.fixed.clients
         if query.client is not None and query.client >= clients:
             raise ConfigurationError(
@@ -71,7 +70,6 @@ class LocalHistory:
         return full_round(self._view(number))
 
     def explanation(self, number: int) -> ExplanationAnswer:
-        """Return a round in plain words."""
         return explanation(self._view(number))
 
     def missing_payloads(self, number: int) -> list[str]:
@@ -80,7 +78,6 @@ class LocalHistory:
         return explain_missing_payloads(documents, missing_payloads(documents, self.source.blobs))
 
     def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
-        """Return a page of clients, ascending."""
         return clients_page(self.source, limit, cursor)
 
     def client(self, client: int) -> ClientAnswer:
@@ -89,18 +86,15 @@ class LocalHistory:
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
     ) -> ClientRoundsAnswer:
-        """Return a page of the rounds that a client took part in."""
         index = self._registered(client)
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
     def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidenceAnswer:
-        """Return the evidence against clients in a page of rounds."""
         query = RoundQuery("evidence", order)
         return evidence_page(self.source, self.source.page(query, limit, cursor))
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
-        """Return a page of the places of a digest, the deployment's first."""
         return digest_page(self.source, digest, limit, cursor)
 
     def _view(self, number: int) -> RoundView:

@@ -73,17 +73,14 @@ class DeploymentPath:
         return f"{self.chain}/deployments/{self.address}"
 
     def links(self) -> dict[str, str]:
-        """Return the paths of its parts, by name."""
         parts = ("rounds", "clients", "evidence", "series", "events", "verifications")
         return {"self": str(self)} | {part: f"{self}/{part}" for part in parts}
 
     def round_links(self, number: int) -> dict[str, str]:
-        """Return the paths of a round and its parts, by name."""
         path = f"{self}/rounds/{number}"
         return {"self": path} | {part: f"{path}/{part}" for part in ROUND_PARTS}
 
     def client_links(self, client: int) -> dict[str, str]:
-        """Return the paths of a client and its rounds, by name."""
         path = f"{self}/clients/{client}"
         return {"self": path, "rounds": f"{path}/rounds"}
 
@@ -97,11 +94,9 @@ class Span:
 
     @property
     def is_unbounded(self) -> bool:
-        """True without a bound."""
         return self.first is None and self.last is None
 
     def contains(self, value: int) -> bool:
-        """Return whether a value is within the bounds."""
         too_low = self.first is not None and value < self.first
         return not too_low and (self.last is None or value <= self.last)
 
@@ -134,6 +129,5 @@ class RoundQuery:
 
     @property
     def matches_all(self) -> bool:
-        """True if every round matches."""
         is_any = self.status is None and self.client is None and not self.view_min
         return is_any and self.blocks.is_unbounded and self.times.is_unbounded

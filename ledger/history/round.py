@@ -95,7 +95,6 @@ class HistoryRound:
 
     @property
     def abandoned(self) -> RoundAbandoned | None:
-        """The abandonment; None if it was decided or is open."""
         event = None if self.ended is None else self.ended.event
         return event if isinstance(event, RoundAbandoned) else None
 
@@ -106,7 +105,6 @@ class HistoryRound:
 
     @property
     def status(self) -> RoundStatus:
-        """Status of the round."""
         if self.ended is None:
             return RoundStatus.OPEN
         return RoundStatus.DECIDED if self.decided else RoundStatus.ABANDONED
@@ -134,7 +132,6 @@ class HistoryRound:
 
     @property
     def bans(self) -> tuple[RecordedEvent, ...]:
-        """The bans that were recorded during the round."""
         return tuple(each for each in self.events if isinstance(each.event, ClientBanned))
 
     @property
@@ -390,7 +387,6 @@ class DocumentedRound:
         return self.trainer(client) if client in self.round.trainers else None
 
     def trainers(self) -> list[Participation]:
-        """Return the parts of the trainers, ascending."""
         return [self.trainer(client) for client in self.round.trainers]
 
     def members(self) -> list[Participation]:
@@ -398,7 +394,6 @@ class DocumentedRound:
         return [self.member(place, client) for place, client in enumerate(self.round.committee)]
 
     def trainer(self, client: ClientId) -> Participation:
-        """Return the part of one trainer."""
         rank, bits = self._places.get(client, (None, None))
         outcome = self._outcome(client, rank)
         is_out = outcome is UpdateOutcome.DROPPED_OUT
@@ -416,7 +411,6 @@ class DocumentedRound:
         )
 
     def member(self, place: int, client: ClientId) -> Participation:
-        """Return the part of one member."""
         scores, refused = self._scores(client)
         primary_of = tuple(phase for phase, primary, _ in self._phases if primary == client)
         replied = [phase for phase, _, signers in self._phases if signers >> place & 1]
@@ -481,7 +475,6 @@ class ParticipationCounts:
     incidents: int = 0
 
     def add(self, part: Participation) -> None:
-        """Add one round."""
         self.sampled += part.role is RoundRole.TRAINER
         self.ranked += part.rank is not None
         self.accepted += part.outcome is UpdateOutcome.ACCEPTED
@@ -513,7 +506,6 @@ class Tally:
         return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
-        """Return new counts that include more ended rounds."""
         counts = tuple(map(replace, self.clients))
         ended, missing = self.rounds, self.records_missing
         for each in rounds:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import uvicorn
 
+from api.app import server_for
 from api.http.server import listening_socket, url_of
-from api.serve import server_for
 from api.settings import Settings
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run

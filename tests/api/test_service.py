@@ -18,10 +18,9 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from api.app import create_app
+from api.app import create_app, serve
 from api.histories import HistoryService, PinnedChain
 from api.http.server import listening_socket
-from api.serve import serve
 from api.settings import Settings
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
