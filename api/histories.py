@@ -241,6 +241,7 @@ class HistoryService:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._file = settings.chain_file if settings.rpc_url is None else None
         self._deployments = Deployments(settings)
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
@@ -266,9 +267,9 @@ class HistoryService:
             self._close()
 
     def _identify(self) -> tuple[int, int] | None:
-        if self._settings.rpc_url is not None:
+        file = self._file
+        if file is None:
             return None
-        file = self._settings.chain_file
         try:
             status = file.stat()
         except OSError as error:

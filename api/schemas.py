@@ -14,7 +14,7 @@ from ledger.actors.status import (
     RoundStage,
 )
 from ledger.history import fields
-from ledger.history.answers_rounds import EndBlock, end_block
+from ledger.history.answers_parts import EndBlock, end_block
 from ledger.history.fields import (
     Answer,
     Response,

@@ -37,13 +37,13 @@ from ledger.history.answers_parts import (
     CommitteeAnswer,
     RoundView,
     UpdatesAnswer,
+    round_numbers,
 )
 from ledger.history.answers_rounds import (
     ExplanationAnswer,
     RoundAnswer,
     RoundsAnswer,
     full_round,
-    round_numbers,
     rounds_page,
 )
 from ledger.history.answers_signed import ScoresAnswer, VotesAnswer

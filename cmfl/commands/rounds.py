@@ -43,7 +43,8 @@ from ledger.protocol.types import ClientId, Digest
 if TYPE_CHECKING:
     from api.client import RemoteDeployment
     from api.schemas import ActiveClient, FederationAnswer, OpenRound, PacedRound
-    from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
+    from ledger.history.answers_parts import RoundNumbers
+    from ledger.history.answers_rounds import FullRound, RoundSummary
     from ledger.history.answers_signed import Ban
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from ledger.chain.addresses import checksum
 from ledger.history import fields
-from ledger.history.answers_parts import Duties, Placed, part_entry
-from ledger.history.answers_rounds import EndBlock, end_block
+from ledger.history.answers_parts import Duties, EndBlock, Placed, end_block, part_entry
 from ledger.history.answers_signed import Ban, ban_body
 from ledger.history.fields import Answer, Response, doc, name_of, one_of
 from ledger.history.history import RoundPage, decode_cursor, encode_cursor

@@ -15,61 +15,33 @@ from ledger.claims import ClaimedRound, claims_of
 from ledger.history import fields
 from ledger.history.answers_parts import (
     AggregationBody,
-    Base,
     CommitmentEntry,
     CommitteeMember,
-    IncidentsPointer,
+    EndBlock,
     MemberEntry,
-    RecordPointer,
+    NewModel,
     RoundHeading,
+    RoundNumbers,
     RoundView,
     UpdateEntry,
+    Views,
     aggregation_body,
     commitments,
     committee,
-    picked_or_null,
+    end_block,
+    round_numbers,
     updates,
 )
 from ledger.history.answers_signed import ScoresBody, VotesBody, scores_body, votes_body
 from ledger.history.explain import explain_missing_payloads, explain_round
-from ledger.history.fields import Answer, Response, doc, time_of, to_hex_or_none
+from ledger.history.fields import Answer, Response, doc, to_hex_or_none
 from ledger.history.round import missing_payloads, read_run
 from ledger.io.home import RunPaths
-from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
     from ledger.history.history import FoldedHistory, RoundPage
     from ledger.history.round import HistoryRound
-
-
-Views = Annotated[
-    tuple[int, int] | None, doc("of the aggregation and the election, from 0", examples=[[0, 1]])
-]
-NewModel = Annotated[fields.Digest32 | None, doc("w_{t+1}; null unless decided")]
-
-
-class EndBlock(Response):
-    """The block with a round's decision or abandonment."""
-
-    number: fields.BlockNumber
-    hash: fields.Digest32
-    transaction: fields.Digest32
-    time: fields.UnixTime
-    at: fields.Rfc3339
-
-
-def end_block(history: FoldedHistory, round_: HistoryRound) -> EndBlock | None:
-    """Return the block in which a round ended; None while it is open."""
-    ended = round_.ended
-    if ended is None:
-        return None
-    return {
-        "number": ended.block_number,
-        "hash": to_hex(ended.block_hash),
-        "transaction": to_hex(ended.transaction_hash),
-        **time_of(history.time_of(ended.block_number)),
-    }
 
 
 class RoundSummary(Response):
@@ -104,62 +76,6 @@ class DiscardedRounds(Response):
     """An event's notice that rounds were taken back by a reorganisation of the chain."""
 
     from_round: fields.RoundNumber
-
-
-class RoundNumbers(Response):
-    """One round in numbers; its parts are linked."""
-
-    round: fields.RoundNumber
-    status: fields.Status
-    opened_block: Annotated[fields.BlockNumber, doc("that opened it")]
-    seed: fields.Digest32
-    trainers: Annotated[fields.Count, doc("sampled, S_b", examples=[6])]
-    members: Annotated[fields.Count, doc("S_c", examples=[4])]
-    committed: Annotated[
-        fields.Count, doc("active clients with a commitment by the closing block", examples=[10])
-    ]
-    ranked: Annotated[fields.Count, Field(examples=[6])]
-    accepted: Annotated[fields.Count, doc("S_a", examples=[3])]
-    banned: Annotated[
-        list[fields.Client],
-        doc("in the round's course, with effect from the next on", examples=[[]]),
-    ]
-    base: Annotated[Base | None, doc("that both certificates name")]
-    reveal: Annotated[
-        fields.Digest32 | None, doc("keccak256 of the ranked trainers' payload digests")
-    ]
-    views: Views
-    model: NewModel
-    next_seed: fields.Digest32 | None
-    head: Annotated[fields.Digest32 | None, doc("after the round")]
-    ended: EndBlock | None
-    record: RecordPointer | None
-    incidents: Annotated[IncidentsPointer | None, doc("null if none are named")]
-    links: fields.Links
-
-
-def round_numbers(view: RoundView) -> RoundNumbers:
-    """Return a round in numbers."""
-    round_, history = view.round, view.history
-    decided, end = round_.decided, round_.end
-    answer = {
-        **view.heading(),
-        "opened_block": round_.opening.opened_block,
-        "seed": to_hex(round_.seed),
-        "trainers": len(round_.trainers),
-        "members": len(round_.committee),
-        "committed": len(round_.counted),
-        "ranked": len(decided.ranking) if decided else 0,
-        "accepted": len(decided.accepted) if decided else 0,
-        "banned": list(round_.banned),
-        **picked_or_null("base reveal views model", decided),
-        **picked_or_null("next_seed head", end),
-        "ended": end_block(history, round_),
-        "record": view.record(),
-        "incidents": view.incidents(),
-        "links": history.path.round_links(round_.round),
-    }
-    return cast("RoundNumbers", answer)
 
 
 class RoundParts(Response):

@@ -14,7 +14,8 @@ from operator import itemgetter
 from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
 from ledger.history.answers_clients import ClientRound, ClientRoundsAnswer, ClientsAnswer
-from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundsAnswer, RoundSummary
+from ledger.history.answers_parts import RoundNumbers
+from ledger.history.answers_rounds import FullRound, RoundsAnswer, RoundSummary
 from ledger.history.answers_signed import EvidenceAnswer, EvidenceEntry
 
 Cell: TypeAlias = int | float | str | bool | None
