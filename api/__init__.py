@@ -1,8 +1,7 @@
 """The REST service: reads the chain while a run writes it, and never writes.
 
-Start reading at `app.py`. `routes/` holds the endpoints; `ledger/history/serialise` makes their
-answers; `request_view.py` fixes the block that an answer is read at; `http/caching.py` decides what
-may be cached.
+Start reading at `app.py`. `routes/` holds the endpoints; `ledger/history/answers*.py` makes their
+answers; `http/answers.py` fixes the block that an answer is read at, and what may be cached.
 """
 
 __distribution__ = "cmfl-ledger"

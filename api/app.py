@@ -1,4 +1,4 @@
-"""The ASGI app: routes, middleware, and errors as problems."""
+"""The service: its ASGI app of routes, middleware and errors as problems, and its server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.federation.coverage import CoverageReader
-from api.federation.monitor import FederationMonitor
+from api.federation import CoverageReader, FederationMonitor
+from api.histories import HistoryService
 from api.http import openapi
 from api.http.answers import (
     CHAIN_DAMAGED,
@@ -40,15 +40,10 @@ from api.http.limits import (
     MetricsMiddleware,
     SafeHeaders,
 )
+from api.http.server import GracefulServer, bounded, listening_socket, run_server
 from api.http.streams import Streams
-from api.routes import verification_routes
-from api.routes.clients import clients_router, digests_router, evidence_router
-from api.routes.live import events_router, federation_router
-from api.routes.proofs import blobs_router, proofs_router
-from api.routes.rounds import rounds_router, series_router, training_router
-from api.routes.service import deployments_router, package_version, service_router
-from api.routes.web import web_router
-from api.schemas.service import MAX_SHOWN, FieldError
+from api.routes import clients, proofs, rounds, runs, service, verifications, web
+from api.schemas import MAX_SHOWN, FieldError
 from api.settings import Settings
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -57,26 +52,10 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.deployments import HistoryService
 from ledger.history.history import CursorError
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import ChainError, ConfigurationError
 
-_ROUTERS = (
-    service_router,
-    deployments_router,
-    rounds_router,
-    clients_router,
-    evidence_router,
-    digests_router,
-    series_router,
-    training_router,
-    events_router,
-    federation_router,
-    proofs_router,
-    blobs_router,
-    verification_routes.router,
-    web_router,
-)
+_ROUTED = (service, rounds, clients, runs, proofs, verifications, web)
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +71,7 @@ def create_app(
     """
     app = FastAPI(
         title=openapi.TITLE,
-        version=package_version(),
+        version=service.package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
@@ -109,10 +88,10 @@ def create_app(
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
-    app.state.verifications = verification_routes.Verifications(settings.verification_seconds)
-    for router in _ROUTERS:
+    app.state.verifications = verifications.Verifications(settings.verification_seconds)
+    for module in _ROUTED:
         # include_router would build the schemas of all routes once more: half a second.
-        app.router.routes += router.routes
+        app.router.routes += module.ROUTES
     _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)
@@ -131,7 +110,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware and the route of its metrics; what is added last is outermost."""
     metrics = Metrics()
-    app.include_router(metrics.router())
+    app.get("/metrics", include_in_schema=False)(metrics.exposition)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,
@@ -215,6 +194,32 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     async def failed(request: Request, _: Exception) -> Response:
         # The server logs the traceback; the answer has none of it.
         return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+
+
+def serve(
+    settings: Settings, host: str, port: int, on_listening: Callable[[str], None] | None = None
+) -> None:
+    """Serve until the process is stopped.
+
+    The home must exist, its chain need not: /ready answers 503 until a run has made one.
+
+    Args:
+        port: 0 takes a free one.
+    """
+    if not settings.home.is_dir():
+        raise ConfigurationError(f"there is no home at {settings.home}")
+    with listening_socket(host, port) as listener:
+        hosts = (*settings.allowed_hosts, host)
+        server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
+        run_server(server, listener, on_listening)
+
+
+def server_for(settings: Settings) -> GracefulServer:
+    """Return a server that has not started yet, with limits on the resources of a client."""
+    app = create_app(settings)
+    proxies = [str(network) for network in settings.trusted_proxies]
+    config = bounded(app, proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+    return GracefulServer(config, app.state.streams.end)
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:

@@ -27,7 +27,7 @@ from ledger.protocol.errors import BlobError, ChainError, CmflError, Configurati
 if TYPE_CHECKING:
     from clients.replay.replay_inputs import EnvironmentOf, RecordedRun
     from clients.replay.replayed_update import ComparedAttestation, TrainingReplay
-    from ledger.history.answers import TrainingCoverage
+    from ledger.history.training import TrainingAnswer
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, Digest
@@ -430,7 +430,7 @@ class Coverage:
         answer: the whole of it, as `cmfl coverage --json` prints it.
     """
 
-    def __init__(self, answer: TrainingCoverage) -> None:
+    def __init__(self, answer: TrainingAnswer) -> None:
         self.answer = answer
 
     @property
@@ -535,7 +535,7 @@ def coverage(
 
 def coverage_of(
     target: Target, rounds: tuple[int, int] | None, auditors: Collection[str], mailbox: str | None
-) -> TrainingCoverage:
+) -> TrainingAnswer:
     """Return the coverage of the run that a target names; the command and `coverage` share it.
 
     Args:

@@ -25,8 +25,7 @@ from ledger.protocol.errors import ChainError, ConfigurationError, EncodingError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from api.client.deployment import RemoteDeployment
-    from api.client.service import Service
+    from api.client import RemoteDeployment, Service
     from cmfl.commands.sender import Sender
     from ledger.audit.proofs.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis, RoundBundle
@@ -128,7 +127,7 @@ class RemoteService:
 
     def service(self) -> Service:
         """Return a client of the service, without a request."""
-        from api.client.service import Service
+        from api.client import Service
 
         return Service(self.url, self.token, self.timeout_seconds)
 

@@ -34,7 +34,7 @@ MODULES = (
     *OF_A_FEDERATION,
     *("torch.nn.functional", "clients.experiments.run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
-    *("ledger.history.serialise_rounds", "api.serve", "api.store.app"),
+    *("ledger.history.answers_rounds", "api.app", "api.store.app"),
     *("clients.training.pool_engine", "ledger.audit.worker_pool"),
 )
 _POLL_SECONDS = 0.01

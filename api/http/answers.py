@@ -26,15 +26,16 @@ from pydantic_core import to_json, to_jsonable_python
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.schemas.service import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
+from api.schemas import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.chain.addresses import eip55
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.fields import AsOf
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, CmflError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.deployments import HistoryService, PinnedChain, ServedDeployment
+    from api.histories import HistoryService, PinnedChain, ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
 
@@ -120,6 +121,12 @@ class ProblemError(CmflError):
         super().__init__(detail)
         self.kind = kind
         self.errors = tuple(errors)
+
+
+def invalid(place: str, name: str, detail: str) -> ProblemError:
+    """Return the error for one value of the request."""
+    errors = [FieldError(place=place, name=name, detail=detail)]
+    return ProblemError(REQUEST_INVALID, f"{place} {name}: {detail}", errors)
 
 
 def problem(
@@ -230,11 +237,13 @@ class RequestView:
 
     The chain is pinned when it is first needed, in the thread of the endpoint: a dependency that
     waits for a chain would take a thread.
+
+    Args:
+        chain: its name; None for any chain.
     """
 
-    def __init__(self, histories: HistoryService, chain: str | None = None) -> None:
-        """Prepare to read the chain of a name, or any chain."""
-        self._histories = histories
+    def __init__(self, request: Request, chain: str | None = None) -> None:
+        self.request = request
         self._name = chain
         self._chain: PinnedChain | None = None
 
@@ -243,7 +252,7 @@ class RequestView:
         """The chain as of its newest block when it was first needed."""
         # A cached_property of Python 3.11 has one lock for all requests: a slow node stops all.
         if self._chain is None:
-            chain = self._histories.now()
+            chain = histories_of(self.request).now()
             name = chain.path.name
             if self._name not in {None, name}:
                 raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._name} is not served; {name} is")
@@ -257,8 +266,18 @@ class RequestView:
         finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
+    def deployment(self, address: str) -> ServedDeployment:
+        """Return a deployment by the address of its contract."""
+        try:
+            name = eip55(address)
+        except ChainError as error:
+            raise invalid("path", "address", str(error)) from error
+        served = self.chain.find(name)
+        if served is None:
+            raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
+        return served
+
     def history(self, address: str) -> FoldedHistory:
-        """Return the history of a deployment as of `chain.block`; raises as `deployment` does."""
         return self.chain.history(self.deployment(address))
 
     def verify_unmoved(self) -> None:
@@ -267,25 +286,29 @@ class RequestView:
             number = self.chain.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
 
-    def deployment(self, address: str) -> ServedDeployment:
-        """Return a deployment by the address of its contract."""
-        try:
-            name = eip55(address)
-        except ChainError as error:
-            errors = [FieldError(place="path", name="address", detail=str(error))]
-            raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
-        served = self.chain.find(name)
-        if served is None:
-            raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
-        return served
+    def respond(self, answer: Mapping[str, Any], ended: RecordedEvent | None = None) -> Response:
+        """Return an answer with its validators, or 304 if the client has it already.
+
+        Args:
+            ended: the end of the round, if the answer follows from it and from blocks before it.
+        """
+        self.verify_unmoved()
+        as_of = self.as_of
+        is_final = ended is not None and ended.block_number <= self.chain.final
+        if ended is not None and is_final:
+            number, block_hash = ended.block_number, to_hex(ended.block_hash)
+            as_of = {"number": number, "hash": block_hash, "finalized": True}
+        body = to_rooted_json(self.request, {"as_of": as_of, **answer})
+        return encoded(self.request, body, immutable=is_final)
 
 
-def require_client(client: int, registered: int) -> None:
-    """Reject the index of a client that is not registered."""
+def require_client(client: int, registered: int) -> ClientId:
+    """Return the index of a client; reject one that is not registered."""
     if client >= registered:
         raise ProblemError(
             CLIENT_NOT_FOUND, f"client {client} is not registered; there are {registered}"
         )
+    return ClientId(client)
 
 
 def require_round(history: FoldedHistory, number: int) -> HistoryRound:
@@ -304,31 +327,7 @@ def histories_of(request: Request) -> HistoryService:
 
 async def _reading(request: Request) -> RequestView:
     """Return the chain of a request; asynchronous, because it needs no thread."""
-    return RequestView(histories_of(request))
+    return RequestView(request)
 
 
 AnyChain = Annotated[RequestView, Depends(_reading)]
-
-
-def respond(
-    request: Request,
-    reading: RequestView,
-    response: Mapping[str, object],
-    *,
-    ended: RecordedEvent | None = None,
-) -> Response:
-    """Return an answer with its validators, or 304 if the client has it already.
-
-    Args:
-        ended: the end of the round, if the answer follows from it and from blocks before it.
-    """
-    reading.verify_unmoved()
-    as_of = reading.as_of
-    is_final = ended is not None and ended.block_number <= reading.chain.final
-    if ended is not None and is_final:
-        number, block_hash = ended.block_number, to_hex(ended.block_hash)
-        as_of = {"number": number, "hash": block_hash, "finalized": True}
-    # The response is a JSON object that has members: `as_of` comes before them.
-    body = to_rooted_json(request, response)
-    body = b'{"as_of":' + to_json(as_of) + b"," + body[1:]
-    return encoded(request, body, immutable=is_final)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
-from fastapi import APIRouter, Response
+from fastapi import Response
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
@@ -69,18 +69,28 @@ HEADERS = {
 """What an answer says of itself; a page that needs more says so itself."""
 
 
-class HeadAsGet:
-    """Answers HEAD on every path of a GET, with the same headers.
-
-    The endpoint sees a disconnect, so that no endless stream is made for nothing.
-    """
+class HttpMiddleware:
+    """An ASGI app around another; what is not HTTP passes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http" or scope["method"] != "HEAD":
+        handle = self.handle if scope["type"] == "http" else self._app
+        await handle(scope, receive, send)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class HeadAsGet(HttpMiddleware):
+    """Answers HEAD on every path of a GET, with the same headers.
+
+    The endpoint sees a disconnect, so that no endless stream is made for nothing.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
         is_answered = False
@@ -101,7 +111,7 @@ class HeadAsGet:
         await self._app(as_get, gone_once_answered, headers_only)
 
 
-class HostCheck:
+class HostCheck(HttpMiddleware):
     """Rejects a `Host` header that is invalid (400) or names another host (421).
 
     Args:
@@ -109,24 +119,20 @@ class HostCheck:
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
-        self._app = app
+        super().__init__(app)
         self._names = names
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = self._app
         # HTTP/1.0 has requests without one.
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if not is_host(host):
             detail = "header Host: must be a host's name or address, and a port or none"
-            await plain_problem(Request(scope), 400, detail)(scope, receive, send)
-        elif self._names is None or names_this_host(host, self._names):
-            await self._app(scope, receive, send)
-        else:
+            answer = plain_problem(Request(scope), 400, detail)
+        elif self._names is not None and not names_this_host(host, self._names):
             detail = f"header Host: {host} is not a name of this server; {_ALLOWED_HOSTS}"
-            await problem(Request(scope), HOST_NOT_SERVED, detail)(scope, receive, send)
+            answer = problem(Request(scope), HOST_NOT_SERVED, detail)
+        await answer(scope, receive, send)
 
 
 def is_host(value: str) -> bool:
@@ -134,28 +140,16 @@ def is_host(value: str) -> bool:
     match = _HOST.fullmatch(value)
     if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
         return False
-    return match["literal"] is None or _is_ipv6(match["literal"])
-
-
-def _is_ipv6(literal: str) -> bool:
     try:
-        ipaddress.IPv6Address(literal)
+        return match["literal"] is None or bool(ipaddress.IPv6Address(match["literal"]))
     except ValueError:
         return False
-    return True
 
 
-class BodyLimit:
+class BodyLimit(HttpMiddleware):
     """Rejects a body that is too large, by its header or by the received bytes."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
             detail = f"a request's body has at most {MAX_BODY_BYTES} bytes"
@@ -174,18 +168,10 @@ class BodyLimit:
         await self._app(scope, bounded, send)
 
 
-class SafeHeaders:
+class SafeHeaders(HttpMiddleware):
     """Adds what an answer does not say itself."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message["headers"]}
@@ -204,7 +190,7 @@ SHOWS_TOKEN = "cmfl.shows_token"  # noqa: S105 - a name, no token
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
-class Access:
+class Access(HttpMiddleware):
     """Rejects requests without a token, and those above the rate limit.
 
     Args:
@@ -221,19 +207,18 @@ class Access:
         *,
         reading_is_open: bool = False,
     ) -> None:
-        self._app = app
+        super().__init__(app)
         self._tokens = [_digest(token.encode()) for token in tokens]
         self._item = None if per_minute is None else RateLimitItemPerMinute(per_minute)
         self._reading_is_open = reading_is_open
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject a request."""
-        if scope["type"] != "http" or scope["path"] in OPEN or _is_of_page(scope["path"]):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in OPEN or _is_of_page(scope["path"]):
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        if self._item is not None and (wait := self._wait(scope)) is not None:
+        if self._item and (wait := self._wait(scope, self._item)) is not None:
             answer = problem(request, RATE_EXCEEDED, f"at most {self._item.amount} a minute")
             answer.headers["Retry-After"] = str(wait)
         elif not (knows := self._knows(scope)) and not self._is_open(scope):
@@ -245,23 +230,19 @@ class Access:
             return
         await answer(scope, receive, send)
 
-    def _wait(self, scope: Scope) -> int | None:
+    def _wait(self, scope: Scope, item: RateLimitItemPerMinute) -> int | None:
         """Return how many seconds an address must wait; None if it need not."""
-        assert self._item is not None, "a rate is set"
         subject = address_of(scope)
-        if self._limiter.hit(self._item, subject):
+        if self._limiter.hit(item, subject):
             return None
-        reset = self._limiter.get_window_stats(self._item, subject).reset_time
+        reset = self._limiter.get_window_stats(item, subject).reset_time
         return max(1, math.ceil(reset - time.time()))
 
     def _is_open(self, scope: Scope) -> bool:
-        """Return whether a request may pass without a token."""
         return not self._tokens or (self._reading_is_open and scope["method"] in _READING)
 
     def _knows(self, scope: Scope) -> bool:
         """Return whether a request shows a valid token; compared in constant time."""
-        if not self._tokens:
-            return False
         authorization = dict(scope["headers"]).get(b"authorization", b"")
         kind, _, shown = authorization.partition(b" ")
         digest = _digest(shown.strip())
@@ -306,14 +287,11 @@ def permission(request: Request, settings: Settings) -> VerificationPermission:
     """
     if not settings.verifications:
         return VerificationPermission.OFF
+    if request.scope.get(SHOWS_TOKEN, False) if settings.tokens else _is_from_here(request):
+        return VerificationPermission.GRANTED
     if settings.tokens:
-        is_known = request.scope.get(SHOWS_TOKEN, False)
-        return VerificationPermission.GRANTED if is_known else VerificationPermission.TOKEN_NEEDED
-    return (
-        VerificationPermission.GRANTED
-        if _is_from_here(request)
-        else VerificationPermission.THIS_MACHINE_ONLY
-    )
+        return VerificationPermission.TOKEN_NEEDED
+    return VerificationPermission.THIS_MACHINE_ONLY
 
 
 def is_foreign_page(request: Request, settings: Settings) -> bool:
@@ -343,46 +321,32 @@ class Metrics:
     """Counters of one app."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "cmfl_requests", "Answered requests.", ("endpoint", "status"), registry=self.registry
-        )
+        self.registry = registry = CollectorRegistry()
+        labels = ("endpoint", "status")
+        self.requests = Counter("cmfl_requests", "Answered requests.", labels, registry=registry)
         self.seconds = Histogram(
             "cmfl_request_seconds",
             "Seconds until an answer was sent.",
             ("endpoint",),
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
-
-    def router(self) -> APIRouter:
-        """Return the route of the metrics."""
-        router = APIRouter(include_in_schema=False)
-        router.get("/metrics", response_class=Response)(self.exposition)
-        return router
 
     def exposition(self) -> Response:
         """Return the metrics as Prometheus reads them."""
-        return Response(
-            generate_latest(self.registry),
-            headers={"Cache-Control": "no-store"},
-            media_type=CONTENT_TYPE_LATEST,
-        )
+        headers = {"Cache-Control": "no-store", "Content-Type": CONTENT_TYPE_LATEST}
+        return Response(generate_latest(self.registry), headers=headers)
 
 
-class MetricsMiddleware:
+class MetricsMiddleware(HttpMiddleware):
     """Counts and times every request, and writes its line."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, logs: bool) -> None:
-        self._app = app
+        super().__init__(app)
         self._metrics = metrics
         self._log = _access_log() if logs else None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         start, status, sent = time.perf_counter(), 500, 0
 
         async def counted(message: Message) -> None:

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from api.http import answers as kinds
 from api.http.answers import ProblemKind
-from api.schemas.service import MEDIA_TYPE, FieldError, Problem
+from api.schemas import MEDIA_TYPE, FieldError, Problem
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
@@ -29,6 +29,7 @@ OF_CHAIN = (
 OF_DEPLOYMENTS = (*OF_CHAIN, kinds.CHAIN_NOT_FOUND)
 OF_DEPLOYMENT = (*OF_DEPLOYMENTS, kinds.DEPLOYMENT_NOT_FOUND)
 OF_PAGE = (*OF_DEPLOYMENT, kinds.CURSOR_INVALID)
+OF_CLIENT_PAGE = (*OF_PAGE, kinds.CLIENT_NOT_FOUND)
 OF_ROUND = (*OF_DEPLOYMENT, kinds.ROUND_NOT_FOUND)
 OF_CLIENT = (*OF_DEPLOYMENT, kinds.CLIENT_NOT_FOUND)
 
@@ -129,7 +130,6 @@ def problem_examples() -> dict[str, Any]:
 
 
 def _example(kind: ProblemKind) -> dict[str, Any]:
-    """Return a problem of a kind."""
     detail = DETAILS[kind]
     errors = None
     if kind is kinds.REQUEST_INVALID:
@@ -165,6 +165,9 @@ def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
         own.pop("$defs", None)
         schemas[kind.__name__] = own
     for schema in schemas.values():
+        if "as_of" in schema.get("properties", ()):  # `--json` alone has answers without it
+            required = {"as_of", *schema["required"]}
+            schema["required"] = [name for name in schema["properties"] if name in required]
         schema["examples"] = [example_of(schema, schemas)]
     for kind in (Problem, FieldError):
         schemas[kind.__name__] = dict(sorted(schemas[kind.__name__].items()))
@@ -213,7 +216,6 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
 
 def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Add the schema's example to the endpoint."""
     content = answer.get("content", {}).get("application/json")
     if content is not None and "$ref" in content.get("schema", {}):
         name = content["schema"]["$ref"].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Path and query parameters of the endpoints, with their bounds.
+"""How an endpoint is declared: its path and query parameters with their bounds, and its answers.
 
 The dependencies do not wait, and are asynchronous: FastAPI would run a plain function in a thread.
 """
@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.http.answers import REQUEST_INVALID, ProblemError, RequestView, histories_of
-from api.schemas.service import FieldError
+from api.http.answers import REQUEST_INVALID, ProblemError, ProblemKind, RequestView, invalid
+from api.http.openapi import Declared, declared
+from api.schemas import FieldError
+from ledger.chain.ports import NotServedError
+from ledger.history.export import CsvTable, Row, csv_lines
 from ledger.history.history import MAX_CURSOR
 from ledger.history.queries import CHAIN_NAME, AskedRole, Order, Span
 from ledger.protocol.types import ClientId
@@ -36,6 +43,7 @@ def whole_number(value: object) -> object:
     return value
 
 
+_IN_PLAIN_DIGITS = BeforeValidator(whole_number)
 ChainName = Annotated[
     str,
     Path(
@@ -55,17 +63,17 @@ Address = Annotated[
     ),
 ]
 RoundIndex = Annotated[
-    int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), BeforeValidator(whole_number)
+    int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), _IN_PLAIN_DIGITS
 ]
 ClientIndex = Annotated[
     int,
     Path(ge=0, le=MAX_INDEX, description="its index", examples=[7]),
-    BeforeValidator(whole_number),
+    _IN_PLAIN_DIGITS,
 ]
 Limit = Annotated[
     int,
     Query(ge=1, le=100, description="entries on a page; refused out of range", examples=[20]),
-    BeforeValidator(whole_number),
+    _IN_PLAIN_DIGITS,
 ]
 Cursor = Annotated[
     str | None,
@@ -90,11 +98,77 @@ async def _page(cursor: Cursor = None, limit: Limit = 20) -> PageQuery:
 
 
 Paged = Annotated[PageQuery, Depends(_page)]
+
+EXPORT_PAGE = 100
+"""Entries of a whole list that are read at once; a long file is never in memory as a whole."""
+
+A = TypeVar("A")
+
+
+class Format(StrEnum):
+    """Format of a list."""
+
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The requested page of a list, or the whole list as CSV."""
+
+    format: Format
+    cursor: str | None
+    limit: int
+
+    def answer(
+        self, reading: RequestView, table: CsvTable[A], read: Callable[[int, str | None], A]
+    ) -> Response:
+        """Return the page, or all pages one after the other, as of the block in X-As-Of-Block."""
+        if self.format is Format.JSON:
+            return reading.respond(cast("dict[str, object]", read(self.limit, self.cursor)))
+        first = read(EXPORT_PAGE, None)  # rejections precede the first byte
+        headers = {
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{table.name}.csv"',
+            "X-As-Of-Block": f"{reading.as_of['number']} {reading.as_of['hash']}",
+            "X-Content-Type-Options": "nosniff",
+        }
+        lines = csv_lines(table, _rows(reading, table, first, read))
+        return StreamingResponse(lines, headers=headers, media_type="text/csv; charset=utf-8")
+
+
+def _rows(
+    reading: RequestView, table: CsvTable[A], page: A, read: Callable[[int, str | None], A]
+) -> Iterator[list[Row]]:
+    yield table.rows(page)
+    while (cursor := cast("dict[str, str | None]", page)["next_cursor"]) is not None:
+        page = read(EXPORT_PAGE, cursor)
+        yield table.rows(page)
+    if not reading.chain.is_unmoved():
+        raise NotServedError("the chain was reorganised while it was read")
+
+
+async def _list(
+    format: Annotated[  # noqa: A002 - the query's own word
+        Format,
+        Query(
+            description="`json` for a page; `csv` for the whole list in flat rows, without "
+            "`cursor` and `limit`",
+            examples=["csv"],
+        ),
+    ] = Format.JSON,
+    cursor: Cursor = None,
+    limit: Limit = 20,
+) -> ListQuery:
+    return ListQuery(format, cursor, limit)
+
+
+Listed = Annotated[ListQuery, Depends(_list)]
 OrderQuery = Annotated[Order, Query(description="which come first", examples=["newest"])]
 ClientFilter = Annotated[
     int | None,
     Query(ge=0, le=MAX_INDEX, description="only rounds with this client", examples=[7]),
-    BeforeValidator(whole_number),
+    _IN_PLAIN_DIGITS,
 ]
 
 
@@ -111,35 +185,33 @@ async def _asked_of(
     ] = None,
 ) -> tuple[ClientId | None, AskedRole]:
     if role is not None and client is None:
-        errors = [FieldError(place="query", name="role", detail="needs `client`")]
-        raise ProblemError(REQUEST_INVALID, "query role: needs `client`", errors)
+        raise invalid("query", "role", "needs `client`")
     return None if client is None else ClientId(client), role or AskedRole.ANY
 
 
 AskedOf = Annotated[tuple[ClientId | None, AskedRole], Depends(_asked_of)]
 
 
+def _bound(description: str) -> Any:
+    """Return a bound of a range: a block's number or a Unix time."""
+    return Query(ge=0, le=MAX_INDEX, description=description)
+
+
+SinceBlock = Annotated[
+    int | None, _bound("rounds that ended in this block or later"), _IN_PLAIN_DIGITS
+]
+UntilBlock = Annotated[
+    int | None, _bound("rounds that ended in this block or before"), _IN_PLAIN_DIGITS
+]
+Since = Annotated[int | None, _bound("ended at this Unix time or later"), _IN_PLAIN_DIGITS]
+Until = Annotated[int | None, _bound("ended at this Unix time or before"), _IN_PLAIN_DIGITS]
+
+
 async def _within(
-    since_block: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_INDEX, description="rounds that ended in this block or later"),
-        BeforeValidator(whole_number),
-    ] = None,
-    until_block: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_INDEX, description="rounds that ended in this block or before"),
-        BeforeValidator(whole_number),
-    ] = None,
-    since: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_INDEX, description="ended at this Unix time or later"),
-        BeforeValidator(whole_number),
-    ] = None,
-    until: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_INDEX, description="ended at this Unix time or before"),
-        BeforeValidator(whole_number),
-    ] = None,
+    since_block: SinceBlock = None,
+    until_block: UntilBlock = None,
+    since: Since = None,
+    until: Until = None,
 ) -> tuple[Span, Span]:
     return Span(since_block, until_block), Span(since, until)
 
@@ -149,7 +221,7 @@ Within = Annotated[tuple[Span, Span], Depends(_within)]
 
 async def _reading(request: Request, chain: ChainName) -> RequestView:
     """Return the chain that a path names; its name is checked when it is read."""
-    return RequestView(histories_of(request), chain)
+    return RequestView(request, chain)
 
 
 OneChain = Annotated[RequestView, Depends(_reading)]
@@ -181,7 +253,50 @@ def _parameters(dependant: Dependant) -> set[str]:
     return own.union(*(_parameters(inner) for inner in dependant.dependencies))
 
 
-def of_deployment(part: str, tag: str = "rounds") -> APIRouter:
-    """Return a router below the path of a deployment."""
-    prefix = f"/v1/chains/{{chain}}/deployments/{{address}}{part}"
-    return APIRouter(prefix=prefix, tags=[tag], dependencies=[Depends(refuse_unknown)])
+class Endpoints(APIRouter):
+    """Endpoints of one subject; the name of a function is its operation's id."""
+
+    def __init__(self, prefix: str, tag: str) -> None:
+        super().__init__(
+            prefix=prefix,
+            tags=[tag],
+            dependencies=[Depends(refuse_unknown)],
+            generate_unique_id_function=attrgetter("name"),
+        )
+
+    def answers(
+        self,
+        path: str,
+        summary: str,
+        answer: Any,
+        problems: Sequence[ProblemKind],
+        *,
+        media: Declared | None = None,
+        tagged: bool = True,
+        **options: Any,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return a decorator that serves a function at a path.
+
+        Args:
+            answer: type of the JSON answer; None for other media.
+            media: OpenAPI's declaration of other answers with success.
+            tagged: whether answers have an entity tag.
+        """
+        responses = declared(*problems, tagged=tagged) | (media or {})
+        options = {"methods": ["GET"], "response_model": answer} | options
+        return self.api_route(path, summary=summary, responses=responses, **options)
+
+
+def of_deployment(part: str = "", tag: str = "rounds") -> Endpoints:
+    """Return endpoints below the path of a deployment."""
+    return Endpoints(f"/v1/chains/{{chain}}/deployments/{{address}}{part}", tag)
+
+
+def binary(media_type: str, description: str) -> Declared:
+    """Return the declaration of a success whose body is bytes."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"description": description, "content": content}}
+
+
+EXPORTED = binary("text/csv", "a page, or the whole list")
+"""The declaration of a list in any format."""

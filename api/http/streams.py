@@ -62,6 +62,10 @@ class Streams:
         self._open: Counter[str] = Counter()
         self.are_ending = False
 
+    def end(self) -> None:
+        """End the open streams: the service shuts down, and readers may never leave."""
+        self.are_ending = True
+
     @contextmanager
     def reserve(self, request: Request) -> Iterator[None]:
         """Count a stream until it has ended."""
@@ -141,7 +145,6 @@ class ByteRange:
 
     @property
     def size(self) -> int:
-        """The number of bytes."""
         return self.end - self.first
 
 

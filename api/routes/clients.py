@@ -4,127 +4,90 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 
-from api.http.answers import CLIENT_NOT_FOUND, require_client, respond
-from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
-from api.http.openapi import OF_CLIENT, OF_PAGE, declared
+from api.http.answers import require_client
+from api.http.openapi import OF_CLIENT, OF_CLIENT_PAGE, OF_PAGE
 from api.http.parameters import (
+    EXPORTED,
     Address,
     ClientFilter,
     ClientIndex,
+    Listed,
     OneChain,
     OrderQuery,
     Paged,
     of_deployment,
 )
-from ledger.history.answers import (
+from ledger.history.answers_clients import (
     ClientAnswer,
     ClientRoundsAnswer,
-    ClientRoundsPage,
     ClientsAnswer,
-    ClientsPage,
     DigestAnswer,
-    EvidenceAnswer,
+    client_rounds_page,
+    clients_page,
+    digest_page,
+    one_client,
 )
+from ledger.history.answers_signed import EvidenceAnswer, evidence_page
 from ledger.history.export import CLIENT_ROUNDS, CLIENTS
 from ledger.history.queries import Order, RoundQuery
-from ledger.history.serialise import client_rounds_page, clients_page, digest_page, one_client
-from ledger.history.serialise_rounds import evidence_page
 from ledger.protocol import types
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Digest
 
-clients_router = of_deployment("/clients", "clients")
+_clients = of_deployment("/clients", "clients")
+_rounds = of_deployment()
 
 
-@clients_router.get(
-    "",
-    summary="Clients, page by page",
-    operation_id="list_clients",
-    response_model=ClientsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE),
-)
-def clients(
-    request: Request,
-    reading: OneChain,
-    address: Address,
-    page: Paged,
-    format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
-) -> Response:
+@_clients.answers("", "Clients, page by page", ClientsAnswer, OF_PAGE, media=EXPORTED)
+def list_clients(reading: OneChain, address: Address, page: Listed) -> Response:
     """List the registered clients by index, with counts over the ended rounds.
 
     A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
     rounds' records; `records_missing` counts the missing ones.
     """
     history = reading.history(address)
-
-    def read(limit: int, cursor: str | None) -> ClientsPage:
-        return clients_page(history, limit, cursor)
-
-    if format is not Format.JSON:
-        return exported(reading, CLIENTS, lambda cursor: read(PAGE, cursor))
-    return respond(request, reading, read(page.limit, page.cursor))
+    return page.answer(reading, CLIENTS, lambda limit, at: clients_page(history, limit, at))
 
 
-@clients_router.get(
-    "/{number}",
-    summary="One client",
-    operation_id="read_client",
-    response_model=ClientAnswer,
-    responses=declared(*OF_CLIENT),
-)
-def client(request: Request, reading: OneChain, address: Address, number: ClientIndex) -> Response:
+@_clients.answers("/{number}", "One client", ClientAnswer, OF_CLIENT)
+def read_client(reading: OneChain, address: Address, number: ClientIndex) -> Response:
     """Return a client's address, samples, ban and counts."""
     history = reading.history(address)
-    require_client(number, len(history.registered()))
-    return respond(request, reading, one_client(history, ClientId(number)))
+    return reading.respond(one_client(history, require_client(number, len(history.registered()))))
 
 
-@clients_router.get(
+@_clients.answers(
     "/{number}/rounds",
-    summary="A client's rounds, page by page",
-    operation_id="list_client_rounds",
-    response_model=ClientRoundsAnswer,
-    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND),
+    "A client's rounds, page by page",
+    ClientRoundsAnswer,
+    OF_CLIENT_PAGE,
+    media=EXPORTED,
 )
-def client_rounds(
-    request: Request,
+def list_client_rounds(
     reading: OneChain,
     address: Address,
     number: ClientIndex,
-    page: Paged,
+    page: Listed,
     order: OrderQuery = Order.NEWEST,
-    format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
 ) -> Response:
     """List the rounds in which a client trained or served.
 
     One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
     short or empty, with a cursor, until all rounds were examined.
     """
-    history, client = reading.history(address), ClientId(number)
-    require_client(number, len(history.registered()))
-    walk = RoundQuery("client rounds", order, client=client)
+    history = reading.history(address)
+    client = require_client(number, len(history.registered()))
+    query = RoundQuery("client rounds", order, client=client)
 
-    def read(limit: int, cursor: str | None) -> ClientRoundsPage:
-        return client_rounds_page(history, client, history.page(walk, limit, cursor))
+    def read(limit: int, cursor: str | None) -> ClientRoundsAnswer:
+        return client_rounds_page(history, client, history.page(query, limit, cursor))
 
-    if format is not Format.JSON:
-        return exported(reading, CLIENT_ROUNDS, lambda cursor: read(PAGE, cursor))
-    return respond(request, reading, read(page.limit, page.cursor))
+    return page.answer(reading, CLIENT_ROUNDS, read)
 
 
-evidence_router = of_deployment("/evidence")
-
-
-@evidence_router.get(
-    "",
-    summary="What is held against clients",
-    operation_id="list_evidence",
-    response_model=EvidenceAnswer,
-    responses=declared(*OF_PAGE, CLIENT_NOT_FOUND),
-)
-def evidence(
-    request: Request,
+@_rounds.answers("/evidence", "What is held against clients", EvidenceAnswer, OF_CLIENT_PAGE)
+def list_evidence(
     reading: OneChain,
     address: Address,
     page: Paged,
@@ -139,14 +102,10 @@ def evidence(
     proposals and equivocation, and none for silence. Nothing of it is verified here.
     """
     history = reading.history(address)
-    if client is not None:
-        require_client(client, history.fixed.clients)
-    against = None if client is None else ClientId(client)
+    against = None if client is None else require_client(client, history.fixed.clients)
     rounds = history.page(RoundQuery("evidence", order), page.limit, page.cursor)
-    return respond(request, reading, evidence_page(history, rounds, against))
+    return reading.respond(evidence_page(history, rounds, against))
 
-
-digests_router = of_deployment("/digests")
 
 DigestAsked = Annotated[
     str,
@@ -159,16 +118,8 @@ DigestAsked = Annotated[
 ]
 
 
-@digests_router.get(
-    "/{digest}",
-    summary="Where a digest stands",
-    operation_id="find_digest",
-    response_model=DigestAnswer,
-    responses=declared(*OF_PAGE),
-)
-def digest(
-    request: Request, reading: OneChain, address: Address, digest: DigestAsked, page: Paged
-) -> Response:
+@_rounds.answers("/digests/{digest}", "Where a digest stands", DigestAnswer, OF_PAGE)
+def find_digest(reading: OneChain, address: Address, digest: DigestAsked, page: Paged) -> Response:
     """Return the kind, the round and the client of each place of a digest or a hash.
 
     Files (payloads, models, score vectors, records, incidents, the configuration) by their sha256;
@@ -176,6 +127,9 @@ def digest(
     score vectors are found through the rounds' records, where these are available. An unknown
     digest has no places.
     """
-    history = reading.history(address)
     sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    return respond(request, reading, digest_page(history, sought, page.limit, page.cursor))
+    answer = digest_page(reading.history(address), sought, page.limit, page.cursor)
+    return reading.respond(answer)
+
+
+ROUTES = [*_clients.routes, *_rounds.routes]

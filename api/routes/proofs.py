@@ -6,7 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
@@ -25,14 +25,15 @@ from api.http.answers import (
     require_client,
     require_round,
 )
-from api.http.openapi import ASKED, OF_ROUND, declared
+from api.http.openapi import ASKED, OF_ROUND
 from api.http.parameters import (
     Address,
     ClientIndex,
+    Endpoints,
     OneChain,
     RoundIndex,
+    binary,
     of_deployment,
-    refuse_unknown,
 )
 from api.http.streams import MEDIA_TYPE, send_blob
 from ledger.audit.proofs.bundle_verification import RoundExport, prepare_export
@@ -41,9 +42,9 @@ from ledger.audit.proofs.documents import PROOF
 from ledger.audit.proofs.recorded import make_proof
 from ledger.protocol import types
 from ledger.protocol.errors import BlobError, BlobMissingError, ConfigurationError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Digest
 
-proofs_router = of_deployment("/rounds/{number}", "proofs")
+_proofs = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()
 
 Whole = Annotated[
@@ -55,20 +56,19 @@ Whole = Annotated[
 ]
 
 
-@proofs_router.get(
+@_proofs.answers(
     "/proof/{client}",
-    summary="What became of a client, as a proof",
-    operation_id="read_proof",
-    responses=declared(*OF_ROUND, CLIENT_NOT_FOUND)
-    | {
+    "What became of a client, as a proof",
+    None,
+    (*OF_ROUND, CLIENT_NOT_FOUND),
+    media={
         200: {
             "description": "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
             "content": {"application/json": {"schema": {"type": "object"}}},
         }
     },
 )
-def proof(
-    request: Request,
+def read_proof(
     reading: OneChain,
     address: Address,
     number: RoundIndex,
@@ -83,27 +83,23 @@ def proof(
     served = reading.deployment(address)
     history = reading.chain.history(served)
     require_round(history, number)
-    require_client(client, served.fixed.clients)
+    index = require_client(client, served.fixed.clients)
     with reading.chain.snapshot(served) as ledger:
-        made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
+        made = make_proof(ledger, history.blobs, number, index, whole=whole)
     reading.verify_unmoved()
-    return encoded(request, to_json(PROOF.write(made)))
+    return encoded(reading.request, to_json(PROOF.write(made)))
 
 
-@proofs_router.get(
+@_proofs.answers(
     "/bundle",
-    summary="A whole round as one file",
-    operation_id="read_bundle",
+    "A whole round as one file",
+    None,
+    (*OF_ROUND, BLOB_NOT_FOUND, BUSY),
+    media=binary("application/x-tar", "a tar file, for `cmfl verify bundle FILE`"),
+    tagged=False,
     response_class=StreamingResponse,
-    responses=declared(*OF_ROUND, BLOB_NOT_FOUND, BUSY, tagged=False)
-    | {
-        200: {
-            "description": "a tar file, for `cmfl verify bundle FILE`",
-            "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
 )
-def bundle(
+def read_bundle(
     reading: OneChain, address: Address, number: RoundIndex, whole: Whole = False
 ) -> Response:
     """Return all that checking a round needs: events, documents, score vectors, payloads, models.
@@ -121,7 +117,6 @@ def bundle(
 
 
 def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
-    """Return a round's bundle."""
     served = reading.deployment(address)
     history = reading.chain.history(served)
     require_round(history, number)
@@ -138,7 +133,7 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
         _one_at_a_time.release()
 
 
-blobs_router = APIRouter(prefix="/v1/blobs", tags=["blobs"], dependencies=[Depends(refuse_unknown)])
+_blobs = Endpoints("/v1/blobs", "blobs")
 
 Sha256 = Annotated[
     str,
@@ -158,21 +153,15 @@ Prefix = Annotated[
         examples=["5c"],
     ),
 ]
-_BYTES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
-_ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE) | {
-    200: {"description": "the blob's bytes", "content": _BYTES},
-    206: {"description": "the one range of them that `Range` names", "content": _BYTES},
-}
+_PROBLEMS = (*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE)
+_BYTES = binary(MEDIA_TYPE, "the blob's bytes")
+_BYTES[206] = _BYTES[200] | {"description": "the one range of them that `Range` names"}
 
 
-@blobs_router.get(
-    "/{digest}",
-    summary="A blob",
-    operation_id="read_blob",
-    responses=_ANSWERS,
-    response_class=StreamingResponse,
+@_blobs.answers(
+    "/{digest}", "A blob", None, _PROBLEMS, media=_BYTES, response_class=StreamingResponse
 )
-def blob(request: Request, digest: Sha256) -> Response:
+def read_blob(request: Request, digest: Sha256) -> Response:
     """Return a blob's bytes: a payload, a model, a score vector, a record, a configuration.
 
     The bytes are checked against their digest before the first of them is sent. They are always
@@ -181,20 +170,20 @@ def blob(request: Request, digest: Sha256) -> Response:
     return _sent(request, digest)
 
 
-@blobs_router.get(
+@_blobs.answers(
     "/{prefix}/{digest}",
-    summary="A blob, as in a folder of blobs",
-    operation_id="read_blob_in_folder",
-    responses=_ANSWERS,
+    "A blob, as in a folder of blobs",
+    None,
+    _PROBLEMS,
+    media=_BYTES,
     response_class=StreamingResponse,
 )
-def blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response:
+def read_blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response:
     """Return a blob's bytes by its path in a folder of blobs: `cmfl audit --blobs URL/v1/blobs`."""
     return _sent(request, digest, prefix)
 
 
 def _sent(request: Request, name: str, prefix: str = "") -> Response:
-    """Return the answer that streams a blob's bytes."""
     if not name.startswith(prefix):
         raise ProblemError(BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
     headers = {
@@ -219,3 +208,6 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
         raise ProblemError(BLOB_DAMAGED, str(error)) from error
     with stack:
         return send_blob(request, stack, file, size, headers)
+
+
+ROUTES = [*_proofs.routes, *_blobs.routes]

@@ -42,7 +42,8 @@ HEADERS = {
 }
 PAGE, REFERENCE = "index.html", "docs.html"
 _BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')
-web_router = APIRouter(include_in_schema=False)
+_router = APIRouter(include_in_schema=False)
+ROUTES = _router.routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +88,22 @@ def _web_file(body: bytes, suffix: str) -> WebFile:
     return WebFile(body, MEDIA_TYPES[suffix], tag)
 
 
-@web_router.get("/")
-@web_router.get("/dashboard")
+@_router.get("/")
+@_router.get("/dashboard")
 def to_dashboard(request: Request) -> Response:
     """Redirect to the dashboard."""
     path = f"{root_path_of(request)}/dashboard/"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
-@web_router.get("/docs")
+@_router.get("/docs")
 def to_reference(request: Request) -> Response:
     """Redirect to the REST reference."""
     path = f"{root_path_of(request)}/dashboard/{REFERENCE}"
     return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
-@web_router.get("/dashboard/{name:path}")
+@_router.get("/dashboard/{name:path}")
 def dashboard(request: Request, name: str) -> Response:
     """Answer with one of the dashboard's files.
 

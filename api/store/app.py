@@ -27,9 +27,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.answers import CHAIN_UNREACHABLE, ProblemError, plain_problem, problem
-from api.http.limits import Metrics, MetricsMiddleware, SafeHeaders
-from api.http.server import bounded_server, run_server
-from api.sockets import listening_socket, url_of
+from api.http.limits import HttpMiddleware, Metrics, MetricsMiddleware, SafeHeaders
+from api.http.server import bounded_server, listening_socket, run_server, url_of
 from api.store.permissions import PermissionCache, StoreSettings
 from api.store.receiver import (
     TOO_SLOW,
@@ -97,7 +96,6 @@ class Retention:
         self._ended = 0
 
     def remove_old(self) -> None:
-        """Remove what is old by now."""
         chain = self._ledger.chain
         self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
         state = self._run.ledger.state()
@@ -239,18 +237,14 @@ async def _remove_old(retention: Retention) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-class _ErrorsAsProblems:
+class _ErrorsAsProblems(HttpMiddleware):
     """Answers errors with problems, and lets a client that is still sending hear of them."""
 
     def __init__(self, app: ASGIApp, realm: str) -> None:
-        self._app = app
+        super().__init__(app)
         self._challenge = f'{SCHEME} realm="{realm}"'
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, body = Request(scope), _Body(receive)
         try:
             await self._app(scope, body.receive, send)

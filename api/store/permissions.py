@@ -110,7 +110,6 @@ class WritePermissions:
     registry: tuple[RegisteredClient, ...]
 
     def accepts(self, round_number: int) -> bool:
-        """Return whether a round is open, or next to the open one."""
         return abs(round_number - self.round) <= 1
 
     def has_registered(self, address: Address) -> bool:

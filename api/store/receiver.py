@@ -178,7 +178,6 @@ class Charges:
             )
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._file.close()
 
@@ -315,7 +314,6 @@ class Receiver:
         return AttestationUpload(*fields, address), permissions
 
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> None:
-        """Charge a client for an upload; see `Charges.charge`."""
         if not self.charges.charge(upload, kind, quota):
             detail = (
                 f"{name_of(upload)} may put {quota[0]} of them and {quota[1]} bytes in round "
@@ -415,7 +413,6 @@ class IncomingFile:
         self._path = disk.create(incoming, b"")
 
     def write(self, piece: bytes) -> None:
-        """Append the next bytes."""
         self._missing -= len(piece)
         if self._missing < 0:
             raise EncodingError("there are more bytes than were announced")

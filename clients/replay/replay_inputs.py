@@ -250,7 +250,7 @@ def _recorded(
 ) -> RecordedRound:
     round_ = history.round(number)
     assert round_ is not None, "it has ended"
-    payloads = history.documents(round_).payloads
+    payloads = history.documented(round_).documents.payloads
     accepted = () if round_.decided is None else round_.decided.accepted
     return RecordedRound(
         round=number,

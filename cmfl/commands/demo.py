@@ -338,7 +338,7 @@ def _show_audits(reports: dict[str, AuditReport]) -> None:
 
 def _serve(home: Path, run: str, port: int) -> None:
     """Serve the history: until interrupted at a terminal, else just long enough to show it."""
-    from api.serve import serve
+    from api.app import serve
     from api.settings import Settings
 
     requested, port = port, free_port(port)

@@ -30,7 +30,7 @@ from ledger.io.folders import writing_named
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
-    from api.client.deployment import RemoteDeployment
+    from api.client import RemoteDeployment
     from cmfl.provenance.facts import RunFacts
     from ledger.audit.proofs.bundle_verification import RoundVerification
     from ledger.history.export import CsvTable, Row

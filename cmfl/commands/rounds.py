@@ -41,10 +41,11 @@ from ledger.protocol.errors import ConfigurationError, ServiceError
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
-    from api.client.deployment import RemoteDeployment
-    from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
-    from ledger.history.answers import Ban
-    from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundSummary
+    from api.client import RemoteDeployment
+    from api.schemas import ActiveClient, FederationAnswer, OpenRound, PacedRound
+    from ledger.history.answers_parts import RoundNumbers
+    from ledger.history.answers_rounds import FullRound, RoundSummary
+    from ledger.history.answers_signed import Ban
 
 
 rounds_app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
@@ -424,7 +425,7 @@ def watch(
 
 def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
     """Return an answer; a service that is away for a moment is asked again."""
-    from api.client.connection import ServiceProblemError
+    from api.client import ServiceProblemError
 
     since: float | None = None
     while True:

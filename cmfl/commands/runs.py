@@ -47,9 +47,10 @@ from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import CmflError, ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from api.client.service import Service
+    from api.client import Service
+    from api.schemas import DeploymentSummary
     from cmfl.commands.audit import HeadComparison
-    from ledger.history.answers import DeploymentSummary, Series
+    from ledger.history.answers_rounds import SeriesAnswer
 
 
 MAX_RUNS = 1_024
@@ -157,8 +158,8 @@ class ServiceRuns:
 
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
         self._remote, self._service, self._chain = remote, service, chain
-        self._series: dict[str, Series] = {}
-        self.place = service.connection.shown_url
+        self._series: dict[str, SeriesAnswer] = {}
+        self.place = service.shown_url
 
     def names(self) -> list[str]:
         return sorted(deployment["run"] for deployment in self._all)
@@ -232,20 +233,20 @@ class ServiceRuns:
             raise ConfigurationError(f"{self.place} serves no run")
         return deployments
 
-    def _series_of(self, name: str) -> Series:
+    def _series_of(self, name: str) -> SeriesAnswer:
         if name not in self._series:
             address = self._deployment(name)["address"]
             self._series[name] = self._service.deployment(self._chain, address).series()
         return self._series[name]
 
 
-def _is_sparse(series: Series) -> bool:
+def _is_sparse(series: SeriesAnswer) -> bool:
     """Return whether a series has only some of the rounds."""
     numbers = series["round"]
     return bool(numbers) and len(numbers) < numbers[-1]
 
 
-def _accepted_attackers(series: Series) -> float | None:
+def _accepted_attackers(series: SeriesAnswer) -> float | None:
     """Return the attackers' share of the accepted updates; None if some round is unknown."""
     if series["claimed"] is None or _is_sparse(series):
         return None

@@ -239,7 +239,7 @@ def serve(
     service: ServiceOptions,
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
-    from api.serve import serve as serve_app
+    from api.app import serve as serve_app
 
     target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
     if rpc_url is None and chain_id is not None:

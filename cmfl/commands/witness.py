@@ -110,7 +110,7 @@ def serve_witness(
     on an open network.
     """
     from api.http.server import serve_app
-    from api.transparency.server import create_witness
+    from api.transparency import create_witness
     from ledger.io.folders import sole_process
     from ledger.transparency.notes import KeyUse, parse_vkey
     from ledger.transparency.witness_folder import WitnessFolder
@@ -232,7 +232,7 @@ def serve_log(
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
     from api.http.server import serve_app
-    from api.transparency.server import create_static_log
+    from api.transparency import create_static_log
 
     if not folder.is_dir():
         raise ConfigurationError(f"there is no folder {folder}")

@@ -15,7 +15,7 @@ from clients.models.model import RECORDED_FILE
 from cmfl.replaying import coverage_of
 from cmfl.where import Target, opened_ledger
 from ledger.audit.report import AuditStep, StepOutcome
-from ledger.history.serialise_rounds import time_of
+from ledger.history.fields import time_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ConfigurationError
@@ -24,7 +24,7 @@ from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Digest
 if TYPE_CHECKING:
     from ledger.chain.contract.ledger import CommitteeLedger
     from ledger.chain.round_ledger import RecordedEvent
-    from ledger.history.answers import TrainingCoverage
+    from ledger.history.training import TrainingAnswer
 
 
 _BOUND = {
@@ -289,7 +289,7 @@ def _states_after(
         yield event.head, model, decided
 
 
-def _repeated(coverage: TrainingCoverage) -> tuple[RepeatedUpdate, ...]:
+def _repeated(coverage: TrainingAnswer) -> tuple[RepeatedUpdate, ...]:
     verdicts = {
         RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
         for update in coverage["updates"]

@@ -1,449 +1,81 @@
-"""Responses about rounds and their parts.
+"""Answers about rounds: in a list, in numbers, whole, in words, and as columns of a series.
 
-Where a response exists with and without `as_of`, the one without is what `--json` prints.
+Nothing proves accuracy: only the process that has played the run reports it. It is shown as a
+claim, with the accuracy of always answering the commonest class.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
-from ledger.history.fields import (
-    Answer,
-    Bits,
-    BlockNumber,
-    Client,
-    CommitmentWord,
-    Count,
-    Digest32,
-    Distance,
-    DropoutWhy,
-    Eip55,
-    IncidentWhat,
-    Links,
-    MemberScores,
-    NextCursor,
-    Payload,
-    PhaseName,
-    Place,
-    RefusalWhy,
-    Response,
-    Rfc3339,
-    RoundNumber,
-    SelectionForm,
-    Signature65,
-    Status,
-    TrainerOutcome,
-    Uint,
-    UnixTime,
-    VoteName,
+from ledger.claims import ClaimedRound, claims_of
+from ledger.history import fields
+from ledger.history.answers_parts import (
+    AggregationBody,
+    CommitmentEntry,
+    CommitteeMember,
+    EndBlock,
+    MemberEntry,
+    NewModel,
+    RoundHeading,
+    RoundNumbers,
+    RoundView,
+    UpdateEntry,
+    Views,
+    aggregation_body,
+    commitments,
+    committee,
+    end_block,
+    round_numbers,
+    updates,
 )
+from ledger.history.answers_signed import ScoresBody, VotesBody, scores_body, votes_body
+from ledger.history.explain import explain_missing_payloads, explain_round
+from ledger.history.fields import Answer, Response, doc, to_hex_or_none
+from ledger.history.round import missing_payloads, read_run
+from ledger.io.home import RunPaths
+from ledger.protocol.errors import EncodingError
 
-View = Annotated[int, Field(ge=0, lt=2**32, description="v, from 0", examples=[0])]
-Base = Annotated[
-    Digest32,
-    Field(description="the commitments digest after the closing block: which inputs are meant"),
-]
-
-
-class EndBlock(Response):
-    """The block with a round's decision or abandonment."""
-
-    number: BlockNumber
-    hash: Digest32
-    transaction: Digest32
-    time: UnixTime
-    at: Rfc3339
+if TYPE_CHECKING:
+    from ledger.history.history import FoldedHistory, RoundPage
+    from ledger.history.round import HistoryRound
 
 
 class RoundSummary(Response):
     """One round in the list."""
 
-    round: RoundNumber
-    status: Status
-    ranked: Count
-    accepted: Count
-    views: Annotated[
-        tuple[int, int] | None,
-        Field(description="of the aggregation and the election, from 0", examples=[[0, 1]]),
-    ]
-    model: Annotated[Digest32 | None, Field(description="w_{t+1}; null unless decided")]
+    round: fields.RoundNumber
+    status: fields.Status
+    ranked: fields.Count
+    accepted: fields.Count
+    views: Views
+    model: NewModel
     ended: EndBlock | None
-    links: Links
+    links: fields.Links
+
+
+def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
+    """Return a round's line in a list."""
+    decided = round_.decided
+    return {
+        "round": round_.round,
+        "status": round_.status,
+        "ranked": len(decided.ranking) if decided else 0,
+        "accepted": len(decided.accepted) if decided else 0,
+        "views": decided.views if decided else None,
+        "model": to_hex_or_none(decided.model if decided else None),
+        "ended": end_block(history, round_),
+        "links": history.path.round_links(round_.round),
+    }
 
 
 class DiscardedRounds(Response):
     """An event's notice that rounds were taken back by a reorganisation of the chain."""
 
-    from_round: RoundNumber
-
-
-class RecordPointer(Response):
-    """The blob with the basis of the decision; the result that was voted on binds it."""
-
-    digest: Digest32
-    available: Annotated[
-        bool, Field(description="whether it is there, and a record of this round", examples=[True])
-    ]
-
-
-class IncidentsPointer(Response):
-    """The blob with the failures while voting; only the decision's sender names it."""
-
-    digest: Digest32
-    available: Annotated[
-        bool, Field(description="whether it is there, and of this round", examples=[True])
-    ]
-
-
-class RoundHeading(Response):
-    """First fields of every response about one round."""
-
-    round: RoundNumber
-    status: Status
-
-
-class RoundNumbers(Response):
-    """One round in numbers; its parts are linked."""
-
-    round: RoundNumber
-    status: Status
-    opened_block: Annotated[BlockNumber, Field(description="that opened it")]
-    seed: Digest32
-    trainers: Annotated[Count, Field(description="sampled, S_b", examples=[6])]
-    members: Annotated[Count, Field(description="S_c", examples=[4])]
-    committed: Annotated[
-        Count,
-        Field(description="active clients with a commitment by the closing block", examples=[10]),
-    ]
-    ranked: Annotated[Count, Field(examples=[6])]
-    accepted: Annotated[Count, Field(description="S_a", examples=[3])]
-    banned: Annotated[
-        list[Client],
-        Field(description="in the round's course, with effect from the next on", examples=[[]]),
-    ]
-    base: Annotated[Base | None, Field(description="that both certificates name")]
-    reveal: Annotated[
-        Digest32 | None, Field(description="keccak256 of the ranked trainers' payload digests")
-    ]
-    views: Annotated[
-        tuple[int, int] | None,
-        Field(description="of the aggregation and the election, from 0", examples=[[0, 1]]),
-    ]
-    model: Annotated[Digest32 | None, Field(description="w_{t+1}; null unless decided")]
-    next_seed: Digest32 | None
-    head: Annotated[Digest32 | None, Field(description="after the round")]
-    ended: EndBlock | None
-    record: RecordPointer | None
-    incidents: Annotated[IncidentsPointer | None, Field(description="null if none are named")]
-    links: Links
-
-
-class Placed(Response):
-    """Rank and distance of an update; null if it is not ranked."""
-
-    rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
-    distance: Distance | None
-    distance_bits: Bits | None
-
-
-class UpdateEntry(Placed):
-    """One sampled trainer and the outcome of its update."""
-
-    client: Client
-    outcome: TrainerOutcome
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it dropped out, if chain or record tell")
-    ]
-
-
-class RoundUpdates(RoundHeading):
-    """Every sampled trainer, ascending."""
-
-    updates: list[UpdateEntry]
-    record: RecordPointer | None
-
-
-class UpdatesAnswer(Answer, RoundUpdates):
-    """Every sampled trainer, ascending."""
-
-
-class ScoredDistance(Response):
-    """One distance of a score vector, as its member published it."""
-
-    client: Client
-    distance: Annotated[
-        float | None, Field(description="null if it is infinite or no number", examples=[0.5])
-    ]
-    distance_bits: Bits
-
-
-class Vector(Response):
-    """A score vector, from its blob; a refused one may hold any values."""
-
-    round: Annotated[
-        Uint, Field(description="as the vector says: any number of 64 bits", examples=["2"])
-    ]
-    member: Client
-    base: Base
-    trainers: list[ScoredDistance]
-    members: list[ScoredDistance]
-
-
-class ScoreClaim(Response):
-    """A member's signed claim of its score vector."""
-
-    member: Client
-    digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
-    signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
-    counted: Annotated[bool, Field(examples=[True])]
-    reason: Annotated[RefusalWhy | None, Field(description="why it was left out")]
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
-    vector: Annotated[
-        Vector | None,
-        Field(description="only with `include=vectors`; null where blob or vector is no good"),
-    ]
-
-
-class ScoresBody(Response):
-    """The signed score claims, as the round's record lists them."""
-
-    base: Annotated[Base | None, Field(description="that every claim names")]
-    clients: Annotated[
-        list[Client],
-        Field(description="with a usable update, ascending: the set that every claim names"),
-    ]
-    clients_digest: Annotated[Digest32 | None, Field(description="set digest of `clients`")]
-    claims: list[ScoreClaim]
-    left_out: Annotated[
-        Count, Field(description="claims of an oversized record not shown", examples=[0])
-    ]
-    scores_root: Annotated[Digest32 | None, Field(description="over the counted claims")]
-
-
-class RoundScores(ScoresBody, RoundHeading):
-    """The signed score claims of one round."""
-
-    record: RecordPointer | None
-
-
-class ScoresAnswer(ScoresBody, Answer, RoundHeading):
-    """The signed score claims, as the round's record lists them."""
-
-    record: RecordPointer | None
-
-
-class SignedPlace(Response):
-    """A member of the committee and its signature."""
-
-    place: Place
-    client: Client
-    signature: Signature65
-
-
-class Certificate(Response):
-    """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
-
-    phase: PhaseName
-    view: View
-    base: Base
-    set: Annotated[Digest32, Field(description="set digest of the clients voted on")]
-    result: Annotated[Digest32, Field(description="as signed; the same in both phases")]
-    primary: Annotated[SignedPlace, Field(description="signed EIP-712 `Request`")]
-    replies: Annotated[list[SignedPlace], Field(description="signed EIP-712 `Reply`")]
-
-
-class EvidenceVote(Response):
-    """A signed vote that proves an incident."""
-
-    kind: VoteName
-    base: Base
-    set: Digest32
-    result: Digest32
-    signature: Signature65
-
-
-class Opening(Response):
-    """Preimage of an aggregation result, which is keccak256 of its abi.encode."""
-
-    model: Digest32
-    updates_root: Digest32
-    scores_root: Digest32
-    ranking_digest: Digest32
-    reveal: Digest32
-    record: Digest32
-
-
-class IncidentEntry(Response):
-    """A member's failure while voting, with its own signed votes as evidence."""
-
-    phase: PhaseName
-    view: View
-    member: Client
-    kind: IncidentWhat
-    votes: list[EvidenceVote]
-    opening: Annotated[
-        Opening | None, Field(description="of a wrong proposal; null for other kinds")
-    ]
-
-
-class VotesBody(Response):
-    """Both certificates, and the reported incidents before them."""
-
-    replies_needed: Annotated[
-        Count, Field(description="equal replies that decide, beside the request", examples=[3])
-    ]
-    certificates: Annotated[
-        list[Certificate] | None,
-        Field(
-            description="null where the signatures are not in the contract's call data: an account "
-            "with code of its own called it"
-        ),
-    ]
-    incidents: list[IncidentEntry]
-    left_out: Annotated[
-        Count, Field(description="incidents of an oversized document not shown", examples=[0])
-    ]
-    incidents_document: Annotated[
-        IncidentsPointer | None, Field(description="null if none are named")
-    ]
-
-
-class RoundVotes(VotesBody, RoundHeading):
-    """Both certificates of one round, and its incidents."""
-
-
-class VotesAnswer(VotesBody, Answer, RoundHeading):
-    """Both certificates, and the reported incidents before them."""
-
-
-class MemberEntry(Response):
-    """A member by its seat index."""
-
-    place: Place
-    client: Client
-    address: Eip55
-
-
-class Refusal(Response):
-    """Reason why a member's scores do not count."""
-
-    reason: RefusalWhy
-    named: Annotated[
-        Client | None, Field(description="the client whose distance is false, if that is why")
-    ]
-
-
-class Accusation(Response):
-    """A member's failure as the decision's sender reports it; no vote binds it."""
-
-    phase: PhaseName
-    view: View
-    kind: IncidentWhat
-
-
-class Duties(Response):
-    """Scores, votes and incidents of a member; null or empty for a trainer."""
-
-    scores: Annotated[
-        MemberScores | None,
-        Field(description="what became of its scores; unknown without the round's record"),
-    ]
-    refused: list[Refusal]
-    voted: Annotated[
-        list[PhaseName], Field(description="phases whose deciding certificate it signed")
-    ]
-    primary_of: Annotated[
-        list[PhaseName], Field(description="phases that were decided with it as the primary")
-    ]
-    incidents: list[Accusation]
-
-
-class CommitteeMember(Duties, MemberEntry):
-    """A member of the round's committee."""
-
-    empty_seat: Annotated[
-        bool, Field(description="whether it was banned when the round opened", examples=[False])
-    ]
-    committed: Annotated[
-        bool | None, Field(description="whether its commitment came in time", examples=[True])
-    ]
-    commitment: CommitmentWord
-    payload: Payload
-    reason: Annotated[
-        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
-    ]
-
-
-class RoundCommittee(RoundHeading):
-    """S_c of the round and of the next."""
-
-    committee: list[CommitteeMember]
-    next_committee: list[MemberEntry]
-    record: RecordPointer | None
-
-
-class CommitteeAnswer(Answer, RoundCommittee):
-    """S_c of the round and of the next."""
-
-
-class Weight(Response):
-    """The share of an update: n_k / Σ n_k, or 1 / m of the clipped one in strategy 3."""
-
-    numerator: Annotated[Uint, Field(examples=["119"])]
-    denominator: Annotated[Uint, Field(examples=["357"])]
-    value: Annotated[float, Field(ge=0, le=1, examples=[0.3333333333333333])]
-
-
-class AcceptedUpdate(Response):
-    """One client of S_a."""
-
-    client: Client
-    rank: Annotated[int, Field(ge=0, examples=[0])]
-    payload: Payload
-    weight: Weight
-
-
-class AggregationBody(Response):
-    """The aggregation; all null and empty unless decided."""
-
-    form: SelectionForm
-    accepted: Annotated[list[AcceptedUpdate], Field(description="S_a, in ranking order")]
-    set: Annotated[Digest32 | None, Field(description="set digest of S_a")]
-    model: Annotated[Digest32 | None, Field(description="sha256 of w_{t+1}")]
-    updates_root: Digest32 | None
-    scores_root: Digest32 | None
-    ranking_digest: Digest32 | None
-    reveal: Digest32 | None
-    result: Annotated[Digest32 | None, Field(description="what the committee voted on")]
-
-
-class RoundAggregation(AggregationBody, RoundHeading):
-    """The aggregation of one round."""
-
-    record: RecordPointer | None
-
-
-class AggregationAnswer(AggregationBody, Answer, RoundHeading):
-    """The aggregation; all null and empty unless decided."""
-
-    record: RecordPointer | None
-
-
-class CommitmentEntry(Response):
-    """A commitment that a round took."""
-
-    client: Client
-    commitment: Annotated[Digest32, Field(description="keccak256(client ‖ payload digest)")]
-    block: Annotated[BlockNumber, Field(description="that holds it")]
+    from_round: fields.RoundNumber
 
 
 class RoundParts(Response):
@@ -451,8 +83,8 @@ class RoundParts(Response):
 
     commitments: Annotated[
         list[CommitmentEntry],
-        Field(
-            description="in the chain's order, also of clients that are not active and after the "
+        doc(
+            "in the chain's order, also of clients that are not active and after the "
             "closing block: the base follows from those up to that block, the head from all"
         ),
     ]
@@ -470,25 +102,51 @@ class FullRound(RoundNumbers):
     parts: RoundParts
 
 
-class FullRoundAnswer(RoundNumbers, Answer):
-    """One round whole."""
-
-    parts: RoundParts
-
-
-class RoundDetails(RoundNumbers):
-    """One round in numbers or whole."""
-
-    parts: RoundParts | None
-
-
 class RoundAnswer(RoundNumbers, Answer):
     """One round in numbers, and whole with `full=true`."""
 
-    parts: Annotated[RoundParts | None, Field(description="null without `full=true`")]
+    parts: Annotated[RoundParts | None, doc("null without `full=true`")]
 
 
-class RoundExplanation(RoundHeading):
+def full_round(view: RoundView) -> FullRound:
+    """Return a round with all its parts but the score vectors."""
+    scores, _ = scores_body(view)
+    members = committee(view)
+    return {
+        **round_numbers(view),
+        "parts": {
+            "commitments": commitments(view.round),
+            "updates": updates(view)["updates"],
+            "committee": members["committee"],
+            "next_committee": members["next_committee"],
+            "aggregation": aggregation_body(view),
+            "scores": scores,
+            "votes": votes_body(view),
+        },
+    }
+
+
+class RoundsAnswer(Answer):
+    """A page of rounds; with filters, one page examines a limited number of rounds."""
+
+    rounds: list[RoundSummary] | list[FullRound]
+    scanned: Annotated[
+        fields.Count, doc("rounds that this page examined; a page may be short of `limit`")
+    ]
+    next_cursor: fields.NextCursor
+
+
+def rounds_page(history: FoldedHistory, page: RoundPage, *, full: bool = False) -> RoundsAnswer:
+    """Return a page of rounds, each as a line or whole."""
+    rounds: list[RoundSummary] | list[FullRound]
+    if full:
+        rounds = [full_round(RoundView.of(history, round_)) for round_ in page.rounds]
+    else:
+        rounds = [round_summary(history, round_) for round_ in page.rounds]
+    return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
+
+
+class ExplanationAnswer(RoundHeading):
     """One round in plain words."""
 
     sentences: Annotated[
@@ -496,19 +154,108 @@ class RoundExplanation(RoundHeading):
     ]
 
 
-class ExplanationAnswer(Answer, RoundExplanation):
-    """One round in plain words."""
+def explanation(view: RoundView) -> ExplanationAnswer:
+    """Return a round in plain words."""
+    document = read_run(view.history.blobs, view.history.fixed.config)
+    missing = missing_payloads(view.documents, view.history.blobs)
+    reports = [view.history.ban_report(recorded) for recorded in view.round.bans]
+    sentences = explain_round(view.round, view.documents, document, reports)
+    sentences += explain_missing_payloads(view.documents, missing)
+    return {**view.heading(), "sentences": sentences}
 
 
-class RoundsPage(Response):
-    """A page of rounds."""
+ClaimsState = Literal["read", "absent", "unreadable"]
+Share = Annotated[float, Field(ge=0, le=1, examples=[0.91])]
 
-    rounds: list[RoundSummary] | list[FullRound]
-    scanned: Annotated[
-        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
+
+class Claimed(Response):
+    """Claims of the run's own files, which no audit checks."""
+
+    accuracy: Annotated[
+        list[Share | None], doc("on the test set, after the round; null where it was not measured")
     ]
-    next_cursor: NextCursor
+    floor: Annotated[list[Share | None], doc("accuracy of always answering the commonest class")]
+    malicious_accepted: Annotated[
+        list[fields.Count | None], doc("accepted updates that attackers sent")
+    ]
 
 
-class RoundsAnswer(Answer, RoundsPage):
-    """A page of rounds; with filters, one page examines a limited number of rounds."""
+class SeriesAnswer(Answer):
+    """A run over its rounds, ascending."""
+
+    round: list[fields.RoundNumber]
+    status: list[fields.Status]
+    ranked: list[fields.Count | None]
+    accepted: list[fields.Count | None]
+    views: Annotated[
+        list[tuple[int, int] | None],
+        doc("of the aggregation and the election, from 0", examples=[[[0, 1]]]),
+    ]
+    committee: Annotated[list[list[fields.Client]], doc("S_c of each round, by places")]
+    claims: Annotated[
+        ClaimsState,
+        doc(
+            "whether the run's own files were read; unreadable ones are damaged, "
+            "larger than 32 MiB, or no files"
+        ),
+    ]
+    claimed: Annotated[Claimed | None, doc("null unless they were read")]
+
+
+def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> SeriesAnswer:
+    """Return a run's rounds as columns of equal length.
+
+    Args:
+        rounds: ascending, by their openings and ends.
+        folder: of the run, for its claims; None where it is not available.
+    """
+    points = list(rounds)
+    state, rows = _claims(points, folder)
+    claimed = _columns([rows.get(point.round) for point in points]) if state == "read" else None
+    return {
+        "round": [point.round for point in points],
+        "status": [point.status for point in points],
+        "ranked": [len(point.decided.ranking) if point.decided else None for point in points],
+        "accepted": [len(point.decided.accepted) if point.decided else None for point in points],
+        "views": [point.decided.views if point.decided else None for point in points],
+        "committee": [list(point.committee) for point in points],
+        "claims": state,
+        "claimed": claimed,
+    }
+
+
+MAX_POINTS = 2_000
+"""Rounds in one response; a longer run is thinned evenly, and keeps its last round."""
+
+
+def chart_rounds(history: FoldedHistory) -> list[HistoryRound]:
+    """Return the rounds that a chart shows, ascending, by their openings and ends."""
+    newest = history.newest()
+    numbers = chart_points(newest)
+    if len(numbers) == newest:
+        return history.rounds(1, newest) if newest else []
+    return history.some(numbers)
+
+
+def chart_points(newest: int) -> list[int]:
+    """Return the numbers of the rounds that a chart shows: all, or evenly thinned ones."""
+    step = -(-newest // MAX_POINTS) if newest else 1
+    numbers = list(range(1, newest + 1, step))
+    return numbers if not numbers or numbers[-1] == newest else [*numbers, newest]
+
+
+def _claims(
+    points: Sequence[HistoryRound], folder: RunPaths | None
+) -> tuple[ClaimsState, dict[int, ClaimedRound]]:
+    """Return the claims of a run's files about some rounds, and whether they could be read."""
+    if folder is None:
+        return "absent", {}
+    try:
+        return "read", claims_of(folder, {point.round for point in points})
+    except (EncodingError, OSError):
+        return "unreadable", {}
+
+
+def _columns(rows: Sequence[ClaimedRound | None]) -> Claimed:
+    names = ("accuracy", "floor", "malicious_accepted")
+    return cast("Claimed", {name: [getattr(row, name, None) for row in rows] for name in names})

@@ -10,16 +10,13 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import IO, Any, Generic, TypeAlias, TypeVar, cast
 
-from ledger.history.answers import (
-    ClientRound,
-    ClientRoundsPage,
-    ClientsPage,
-    EvidenceEntry,
-    EvidencePage,
-)
-from ledger.history.answers_rounds import FullRound, RoundNumbers, RoundsPage, RoundSummary
+from ledger.history.answers_clients import ClientRound, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.answers_parts import RoundNumbers
+from ledger.history.answers_rounds import FullRound, RoundsAnswer, RoundSummary
+from ledger.history.answers_signed import EvidenceAnswer, EvidenceEntry
 
 Cell: TypeAlias = int | float | str | bool | None
 Row: TypeAlias = dict[str, Cell]
@@ -123,25 +120,21 @@ _EVIDENCE = _columns(
 )
 
 
-def _end(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> Mapping[str, Any]:
-    ended = entry["ended"]
-    if ended is None:
-        return dict.fromkeys(_columns(_END))
+def _fields(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> dict[str, Any]:
+    """Return a round's fields, with its end and its views each in columns of their own."""
+    fields = dict[str, Any](entry)
+    ended = fields["ended"] or {}
+    aggregation, election = fields.get("views") or (None, None)
     return {
-        "ended_block": ended["number"],
-        "ended_transaction": ended["transaction"],
-        "ended_time": ended["time"],
-        "ended_at": ended["at"],
+        **fields,
+        "ended_block": ended.get("number"),
+        **{f"ended_{name}": ended.get(name) for name in ("transaction", "time", "at")},
+        "view_aggregation": aggregation,
+        "view_election": election,
     }
 
 
-def _round_row(entry: RoundSummary | FullRound) -> Row:
-    aggregation, election = entry["views"] or (None, None)
-    views = {"view_aggregation": aggregation, "view_election": election}
-    return _row(_ROUND, entry, views, _end(entry))
-
-
-def _whole(page: RoundsPage) -> list[FullRound]:
+def _whole(page: RoundsAnswer) -> list[FullRound]:
     """Return the rounds of a page, which must have their parts."""
     for round_ in page["rounds"]:
         if "parts" not in round_:
@@ -149,7 +142,7 @@ def _whole(page: RoundsPage) -> list[FullRound]:
     return cast("list[FullRound]", page["rounds"])
 
 
-def _update_rows(page: RoundsPage) -> list[Row]:
+def _update_rows(page: RoundsAnswer) -> list[Row]:
     return [
         _row(UPDATES.columns, update, {"round": round_["round"]})
         for round_ in _whole(page)
@@ -162,37 +155,31 @@ _TRAINER: Mapping[str, Any] = {
     "place": None,
     "empty_seat": False,
     "scores": None,
-    "refused": [],
-    "voted": [],
-    "primary_of": [],
-    "incidents": [],
+    **{name: [] for name in ("refused", "voted", "primary_of", "incidents")},
 }
 _MEMBER: Mapping[str, Any] = {
     "role": "member",
-    "outcome": None,
-    "rank": None,
-    "distance": None,
-    "distance_bits": None,
+    **dict.fromkeys(("outcome", "rank", "distance", "distance_bits")),
 }
 
 
-def _participation_rows(page: RoundsPage) -> list[Row]:
-    """Return a row for each trainer and member of each round, by client."""
-    rows: list[Row] = []
-    for round_ in _whole(page):
-        parts: list[Mapping[str, Any]] = [
-            *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
-            *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
-        ]
-        common: Mapping[str, Any] = {
-            "round": round_["round"],
-            "status": round_["status"],
-            **_end(round_),
-        }
-        for part in sorted(parts, key=lambda part: part["client"]):
-            is_banned = part["client"] in round_["banned"]
-            rows.append(_row(PARTICIPATION.columns, part, common, {"banned": is_banned}))
-    return rows
+def _participants(round_: FullRound) -> list[dict[str, Any]]:
+    """Return the parts of each trainer and member of a round, by client."""
+    parts: list[dict[str, Any]] = [
+        *({**_TRAINER, **update} for update in round_["parts"]["updates"]),
+        *({**_MEMBER, **member} for member in round_["parts"]["committee"]),
+    ]
+    banned = round_["banned"]
+    named = [{**part, "banned": part["client"] in banned} for part in parts]
+    return sorted(named, key=itemgetter("client"))
+
+
+def _participation_rows(page: RoundsAnswer) -> list[Row]:
+    return [
+        _row(PARTICIPATION.columns, _fields(round_), part)
+        for round_ in _whole(page)
+        for part in _participants(round_)
+    ]
 
 
 def _evidence_row(entry: EvidenceEntry) -> Row:
@@ -201,23 +188,23 @@ def _evidence_row(entry: EvidenceEntry) -> Row:
     return _row(_EVIDENCE, dict.fromkeys(_EVIDENCE), *filter(None, facts), entry, kinds)
 
 
-ROUNDS: CsvTable[RoundsPage] = CsvTable(
-    "rounds", _ROUND, lambda page: [_round_row(each) for each in page["rounds"]]
+ROUNDS: CsvTable[RoundsAnswer] = CsvTable(
+    "rounds", _ROUND, lambda page: [_row(_ROUND, _fields(each)) for each in page["rounds"]]
 )
-CLIENTS: CsvTable[ClientsPage] = CsvTable(
+CLIENTS: CsvTable[ClientsAnswer] = CsvTable(
     "clients", _CLIENT, lambda page: [_row(_CLIENT, each) for each in page["clients"]]
 )
-CLIENT_ROUNDS: CsvTable[ClientRoundsPage] = CsvTable(
+CLIENT_ROUNDS: CsvTable[ClientRoundsAnswer] = CsvTable(
     "client-rounds",
     _CLIENT_ROUND,
-    lambda page: [_row(_CLIENT_ROUND, each, _end(each)) for each in page["rounds"]],
+    lambda page: [_row(_CLIENT_ROUND, _fields(each)) for each in page["rounds"]],
 )
-UPDATES: CsvTable[RoundsPage] = CsvTable(
+UPDATES: CsvTable[RoundsAnswer] = CsvTable(
     "updates", _columns(f"round:int client:int {_UPDATE} {_FILES}"), _update_rows
 )
-PARTICIPATION: CsvTable[RoundsPage] = CsvTable(
+PARTICIPATION: CsvTable[RoundsAnswer] = CsvTable(
     "participation", {"client": int, **_CLIENT_ROUND}, _participation_rows
 )
-EVIDENCE: CsvTable[EvidencePage] = CsvTable(
+EVIDENCE: CsvTable[EvidenceAnswer] = CsvTable(
     "evidence", _EVIDENCE, lambda page: [_evidence_row(each) for each in page["evidence"]]
 )

@@ -31,30 +31,24 @@ from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, IncompleteLogsError, NotServedError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.history.queries import (
-    EMPTY_PAGE,
     AskedRole,
     ChainPath,
     DeploymentPath,
     Order,
-    RoundPage,
     RoundQuery,
 )
 from ledger.history.round import (
     NO_DOCUMENTS,
-    Documents,
+    DocumentedRound,
     HistoryRound,
     Occurrence,
     Participation,
-    RoundParts,
     ScoresOutcome,
     Tally,
     digests_of_deployment,
     digests_of_events,
     digests_of_round,
     has_begun,
-    in_order,
-    lacks_record,
-    participation_of,
     read_documents,
 )
 from ledger.protocol.encoding import registered_client
@@ -115,58 +109,39 @@ _NEEDS_DRAW = frozenset({AskedRole.ANY, AskedRole.TRAINED, AskedRole.DROPPED_OUT
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The rounds that one page examines, at most.
+class RoundPage:
+    """One page of a list of rounds.
 
     Attributes:
-        start: the first of them in the query's order.
-        newest: the newest round that has opened, at least 1.
+        rounds: in the query's order, by their openings and ends.
+        next_cursor: start of the next page; None after the last.
     """
 
-    start: int
-    end: int
-    newest: int
-    scope: str
-    is_descending: bool
-
-    @property
-    def first(self) -> int:
-        """The least number among them."""
-        return min(self.start, self.end)
-
-    @property
-    def last(self) -> int:
-        """The greatest number among them."""
-        return max(self.start, self.end)
-
-    def page(self, matching: Sequence[HistoryRound], limit: int) -> RoundPage:
-        """Return the page of the matching rounds.
-
-        Args:
-            matching: the first that match, in the query's order, no more than fit.
-            limit: how many fit; nothing behind the last that fits was examined.
-        """
-        until = matching[-1].round if matching and len(matching) == limit else self.end
-        following = until - 1 if self.is_descending else until + 1
-        has_more = 1 <= following <= self.newest
-        cursor = encode_cursor(following, self.scope) if has_more else None
-        return RoundPage(tuple(matching), abs(until - self.start) + 1, cursor)
+    rounds: tuple[HistoryRound, ...]
+    scanned: int
+    next_cursor: str | None
 
 
-def window_of(
+def read_page(
     history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
-) -> Window | None:
-    """Return the rounds that a page examines; None if none has opened."""
-    newest, is_descending = history.newest(), query.order is Order.NEWEST
-    scope = _scope(history, query)
-    start = newest if is_descending else 1
+) -> RoundPage:
+    """Return one page of rounds by examining each of a window; `limit` is at least 1."""
+    newest, scope = history.newest(), _scope(history, query)
+    is_descending = query.order is Order.NEWEST
+    start, step = (newest, -1) if is_descending else (1, 1)
     if cursor is not None:
         start = decode_cursor(cursor, scope, newest, first=1)
     if newest == 0:
-        return None
+        return RoundPage((), 0, None)
     width = page_width(query, limit, history.fixed.clients)
     end = max(1, start - width + 1) if is_descending else min(newest, start + width - 1)
-    return Window(start, end, newest, scope, is_descending)
+    window = history.rounds(min(start, end), max(start, end))[::step]
+    matching = tuple(islice((each for each in window if matches(history, query, each)), limit))
+    # Nothing behind the last that fits was examined.
+    until = matching[-1].round if len(matching) == limit else end
+    following = until + step
+    next_cursor = encode_cursor(following, scope) if 1 <= following <= newest else None
+    return RoundPage(matching, abs(until - start) + 1, next_cursor)
 
 
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
@@ -174,19 +149,6 @@ def page_width(query: RoundQuery, limit: int, clients: int) -> int:
     if query.client is not None and query.role in _NEEDS_DRAW:
         return max(1, min(MAX_SCANNED, _MAX_DRAWN // clients))
     return limit if query.matches_all else MAX_SCANNED
-
-
-def read_page(
-    history: FoldedHistory, query: RoundQuery, limit: int, cursor: str | None
-) -> RoundPage:
-    """Return one page of rounds by examining each of its window."""
-    window = window_of(history, query, limit, cursor)
-    if window is None:
-        return EMPTY_PAGE
-    rounds = history.rounds(window.first, window.last)
-    ordered: Iterable[HistoryRound] = reversed(rounds) if window.is_descending else rounds
-    matching = (round_ for round_ in ordered if matches(history, query, round_))
-    return window.page(list(islice(matching, limit)), limit)
 
 
 def matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
@@ -210,13 +172,12 @@ def _scope(history: FoldedHistory, query: RoundQuery) -> str:
 
 
 def _ended_within(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
-    if query.blocks.is_unbounded and query.times.is_unbounded:
+    blocks, times, ended = query.blocks, query.times, round_.ended
+    if blocks.is_unbounded and times.is_unbounded:
         return True
-    if round_.ended is None or not query.blocks.contains(round_.ended.block_number):
+    if ended is None or not blocks.contains(ended.block_number):
         return False
-    return query.times.is_unbounded or query.times.contains(
-        history.time_of(round_.ended.block_number)
-    )
+    return times.is_unbounded or times.contains(history.time_of(ended.block_number))
 
 
 def has_role(
@@ -250,10 +211,9 @@ def _fulfilled(
     history: FoldedHistory, round_: HistoryRound, member: ClientId, role: AskedRole
 ) -> bool:
     """Return whether a member served, voted, or had its scores refused."""
-    documents = history.documents(round_) if role is AskedRole.REFUSED else NO_DOCUMENTS
-    part = participation_of(round_, documents, member)
-    if part is None:
-        return False
+    needs_record = role is AskedRole.REFUSED
+    known = history.documented(round_) if needs_record else DocumentedRound(round_, NO_DOCUMENTS)
+    part = known.member(round_.committee.index(member), member)
     if role is AskedRole.SERVED:
         return part.served
     return bool(part.voted) if role is AskedRole.VOTED else part.scores is ScoresOutcome.REFUSED
@@ -264,15 +224,6 @@ MAX_DOCUMENTED = 256
 
 _PREFIX = 8
 """Bytes of each digest that a round's table holds; a match is verified with the whole digest."""
-
-
-@dataclass(slots=True)
-class _Documented:
-    """A round whose documents were all read, with its parts once they are needed."""
-
-    round: HistoryRound
-    documents: Documents
-    parts: RoundParts | None = None
 
 
 @dataclass(slots=True)
@@ -288,7 +239,7 @@ class _Derived:
     """
 
     times: dict[int, int] = field(default_factory=dict)
-    documented: OrderedDict[int, _Documented] = field(default_factory=OrderedDict)
+    documented: OrderedDict[int, DocumentedRound] = field(default_factory=OrderedDict)
     tally: Tally | None = None
     counted: int = 0
     without_record: list[int] = field(default_factory=list)
@@ -569,43 +520,38 @@ class FoldedHistory:
         return [self._rounds.between(number, number)[0] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds; see `pages.read_page`."""
         return read_page(self, query, limit, cursor)
 
-    def documents(self, round_: HistoryRound) -> Documents:
-        """Return the documents that a round's decision names."""
-        return self._documented(round_).documents
-
-    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
-        """Return the parts of a client in some rounds, in their order."""
-        parts = []
-        for round_ in rounds:
-            known = self._documented(round_)
-            if known.parts is None:
-                known.parts = RoundParts.of(round_, known.documents)
-            part = known.parts.part(client)
-            if part is None:
-                raise ValueError(f"client {client} took no part in round {round_.round}")
-            parts.append(part)
-        return parts
-
-    def _documented(self, round_: HistoryRound) -> _Documented:
+    def documented(self, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents; a final round with all of them stays in memory."""
         derived, ended = self._derived, round_.ended
         if ended is None or ended.block_number > self.final:
-            return _Documented(round_, read_documents(self.blobs, round_))
+            return self._read(round_)
         with derived.documented_lock:
             known = derived.documented.get(round_.round)
             if known is not None and known.round is round_:
                 derived.documented.move_to_end(round_.round)
                 return known
-        known = _Documented(round_, read_documents(self.blobs, round_))
-        if _is_whole(round_, known.documents):
+        known = self._read(round_)
+        if known.is_whole:
             with derived.documented_lock:
                 derived.documented[round_.round] = known
                 if len(derived.documented) > MAX_DOCUMENTED:
                     derived.documented.popitem(last=False)
         return known
+
+    def _read(self, round_: HistoryRound) -> DocumentedRound:
+        return DocumentedRound(round_, read_documents(self.blobs, round_))
+
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
+        """Return the parts of a client in some rounds, in their order."""
+        parts = []
+        for round_ in rounds:
+            part = self.documented(round_).part(client)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {round_.round}")
+            parts.append(part)
+        return parts
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the recorded bans."""
@@ -621,51 +567,50 @@ class FoldedHistory:
             ended = sum(1 for each in self._rounds.newest if each.ended) + self._rounds.stable
             if counted > ended:  # as of an older block: others have counted further
                 tally, counted, missing = Tally.empty(self.fixed.clients), 0, []
-        rounds = [*self.some(missing), *self.rounds(counted + 1, self.newest())]
-        return tally.with_rounds(self._with_documents(rounds))
+        return tally.with_rounds(
+            self._ended([*missing, *range(counted + 1, len(self._rounds) + 1)])
+        )
 
     def _count_final(self) -> None:
         """Count the rounds that have ended in final blocks since."""
         derived = self._derived
         counted, whole, missing = derived.counted, [], []
-        for round_, documents in self._with_documents(self.rounds(counted + 1, self.newest())):
-            if round_.ended is None or round_.ended.block_number > self.final:
+        for each in self._ended(range(counted + 1, self.newest() + 1)):
+            if each.round.ended is None or each.round.ended.block_number > self.final:
                 break
             counted += 1
-            if lacks_record(round_, documents):
-                missing.append(round_.round)
+            if each.lacks_record:
+                missing.append(each.round.round)
             else:
-                whole.append((round_, documents))
+                whole.append(each)
         tally = derived.tally or Tally.empty(self.fixed.clients)
         derived.tally, derived.counted = tally.with_rounds(whole), counted
         derived.without_record += missing
 
-    def _with_documents(
-        self, rounds: Iterable[HistoryRound]
-    ) -> Iterator[tuple[HistoryRound, Documents]]:
-        """Yield the ended rounds with their documents; none of them stays in memory."""
-        for round_ in rounds:
+    def _ended(self, numbers: Iterable[int]) -> Iterator[DocumentedRound]:
+        """Yield the ended ones of some rounds with their documents; none stays in memory."""
+        for round_ in self.some(numbers):
             if round_.ended is not None:
-                yield round_, read_documents(self.blobs, round_)
+                yield self._read(round_)
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
         """Return the places of a digest from the `first` on: the deployment, then rounds."""
-        entries = []
+        places: set[Occurrence] = set()
         registration = [each for each in self._registration if each.block_number <= self.to_block]
         if registration:
-            entries += [*digests_of_deployment(self.fixed), *digests_of_events(registration, 0)]
+            places.update(digests_of_deployment(self.fixed), digests_of_events(registration, 0))
         derived, prefix = self._derived, digest[:_PREFIX]
         with derived.lock:
             for round_ in self.rounds(1, self.newest()):
                 table = derived.tables.get(round_.round)
                 if table is not None and prefix not in table:
                     continue
-                documents = read_documents(self.blobs, round_)
-                own = list(digests_of_round(round_, documents))
-                if round_.round <= self._rounds.stable and _is_whole(round_, documents):
-                    derived.tables[round_.round] = b"".join(entry[0][:_PREFIX] for entry in own)
-                entries += own
-        return in_order({entry for entry in entries if entry[0] == digest})[first : first + limit]
+                documented = self._read(round_)
+                own = list(digests_of_round(documented))
+                if round_.round <= self._rounds.stable and documented.is_whole:
+                    derived.tables[round_.round] = b"".join(each.digest[:_PREFIX] for each in own)
+                places.update(each for each in own if each.digest == digest)
+        return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def time_of(self, block_number: int) -> int:
         """Return a block's time, in Unix seconds."""
@@ -696,7 +641,3 @@ class FoldedHistory:
                 f"transaction 0x{recorded.transaction_hash.hex()} does not call report_equivocation"
             )
         return None if call is None else call.report
-
-
-def _is_whole(round_: HistoryRound, documents: Documents) -> bool:
-    return documents.has_incidents and not lacks_record(round_, documents)

@@ -9,39 +9,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from ledger.history.explain import explain_missing_payloads
-from ledger.history.queries import Order, RoundQuery
-from ledger.history.round import missing_payloads
-from ledger.history.serialise import client_rounds_page, clients_page, digest_page, one_client
-from ledger.history.serialise_rounds import (
-    DocumentedRound,
-    evidence_page,
+from ledger.history.answers_clients import (
+    ClientAnswer,
+    ClientRoundsAnswer,
+    ClientsAnswer,
+    DigestAnswer,
+    client_rounds_page,
+    clients_page,
+    digest_page,
+    one_client,
+)
+from ledger.history.answers_parts import RoundView
+from ledger.history.answers_rounds import (
+    DiscardedRounds,
+    ExplanationAnswer,
+    FullRound,
+    RoundsAnswer,
+    RoundSummary,
     explanation,
     full_round,
     round_summary,
     rounds_page,
 )
+from ledger.history.answers_signed import EvidenceAnswer, evidence_page
+from ledger.history.explain import explain_missing_payloads
+from ledger.history.history import FoldedHistory
+from ledger.history.queries import Order, RoundQuery
+from ledger.history.round import missing_payloads
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest
-
-if TYPE_CHECKING:
-    from ledger.history.answers import (
-        ClientRoundsPage,
-        ClientsPage,
-        DigestPage,
-        EvidencePage,
-        OneClient,
-    )
-    from ledger.history.answers_rounds import (
-        DiscardedRounds,
-        FullRound,
-        RoundExplanation,
-        RoundsPage,
-        RoundSummary,
-    )
-    from ledger.history.history import FoldedHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,7 @@ class LocalHistory:
 
     def rounds(
         self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
-    ) -> RoundsPage:
-        """Return a page of rounds."""
+    ) -> RoundsAnswer:
         clients = self.source.fixed.clients
         if query.client is not None and query.client >= clients:
             raise ConfigurationError(
@@ -73,8 +69,7 @@ class LocalHistory:
         """Return a round with all its parts but the score vectors."""
         return full_round(self._view(number))
 
-    def explanation(self, number: int) -> RoundExplanation:
-        """Return a round in plain words."""
+    def explanation(self, number: int) -> ExplanationAnswer:
         return explanation(self._view(number))
 
     def missing_payloads(self, number: int) -> list[str]:
@@ -82,38 +77,34 @@ class LocalHistory:
         documents = self._view(number).documents
         return explain_missing_payloads(documents, missing_payloads(documents, self.source.blobs))
 
-    def clients(self, limit: int, cursor: str | None) -> ClientsPage:
-        """Return a page of clients, ascending."""
+    def clients(self, limit: int, cursor: str | None) -> ClientsAnswer:
         return clients_page(self.source, limit, cursor)
 
-    def client(self, client: int) -> OneClient:
+    def client(self, client: int) -> ClientAnswer:
         return one_client(self.source, self._registered(client))
 
     def client_rounds(
         self, client: int, order: Order, limit: int, cursor: str | None
-    ) -> ClientRoundsPage:
-        """Return a page of the rounds that a client took part in."""
+    ) -> ClientRoundsAnswer:
         index = self._registered(client)
         query = RoundQuery("client rounds", order, client=index)
         return client_rounds_page(self.source, index, self.source.page(query, limit, cursor))
 
-    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidencePage:
-        """Return the evidence against clients in a page of rounds."""
+    def evidence(self, order: Order, limit: int, cursor: str | None) -> EvidenceAnswer:
         query = RoundQuery("evidence", order)
         return evidence_page(self.source, self.source.page(query, limit, cursor))
 
-    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
-        """Return a page of the places of a digest, the deployment's first."""
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
         return digest_page(self.source, digest, limit, cursor)
 
-    def _view(self, number: int) -> DocumentedRound:
+    def _view(self, number: int) -> RoundView:
         round_ = self.source.round(number)
         if round_ is None:
             raise ConfigurationError(
                 f"round {number} has not opened; the newest of {self.source.fixed.rounds} is "
                 f"{self.source.newest()}"
             )
-        return DocumentedRound.of(self.source, round_)
+        return RoundView.of(self.source, round_)
 
     def _registered(self, client: int) -> ClientId:
         registered = len(self.source.registered())

@@ -1,4 +1,4 @@
-"""Queries for rounds, their orders and status, the page that answers one, and paths.
+"""Queries for rounds, their orders and status, and paths.
 
 A contract has the same address in every fresh home, so an address alone is no name: every path
 holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one
@@ -10,12 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from ledger.history.round import HistoryRound
 
 
 class RoundStatus(StrEnum):
@@ -77,17 +73,14 @@ class DeploymentPath:
         return f"{self.chain}/deployments/{self.address}"
 
     def links(self) -> dict[str, str]:
-        """Return the paths of its parts, by name."""
         parts = ("rounds", "clients", "evidence", "series", "events", "verifications")
         return {"self": str(self)} | {part: f"{self}/{part}" for part in parts}
 
     def round_links(self, number: int) -> dict[str, str]:
-        """Return the paths of a round and its parts, by name."""
         path = f"{self}/rounds/{number}"
         return {"self": path} | {part: f"{path}/{part}" for part in ROUND_PARTS}
 
     def client_links(self, client: int) -> dict[str, str]:
-        """Return the paths of a client and its rounds, by name."""
         path = f"{self}/clients/{client}"
         return {"self": path, "rounds": f"{path}/rounds"}
 
@@ -101,11 +94,9 @@ class Span:
 
     @property
     def is_unbounded(self) -> bool:
-        """True without a bound."""
         return self.first is None and self.last is None
 
     def contains(self, value: int) -> bool:
-        """Return whether a value is within the bounds."""
         too_low = self.first is not None and value < self.first
         return not too_low and (self.last is None or value <= self.last)
 
@@ -138,24 +129,5 @@ class RoundQuery:
 
     @property
     def matches_all(self) -> bool:
-        """True if every round matches."""
         is_any = self.status is None and self.client is None and not self.view_min
         return is_any and self.blocks.is_unbounded and self.times.is_unbounded
-
-
-@dataclass(frozen=True, slots=True)
-class RoundPage:
-    """One page of a list of rounds.
-
-    Attributes:
-        rounds: in the query's order, by their openings and ends.
-        next_cursor: start of the next page; None after the last.
-    """
-
-    rounds: tuple[HistoryRound, ...]
-    scanned: int
-    next_cursor: str | None
-
-
-EMPTY_PAGE = RoundPage((), 0, None)
-"""The page of a deployment in which no round has opened."""

@@ -11,11 +11,11 @@ in a reply. A client is *banned* from the round after the one that records its b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ledger.chain.round_ledger import RecordedEvent, RoundHistory
 from ledger.history.queries import RoundStatus
@@ -94,7 +94,6 @@ class HistoryRound:
 
     @property
     def abandoned(self) -> RoundAbandoned | None:
-        """The abandonment; None if it was decided or is open."""
         event = None if self.ended is None else self.ended.event
         return event if isinstance(event, RoundAbandoned) else None
 
@@ -105,7 +104,6 @@ class HistoryRound:
 
     @property
     def status(self) -> RoundStatus:
-        """Status of the round."""
         if self.ended is None:
             return RoundStatus.OPEN
         return RoundStatus.DECIDED if self.decided else RoundStatus.ABANDONED
@@ -133,7 +131,6 @@ class HistoryRound:
 
     @property
     def bans(self) -> tuple[RecordedEvent, ...]:
-        """The bans that were recorded during the round."""
         return tuple(each for each in self.events if isinstance(each.event, ClientBanned))
 
     @property
@@ -322,52 +319,60 @@ class Participation:
         return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
-def participation_of(
-    round_: HistoryRound, documents: Documents, client: ClientId
-) -> Participation | None:
-    """Return the part of a client in a round; None if it was neither trainer nor member."""
-    return RoundParts.of(round_, documents).part(client)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundParts:
-    """The parts of all participants in a round, from chain and documents."""
+@dataclass(frozen=True)
+class DocumentedRound:
+    """One round with its documents, and the parts of all participants."""
 
     round: HistoryRound
-    committed: frozenset[ClientId]
-    commitments: Mapping[ClientId, Digest]
-    banned: frozenset[ClientId]
-    accepted: frozenset[ClientId]
-    places: Mapping[ClientId, tuple[int, int]]
-    phases: tuple[tuple[Phase, ClientId, int], ...]
-    record: RoundRecord | None
-    payloads: Mapping[ClientId, Digest]
-    dropouts: Mapping[ClientId, DropoutReason]
-    scored: frozenset[ClientId]
-    refused: tuple[RefusedScores, ...]
-    incidents: tuple[Incident, ...]
+    documents: Documents
 
-    @staticmethod
-    def of(round_: HistoryRound, documents: Documents) -> RoundParts:
-        """Return the parts of a round."""
-        decided, record = round_.decided, documents.record
-        phases = zip(_PHASES, decided.primaries, decided.signers, strict=True) if decided else ()
-        scores = () if record is None else record.scores
-        return RoundParts(
-            round=round_,
-            committed=round_.counted,
-            commitments=round_.commitments,
-            banned=frozenset(round_.banned),
-            accepted=frozenset(decided.accepted if decided else ()),
-            places=round_.places,
-            phases=tuple(phases),
-            record=record,
-            payloads=documents.payloads,
-            dropouts={} if record is None else {d.client: d.reason for d in record.dropouts},
-            scored=frozenset(signed.scores.member for signed in scores),
-            refused=() if record is None else record.refused,
-            incidents=documents.reported_incidents,
-        )
+    @property
+    def lacks_record(self) -> bool:
+        """True if the round is decided and its record is not available."""
+        return self.round.decided is not None and self.documents.record is None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all of its documents are available."""
+        return self.documents.has_incidents and not self.lacks_record
+
+    @cached_property
+    def _committed(self) -> frozenset[ClientId]:
+        return self.round.counted
+
+    @cached_property
+    def _commitments(self) -> dict[ClientId, Digest]:
+        return self.round.commitments
+
+    @cached_property
+    def _accepted(self) -> frozenset[ClientId]:
+        return frozenset(self.round.decided.accepted if self.round.decided else ())
+
+    @cached_property
+    def _places(self) -> dict[ClientId, tuple[int, int]]:
+        return self.round.places
+
+    @cached_property
+    def _payloads(self) -> dict[ClientId, Digest]:
+        return self.documents.payloads
+
+    @cached_property
+    def _dropouts(self) -> dict[ClientId, DropoutReason]:
+        record = self.documents.record
+        return {} if record is None else {each.client: each.reason for each in record.dropouts}
+
+    @cached_property
+    def _scored(self) -> frozenset[ClientId]:
+        record = self.documents.record
+        return frozenset(signed.scores.member for signed in (record.scores if record else ()))
+
+    @property
+    def _phases(self) -> tuple[tuple[Phase, ClientId, int], ...]:
+        """The decided phases, each with its primary and its signers as bits."""
+        decided = self.round.decided
+        if decided is None:
+            return ()
+        return tuple(zip(Phase, decided.primaries, decided.signers, strict=True))
 
     def all(self) -> list[Participation]:
         """Return the parts of all: trainers ascending, then members by seat index."""
@@ -381,7 +386,6 @@ class RoundParts:
         return self.trainer(client) if client in self.round.trainers else None
 
     def trainers(self) -> list[Participation]:
-        """Return the parts of the trainers, ascending."""
         return [self.trainer(client) for client in self.round.trainers]
 
     def members(self) -> list[Participation]:
@@ -389,45 +393,42 @@ class RoundParts:
         return [self.member(place, client) for place, client in enumerate(self.round.committee)]
 
     def trainer(self, client: ClientId) -> Participation:
-        """Return the part of one trainer."""
-        rank, bits = self.places.get(client, (None, None))
-        committed = client in self.committed
+        rank, bits = self._places.get(client, (None, None))
         outcome = self._outcome(client, rank)
         is_out = outcome is UpdateOutcome.DROPPED_OUT
         return Participation(
             client,
             RoundRole.TRAINER,
-            committed=committed,
-            commitment=self.commitments.get(client),
-            payload=self.payloads.get(client),
+            committed=client in self._committed,
+            commitment=self._commitments.get(client),
+            payload=self._payloads.get(client),
             outcome=outcome,
             rank=rank,
             distance_bits=bits,
-            dropout=self._dropout(client, committed=committed) if is_out else None,
-            banned=client in self.banned,
+            dropout=self._dropout(client) if is_out else None,
+            banned=client in self.round.banned,
         )
 
     def member(self, place: int, client: ClientId) -> Participation:
-        """Return the part of one member."""
-        committed = client in self.committed
         scores, refused = self._scores(client)
-        primary_of = tuple(phase for phase, primary, _ in self.phases if primary == client)
-        replied = [phase for phase, _, signers in self.phases if signers >> place & 1]
+        primary_of = tuple(phase for phase, primary, _ in self._phases if primary == client)
+        replied = [phase for phase, _, signers in self._phases if signers >> place & 1]
+        incidents = self.documents.reported_incidents
         return Participation(
             client,
             RoundRole.MEMBER,
             place=place,
             empty_seat=self.round.registry[client].is_banned_in(self.round.round),
-            committed=committed,
-            commitment=self.commitments.get(client),
-            payload=self.payloads.get(client),
-            dropout=self._dropout(client, committed=committed) if self.round.decided else None,
+            committed=client in self._committed,
+            commitment=self._commitments.get(client),
+            payload=self._payloads.get(client),
+            dropout=self._dropout(client) if self.round.decided else None,
             scores=scores,
             refused=refused,
-            voted=tuple(phase for phase in _PHASES if phase in replied or phase in primary_of),
+            voted=tuple(phase for phase in Phase if phase in {*replied, *primary_of}),
             primary_of=primary_of,
-            incidents=tuple(i for i in self.incidents if i.member == client),
-            banned=client in self.banned,
+            incidents=tuple(each for each in incidents if each.member == client),
+            banned=client in self.round.banned,
         )
 
     def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
@@ -435,24 +436,22 @@ class RoundParts:
             return UpdateOutcome.UNDECIDED
         if rank is None:
             return UpdateOutcome.DROPPED_OUT
-        return UpdateOutcome.ACCEPTED if client in self.accepted else UpdateOutcome.NOT_ACCEPTED
+        return UpdateOutcome.ACCEPTED if client in self._accepted else UpdateOutcome.NOT_ACCEPTED
 
-    def _dropout(self, client: ClientId, *, committed: bool) -> DropoutReason | None:
+    def _dropout(self, client: ClientId) -> DropoutReason | None:
         """Return why a client has no usable update: from the record, or from the chain alone."""
-        if self.record is not None:
-            return self.dropouts.get(client)
-        return None if committed else DropoutReason.NO_COMMITMENT
+        if self.documents.record is not None:
+            return self._dropouts.get(client)
+        return None if client in self._committed else DropoutReason.NO_COMMITMENT
 
     def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
-        if self.record is None:
+        record = self.documents.record
+        if record is None:
             return ScoresOutcome.UNKNOWN, ()
-        refused = tuple(entry for entry in self.refused if entry.signed.scores.member == member)
+        refused = tuple(each for each in record.refused if each.signed.scores.member == member)
         if refused:
             return ScoresOutcome.REFUSED, refused
-        return (ScoresOutcome.COUNTED if member in self.scored else ScoresOutcome.NONE), ()
-
-
-_PHASES = tuple(Phase)
+        return (ScoresOutcome.COUNTED if member in self._scored else ScoresOutcome.NONE), ()
 
 
 @dataclass(slots=True)
@@ -475,7 +474,6 @@ class ParticipationCounts:
     incidents: int = 0
 
     def add(self, part: Participation) -> None:
-        """Add one round."""
         self.sampled += part.role is RoundRole.TRAINER
         self.ranked += part.rank is not None
         self.accepted += part.outcome is UpdateOutcome.ACCEPTED
@@ -506,25 +504,15 @@ class Tally:
         """Return the counts of K clients before the first round."""
         return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
-    def with_rounds(self, rounds: Iterable[tuple[HistoryRound, Documents]]) -> Tally:
-        """Return new counts that include more ended rounds, given with their documents."""
+    def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
         counts = tuple(map(replace, self.clients))
         ended, missing = self.rounds, self.records_missing
-        for round_, documents in rounds:
+        for each in rounds:
             ended += 1
-            missing += lacks_record(round_, documents)
-            for part in RoundParts.of(round_, documents).all():
+            missing += each.lacks_record
+            for part in each.all():
                 counts[part.client].add(part)
         return Tally(ended, missing, counts)
-
-
-def lacks_record(round_: HistoryRound, documents: Documents) -> bool:
-    """Return whether a round is decided and its record is not available."""
-    return round_.decided is not None and documents.record is None
-
-
-NO_CLIENT = -1
-"""In place of a client, for a digest that belongs to none."""
 
 
 class DigestKind(IntEnum):
@@ -550,39 +538,30 @@ class DigestKind(IntEnum):
     TRANSACTION = 18
 
 
-Entry = tuple[bytes, DigestKind, int, int]
-"""Digest, kind, round (0 for the deployment) and client (or `NO_CLIENT`)."""
+NO_CLIENT = -1
+"""In place of a client, for a digest that belongs to none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One place of a digest; `round` is None for a digest of the deployment itself."""
+class Occurrence(NamedTuple):
+    """One place of a digest; round 0 is the deployment itself. Places sort by round and kind."""
 
+    round: int
     kind: DigestKind
-    round: int | None
-    client: int | None
-
-    @staticmethod
-    def of(kind: int, round_number: int, client: int) -> Occurrence:
-        """Return the place of an entry's kind, round and client."""
-        owner = None if client == NO_CLIENT else client
-        return Occurrence(DigestKind(kind), round_number or None, owner)
+    client: int
+    digest: Digest
 
 
-def in_order(entries: Iterable[Entry]) -> list[Occurrence]:
-    """Return the places of one digest: the deployment first, then ascending by round."""
-    places = sorted((number, kind, client) for _, kind, number, client in entries)
-    return [Occurrence.of(kind, number, client) for number, kind, client in places]
+def digests_of_deployment(fixed: Deployment) -> list[Occurrence]:
+    """Return the digests among the contract's parameters."""
+    digests = {
+        DigestKind.CONFIGURATION: fixed.config,
+        DigestKind.REGISTRY: fixed.registry,
+        DigestKind.INITIAL_MODEL: fixed.model,
+    }
+    return [Occurrence(0, kind, NO_CLIENT, digest) for kind, digest in digests.items()]
 
 
-def digests_of_deployment(fixed: Deployment) -> Iterator[Entry]:
-    """Yield the digests among the contract's parameters."""
-    yield fixed.config, DigestKind.CONFIGURATION, 0, NO_CLIENT
-    yield fixed.registry, DigestKind.REGISTRY, 0, NO_CLIENT
-    yield fixed.model, DigestKind.INITIAL_MODEL, 0, NO_CLIENT
-
-
-def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Entry]:
+def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Occurrence]:
     """Yield hashes of blocks and transactions, heads after bans, and commitments.
 
     Args:
@@ -590,36 +569,41 @@ def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[
         number: of the round; 0 for the registration.
     """
     for recorded in events:
-        yield recorded.block_hash, DigestKind.BLOCK, number, NO_CLIENT
-        yield recorded.transaction_hash, DigestKind.TRANSACTION, number, NO_CLIENT
+        transaction = Digest(recorded.transaction_hash)
+        yield Occurrence(number, DigestKind.BLOCK, NO_CLIENT, Digest(recorded.block_hash))
+        yield Occurrence(number, DigestKind.TRANSACTION, NO_CLIENT, transaction)
         match recorded.event:
             case ClientBanned(_, client, head):
-                yield head, DigestKind.HEAD, number, client
+                yield Occurrence(number, DigestKind.HEAD, client, head)
             case UpdatesCommitted(_, clients, commitments):
                 for client, commitment in zip(clients, commitments, strict=True):
-                    yield commitment, DigestKind.COMMITMENT, number, client
+                    yield Occurrence(number, DigestKind.COMMITMENT, client, commitment)
             case _:
                 pass
 
 
-def digests_of_round(round_: HistoryRound, documents: Documents) -> Iterator[Entry]:
-    """Yield the digests of a round, given its documents."""
+def digests_of_round(documented: DocumentedRound) -> Iterator[Occurrence]:
+    """Yield the digests of a round and of its documents."""
+    round_, documents = documented.round, documented.documents
     number = round_.round
-    yield round_.seed, DigestKind.SEED, number, NO_CLIENT
+    yield Occurrence(number, DigestKind.SEED, NO_CLIENT, round_.seed)
     yield from digests_of_events(round_.events, number)
     if round_.end is not None:
-        yield round_.end.head, DigestKind.HEAD, number, NO_CLIENT
+        yield Occurrence(number, DigestKind.HEAD, NO_CLIENT, round_.end.head)
     if round_.decided is not None:
-        yield from _of_decision(round_.decided)
+        for kind, digest in _digests_of_decision(round_.decided).items():
+            if digest != NO_DIGEST:
+                yield Occurrence(number, kind, NO_CLIENT, digest)
     for client, payload in documents.payloads.items():
-        yield payload, DigestKind.PAYLOAD, number, client
+        yield Occurrence(number, DigestKind.PAYLOAD, client, payload)
     if documents.record is not None:
         for signed in documents.record.claims:
-            yield signed.scores.digest, DigestKind.SCORE_VECTOR, number, signed.scores.member
+            scores = signed.scores
+            yield Occurrence(number, DigestKind.SCORE_VECTOR, scores.member, scores.digest)
 
 
-def _of_decision(event: RoundDecided) -> Iterator[Entry]:
-    digests = {
+def _digests_of_decision(event: RoundDecided) -> dict[DigestKind, Digest]:
+    return {
         DigestKind.BASE: event.base,
         DigestKind.MODEL: event.model,
         DigestKind.UPDATES_ROOT: event.updates_root,
@@ -629,6 +613,3 @@ def _of_decision(event: RoundDecided) -> Iterator[Entry]:
         DigestKind.INCIDENTS: event.incidents,
         DigestKind.RESULT: event.result(),
     }
-    for kind, digest in digests.items():
-        if digest != NO_DIGEST:
-            yield digest, kind, event.round, NO_CLIENT

@@ -7,9 +7,10 @@ who disagree are shown side by side (docs/protocol/environments.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ledger.chain.addresses import checksum
+from ledger.history.fields import Answer, Client, Count, Digest32, Eip55, Response, RoundNumber, doc
 from ledger.history.queries import RoundStatus
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind
 from ledger.protocol.encoding import to_hex
@@ -20,13 +21,61 @@ from ledger.protocol.types import ClientId, Digest, Domain
 from ledger.storage.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ledger.history.answers import (
-        AttestationEntry,
-        AttestedUpdate,
-        CoverageVerdict,
-        TrainingCoverage,
-    )
     from ledger.history.history import FoldedHistory
+
+
+CoverageVerdict = Literal["same", "other", "disputed", "none"]
+
+
+class AttestationEntry(Response):
+    """The verdict of an auditor who has repeated an update; it is the auditor's word alone."""
+
+    auditor: Eip55
+    verdict: Literal["same", "other"]
+    environment: Annotated[
+        str,
+        doc(
+            "in which it was repeated", examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"]
+        ),
+    ]
+    witness: Annotated[Digest32, doc("of the losses of all local steps, withheld")]
+
+
+class AttestedUpdate(Response):
+    """An update that the chain has, and the attestations about it."""
+
+    round: RoundNumber
+    client: Client
+    verdict: Annotated[
+        CoverageVerdict, doc("of all attestations; disputed where they differ, none without any")
+    ]
+    attestations: Annotated[
+        list[AttestationEntry], doc("genuine ones, by auditor; an auditor may have several")
+    ]
+
+
+class VerdictCounts(Response):
+    """Number of updates by verdict."""
+
+    same: Count
+    other: Count
+    disputed: Count
+    none: Count
+
+
+class TrainingAnswer(Answer):
+    """Coverage of some ended rounds: which updates auditors have repeated."""
+
+    first: Annotated[Count, doc("first round that is covered here")]
+    last: Annotated[Count, doc("last one; below `first` where none has ended")]
+    ended: Annotated[Count, doc("number of rounds that have ended")]
+    next_from: Annotated[
+        RoundNumber | None, doc("first round that was asked for and is not covered here; else null")
+    ]
+    clients: Annotated[Count, doc("registered ones")]
+    counts: VerdictCounts
+    auditors: Annotated[list[Eip55], doc("who have attested anything here")]
+    updates: Annotated[list[AttestedUpdate], doc("ascending by round and client")]
 
 
 def training_coverage(
@@ -35,7 +84,7 @@ def training_coverage(
     mailbox: Mailbox,
     rounds: tuple[int | None, int | None] = (None, None),
     is_enough: Callable[[int], bool] = lambda _: False,
-) -> TrainingCoverage:
+) -> TrainingAnswer:
     """Return the coverage of ended rounds; every commitment that counts is an update.
 
     Args:
@@ -61,7 +110,7 @@ def training_coverage(
     return _summary((first, covered, last, ended), clients, updates)
 
 
-def counting_only(coverage: TrainingCoverage, auditors: Collection[str]) -> TrainingCoverage:
+def counting_only(coverage: TrainingAnswer, auditors: Collection[str]) -> TrainingAnswer:
     """Return a coverage in which the attestations of some auditors count alone.
 
     Args:
@@ -82,7 +131,7 @@ def counting_only(coverage: TrainingCoverage, auditors: Collection[str]) -> Trai
     return _summary(numbers, coverage["clients"], updates)
 
 
-def joined(pages: Sequence[TrainingCoverage]) -> TrainingCoverage:
+def joined(pages: Sequence[TrainingAnswer]) -> TrainingAnswer:
     """Return the coverage of consecutive rounds that several calls have given."""
     updates = [update for page in pages for update in page["updates"]]
     newest = pages[-1]
@@ -151,7 +200,7 @@ def _update(number: int, client: int, attestations: list[AttestationEntry]) -> A
 
 def _summary(
     numbers: tuple[int, int, int, int], clients: int, updates: Iterable[AttestedUpdate]
-) -> TrainingCoverage:
+) -> TrainingAnswer:
     """Return updates with their numbers.
 
     Args:

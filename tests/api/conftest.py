@@ -11,9 +11,9 @@ import httpx
 import pytest
 import uvicorn
 
-from api.serve import server_for
+from api.app import server_for
+from api.http.server import listening_socket, url_of
 from api.settings import Settings
-from api.sockets import listening_socket, url_of
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import manifest_of

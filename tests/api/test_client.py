@@ -13,20 +13,12 @@ import httpx
 import pytest
 from pydantic_core import to_json
 
-from api.client.connection import ServiceProblemError
-from api.client.deployment import RemoteDeployment
-from api.client.service import Service
+from api.client import RemoteDeployment, Service, ServiceProblemError
 from ledger.audit.proofs.documents import read_proof
-from ledger.history.answers import ClientAnswer, DigestAnswer, EvidenceAnswer, SeriesAnswer
-from ledger.history.answers_rounds import (
-    AggregationAnswer,
-    CommitteeAnswer,
-    FullRoundAnswer,
-    RoundAnswer,
-    ScoresAnswer,
-    UpdatesAnswer,
-    VotesAnswer,
-)
+from ledger.history.answers_clients import ClientAnswer, DigestAnswer
+from ledger.history.answers_parts import AggregationAnswer, CommitteeAnswer, UpdatesAnswer
+from ledger.history.answers_rounds import RoundAnswer, SeriesAnswer
+from ledger.history.answers_signed import EvidenceAnswer, ScoresAnswer, VotesAnswer
 from ledger.history.queries import RoundQuery, RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest
@@ -118,12 +110,12 @@ def test_an_answer_of_another_round_or_client_is_none(
 ) -> None:
     series = deployment.series()
     by_kind: dict[Any, Any] = {
-        FullRoundAnswer: deployment.full_round(2),
+        RoundAnswer: deployment.full_round(2),
         ClientAnswer: deployment.client(2),
         SeriesAnswer: series | {"status": series["status"][1:]},
         DigestAnswer: deployment.digest(Digest(b"\x5c" * 32)),
     }
-    monkeypatch.setattr("api.client.connection.Connection.read", lambda _, kind, *__: by_kind[kind])
+    monkeypatch.setattr("api.client.Service.read", lambda _, kind, *__: by_kind[kind])
     with pytest.raises(ServiceError, match="answers of round 2, not of round 1"):
         deployment.full_round(1)
     with pytest.raises(ServiceError, match="answers of client 2, not of client 1"):
@@ -142,6 +134,6 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 def test_it_needs_no_server_no_database_and_no_torch() -> None:
     heavy = {"fastapi", "starlette", "uvicorn", "torch", "web3", "eth"}
-    code = f"import sys, api.client.service; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, api.client; print(sorted({heavy!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert found.stdout == "[]\n"

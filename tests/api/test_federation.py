@@ -12,14 +12,16 @@ from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter
+from starlette.applications import Starlette
+from starlette.requests import Request
 
-from api.federation.monitor import ChainTime, FederationMonitor
+from api.federation import ChainTime, FederationMonitor
+from api.histories import HistoryService
 from api.http.answers import BUSY, ProblemError, RequestView
-from api.schemas.federation import FederationAnswer
+from api.schemas import FederationAnswer
 from api.settings import Settings
 from ledger.actors.view import RoundView
 from ledger.chain.ports import Block
-from ledger.history.deployments import HistoryService
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
 from tests.api.live_federation import SECONDS, LiveFederation, live_federation
@@ -45,6 +47,13 @@ class Closed:
         return sorted(path for path in mailbox.rglob("*") if path.is_file())
 
 
+def reading(histories: HistoryService) -> RequestView:
+    """Return the view of a request to an app with these histories."""
+    app = Starlette()
+    app.state.histories = histories
+    return RequestView(Request({"type": "http", "app": app}))
+
+
 class Looking:
     """Somebody who looks at a federation, by a clock that a test sets."""
 
@@ -57,7 +66,7 @@ class Looking:
         self.federations = FederationMonitor(place, clock=lambda: self.now)
 
     def look(self) -> dict[str, Any]:
-        answer = self.federations.snapshot(RequestView(self.histories), self._address).answer
+        answer = self.federations.snapshot(reading(self.histories), self._address).answer
         return cast("dict[str, Any]", answer)
 
 
@@ -85,7 +94,7 @@ def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> Non
 
         def look(now: float | None = None) -> dict[str, Any]:
             clock[0] += 1 if now is None else now - told[0]
-            answer = federations.snapshot(RequestView(histories), live.address).answer
+            answer = federations.snapshot(reading(histories), live.address).answer
             told[0] = answer["now"]
             return cast("dict[str, Any]", answer)
 
@@ -209,7 +218,7 @@ def test_time_advances_between_blocks_and_follows_a_slow_chain() -> None:
 def test_excess_mail_is_left_for_later(
     closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.federation.mail.BATCH_SIZE", 5)
+    monkeypatch.setattr("api.federation.BATCH_SIZE", 5)
     closed.deliver(looking.mailbox)
     held = []
     for _ in range(4):
@@ -253,7 +262,7 @@ def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Itera
         assert leave.wait(PATIENCE_SECONDS)
         return view
 
-    monkeypatch.setattr("api.federation.mail.RoundMail._with_mail", hang)
+    monkeypatch.setattr("api.federation.RoundMail._with_mail", hang)
     slow = threading.Thread(target=looking.look)
     slow.start()
     assert is_held.wait(PATIENCE_SECONDS)
@@ -270,7 +279,7 @@ def test_hanging_mailbox_delays_nobody(looking: Looking, monkeypatch: pytest.Mon
 
 
 def test_first_poll_asks_others_to_retry(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.federation.monitor.FIRST_SNAPSHOT_SECONDS", 0.01)
+    monkeypatch.setattr("api.federation.FIRST_SNAPSHOT_SECONDS", 0.01)
     with (
         one_hanging_look(looking, monkeypatch),
         pytest.raises(ProblemError, match="another request is reading") as refusal,

@@ -13,16 +13,23 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
+from api import schemas
 from api.app import create_app
 from api.document import text
 from api.http import answers as problems
 from api.http.answers import ProblemKind
 from api.http.openapi import DETAILS
-from api.routes import verification_routes
-from api.schemas import federation, service
-from api.schemas.service import MEDIA_TYPE, FieldError, Problem, Schema
+from api.routes import verifications
+from api.schemas import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
-from ledger.history import answers, answers_rounds, fields
+from ledger.history import (
+    answers_clients,
+    answers_parts,
+    answers_rounds,
+    answers_signed,
+    fields,
+    training,
+)
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payloads import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
@@ -33,8 +40,8 @@ from tests.patience import PATIENCE_SECONDS
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for module in (
-        *(fields, answers, answers, answers, answers, answers_rounds, answers, answers),
-        *(federation, service, verification_routes),
+        *(fields, answers_clients, answers_parts, answers_rounds, answers_signed),
+        *(training, schemas, verifications),
     )
     for kind in vars(module).values()
     if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Schema))

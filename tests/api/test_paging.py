@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history import export as csv_tables
+from ledger.history.answers_rounds import MAX_POINTS, chart_points
 from ledger.history.history import (
     MAX_CURSOR,
     MAX_SCANNED,
@@ -28,7 +29,6 @@ from ledger.history.history import (
     page_width,
 )
 from ledger.history.queries import AskedRole, RoundQuery, RoundStatus
-from ledger.history.serialise import MAX_POINTS, chart_points
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, deployments, read, refused, serving

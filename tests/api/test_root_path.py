@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from api.client.service import Service
+from api.client import Service
 from api.settings import Settings
 from tests.api.conftest import read, refused, serving
 from tests.api.proxying import proxied

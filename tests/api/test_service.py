@@ -18,15 +18,14 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from api.app import create_app
-from api.serve import serve
+from api.app import create_app, serve
+from api.histories import HistoryService, PinnedChain
+from api.http.server import listening_socket
 from api.settings import Settings
-from api.sockets import listening_socket
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
-from ledger.history.deployments import HistoryService, PinnedChain
 from ledger.history.round import read_run
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.ledger_state import Deployment

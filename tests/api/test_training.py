@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.client.service import Service
+from api.client import Service
 from api.settings import Settings
 from clients.runs.run_folder import manifest_of
 from ledger.chain.addresses import checksum
@@ -108,7 +108,7 @@ def test_rounds_that_have_not_ended_are_refused(attested: Attested) -> None:
 
 def test_long_answers_go_on(attested: Attested, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attested.coverage()
-    monkeypatch.setattr("api.federation.coverage.MAX_UPDATES", 1)
+    monkeypatch.setattr("api.federation.MAX_UPDATES", 1)
     part = attested.coverage(**{"from": 2})
     assert (part["first"], part["last"], part["next_from"]) == (2, 2, 3)
     _, _, _, chain, _, address = attested.root.split("/")
@@ -118,6 +118,6 @@ def test_long_answers_go_on(attested: Attested, monkeypatch: pytest.MonkeyPatch)
         assert deployment.training(2, 3)["updates"] == [
             each for each in whole["updates"] if each["round"] in {2, 3}
         ]
-        monkeypatch.setattr("api.client.deployment.MAX_COVERAGE_PAGES", 3)
+        monkeypatch.setattr("api.client.MAX_COVERAGE_PAGES", 3)
         with pytest.raises(ServiceError, match="without end"):
             deployment.training()

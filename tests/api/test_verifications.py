@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from api.routes import verification_routes
-from api.routes.verification_routes import (
+from api.routes import verifications
+from api.routes.verifications import (
     AuditTask,
     Verification,
     Verifications,
@@ -117,7 +117,7 @@ def sleep(task: AuditTask, _out: Connection) -> None:
 
 def take_memory(task: AuditTask, out: Connection) -> None:
     size = 2 * task.settings.verification_memory_bytes
-    verification_routes.run_audit = lambda _: bytearray(size)  # type: ignore[assignment,misc]
+    verifications.run_audit = lambda _: bytearray(size)  # type: ignore[assignment,misc]
     run_task(task, out)
 
 

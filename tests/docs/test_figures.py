@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.figures import MARKED, MEASURED, ROOT, PageError, all_figures, filled, pages
+from benchmarks.figures import MARKED, PageError, all_figures, filled, pages
+from benchmarks.harness import MEASURED, ROOT
 from clients.experiments.kinds import kind_named
 from clients.experiments.run import row_of, task_of
 from clients.training.environment import environment_here

@@ -192,7 +192,7 @@ def test_explains_every_round_of_a_run(honest: Run) -> None:
     for number in range(1, 6):
         one = history.round(number)
         assert one is not None
-        lines = explain_round(one, history.documents(one), honest.document)
+        lines = explain_round(one, history.documented(one).documents, honest.document)
         assert lines[0].startswith(f"Round {number}")
         if number == 2:
             assert any("signed a wrong request." in line for line in lines)

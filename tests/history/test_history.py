@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.chain.ports import IncompleteLogsError
+from ledger.history.answers_parts import commitments
 from ledger.history.history import CursorError, DeploymentFold, FoldedHistory
 from ledger.history.queries import AskedRole, Order, RoundQuery, RoundStatus, Span
 from ledger.history.round import (
+    DocumentedRound,
     Documents,
     HistoryRound,
-    RoundParts,
     RoundRole,
     ScoresOutcome,
     UpdateOutcome,
     missing_payloads,
-    participation_of,
     read_documents,
     read_run,
 )
-from ledger.history.serialise_rounds import commitments
 from ledger.history.training import counting_only, joined, training_coverage
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.errors import ConfigurationError
@@ -46,7 +45,7 @@ def round_of(run: Run, number: int) -> tuple[HistoryRound, Documents]:
     history = history_of(run)
     one = history.round(number)
     assert one is not None
-    return one, history.documents(one)
+    return one, history.documented(one).documents
 
 
 def test_tells_a_decided_round(honest: Run) -> None:
@@ -129,10 +128,11 @@ def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
     one, documents = round_of(honest, 2)
     assert one.decided is not None
     assert documents.record is not None
-    parts = {part.client: part for part in RoundParts.of(one, documents).all()}
+    documented = DocumentedRound(one, documents)
+    parts = {part.client: part for part in documented.all()}
     assert parts.keys() == {*one.trainers, *one.committee}
     for client, part in parts.items():
-        assert participation_of(one, documents, client) == part
+        assert documented.part(client) == part
         assert (part.role is RoundRole.MEMBER) == (client in one.committee)
         assert part.committed == (client in one.counted)
         assert (part.outcome is UpdateOutcome.ACCEPTED) == (client in one.decided.accepted)
@@ -143,7 +143,7 @@ def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
     counted = {signed.scores.member for signed in documents.record.scores}
     assert counted == {c for c, part in parts.items() if part.scores is ScoresOutcome.COUNTED}
     nobody = next(c for c in range(PARAMETERS.clients) if c not in parts)
-    assert participation_of(one, documents, ClientId(nobody)) is None
+    assert documented.part(ClientId(nobody)) is None
 
 
 def test_counts_what_each_client_did(honest: Run) -> None:
@@ -156,10 +156,7 @@ def test_counts_what_each_client_did(honest: Run) -> None:
     assert sum(one.sampled for one in tally.clients) == 5 * PARAMETERS.trainers
     assert sorted(c.banned_in for c in history.registered() if c.banned_in) == [3, 4]
     for client, counts in enumerate(tally.clients):
-        parts = [
-            participation_of(one, history.documents(one), ClientId(client))
-            for one in history.rounds(1, 5)
-        ]
+        parts = [history.documented(one).part(ClientId(client)) for one in history.rounds(1, 5)]
         assert sum(part is not None and part.served for part in parts) == counts.served
         assert sum(part is not None and part.rank is not None for part in parts) == counts.ranked
     assert history.tally() == tally, "what was kept is counted once"
@@ -245,7 +242,7 @@ def answers(history: FoldedHistory) -> tuple[object, ...]:
     digests: list[bytes] = [history.fixed.config, *(round_.seed for round_ in rounds)]
     for round_ in rounds:
         digests += [each.block_hash for each in round_.events]
-        digests += history.documents(round_).payloads.values()
+        digests += history.documented(round_).documents.payloads.values()
     return (
         rounds,
         [history.round(number) for number in range(newest + 2)],
@@ -316,7 +313,7 @@ def test_a_record_that_appears_later_is_found() -> None:
     round_ = next(each for each in history.rounds(1, ROUNDS) if each.decided)
     assert round_.decided is not None
     blobs = MemoryBlobs()
-    payload = next(iter(history.documents(round_).payloads.values()))
+    payload = next(iter(history.documented(round_).documents.payloads.values()))
     late = FoldedHistory.of(chain.ledger, blobs)
     assert late.occurrences(payload, 0, 9) == []
     blobs.put(chain.published.get(round_.decided.record, 2**20))
@@ -354,7 +351,7 @@ def is_asked(query: RoundQuery, number: int) -> bool:
             return False
     if query.client is None:
         return True
-    part = participation_of(round_, HISTORY.documents(round_), query.client)
+    part = HISTORY.documented(round_).part(query.client)
     if part is None:
         return False
     terms = {

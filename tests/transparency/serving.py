@@ -11,9 +11,8 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from api.http.server import bounded_server
-from api.sockets import listening_socket, url_of
-from api.transparency.server import create_static_log, create_witness
+from api.http.server import bounded_server, listening_socket, url_of
+from api.transparency import create_static_log, create_witness
 from ledger.transparency.notes import SigningKey, VerifierKey
 from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.served import in_a_thread

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.sockets import listening_socket, url_of
+from api.http.server import listening_socket, url_of
 from api.store.app import lock_store_folder, server_for
 from api.store.permissions import StoreSettings
 from ledger.chain.contract.ledger import CommitteeLedger

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from api.http.server import listening_socket, url_of
 from api.http.streams import ByteRange, parse_range
-from api.sockets import listening_socket, url_of
 from api.store.app import server_for
 from api.store.permissions import StoreSettings
 from api.store.receiver import IncomingFile

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.sockets import listening_socket
+from api.http.server import listening_socket
 from api.store.app import resolve_public_urls, serve
 from api.store.permissions import StoreSettings
 from ledger.protocol.documents.envelope import encode_envelope

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from api.transparency.server import create_witness
+from api.transparency import create_witness
 from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.collecting import checkpoint_at, file_at
 from ledger.transparency.merkle import consistency_proof

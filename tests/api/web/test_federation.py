@@ -39,7 +39,7 @@ def client(live: LiveFederation) -> Iterator[httpx.Client]:
     """
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
     with pytest.MonkeyPatch.context() as patch, serving(settings) as client:
-        patch.setattr("api.federation.monitor.FRESH_SECONDS", 0.0)
+        patch.setattr("api.federation.FRESH_SECONDS", 0.0)
         yield client
 
 

@@ -177,8 +177,8 @@ def liar(service: httpx.Client) -> Iterator[Liar]:
 
 @pytest.fixture(autouse=True)
 def honest_again(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("api.client.deployment.MAX_PROOF_BYTES", 4 << 20)
-    monkeypatch.setattr("api.client.connection.MAX_ANSWER_BYTES", 4 << 20)
+    monkeypatch.setattr("api.client.MAX_PROOF_BYTES", 4 << 20)
+    monkeypatch.setattr("api.client.MAX_ANSWER_BYTES", 4 << 20)
     yield
     liar.at = "/nowhere"
 

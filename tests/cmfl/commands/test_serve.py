@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api import serve
+from api import app
 from api.settings import Settings
 from tests.cmfl.commands.conftest import refusal, succeeds
 
@@ -17,7 +17,7 @@ TOKEN = "a-token-that-this-test-has-made-up"
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     found: list[Settings] = []
-    monkeypatch.setattr(serve, "serve", lambda settings, *_: found.append(settings))
+    monkeypatch.setattr(app, "serve", lambda settings, *_: found.append(settings))
     return found
 
 

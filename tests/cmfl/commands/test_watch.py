@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from api.schemas.federation import FederationAnswer
+from api.schemas import FederationAnswer
 from api.settings import Settings
 from cmfl.commands import rounds
 from ledger.protocol.errors import ServiceError
@@ -64,7 +64,7 @@ def test_a_round_is_followed_until_the_service_is_gone(
     live: LiveFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AWAY_SECONDS", 0)
-    monkeypatch.setattr("api.federation.monitor.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("api.federation.FRESH_SECONDS", 0.0)
     out, faults = io.StringIO(), []
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
     with serving(settings) as client:

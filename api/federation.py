@@ -1,33 +1,150 @@
-"""Snapshots of live federations, taken at most once a second and at each new block."""
+"""The mail of live federations: the open round, and the auditors' attestations.
+
+Only signed data counts. Workers' own status files are not read: anyone could have written them.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from api.federation.mail import RoundMail
-from api.federation.serialise import open_round, paced_round
-from api.http.answers import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
-from api.schemas.federation import FederationAnswer, PacedRound
-from ledger.actors.status import OpenRoundStatus
-from ledger.actors.view import ChainView
+from api.histories import stage_name
+from api.http.answers import (
+    BLOB_NOT_FOUND,
+    BUSY,
+    FEDERATION_NOT_WATCHED,
+    MAILBOX_UNREADABLE,
+    ProblemError,
+    invalid,
+)
+from api.schemas import FederationAnswer, PacedRound, open_round, paced_round
+from ledger.actors.status import (
+    FirstSeen,
+    OpenRoundStatus,
+    status_after_closing,
+    status_before_closing,
+)
+from ledger.actors.view import ChainView, RoundView
+from ledger.chain.contract.deploy import deployed_domain
 from ledger.chain.finality import LatestBlock
 from ledger.chain.ports import Block
 from ledger.history.round import read_run
-from ledger.history.serialise import stage_name
+from ledger.history.training import TrainingAnswer, training_coverage
+from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.ledger_state import Deployment, LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.storage.objects import parse_locations
+from ledger.storage.mailbox import Mailbox
+from ledger.storage.objects import FolderObjects, ObjectStore, parse_locations
+from ledger.storage.opening import mail_objects_at, mailbox_at
+from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
+    from api.histories import ServedDeployment
     from api.http.answers import RequestView
-    from ledger.history.deployments import ServedDeployment
     from ledger.history.history import FoldedHistory
     from ledger.history.round import HistoryRound
+
+_log = logging.getLogger(__name__)
+
+BATCH_SIZE = 4_096
+"""Envelopes of one kind that one reading checks; the next reading checks the rest."""
+
+_KINDS = (EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST, EnvelopeKind.REPLY)
+
+
+class RoundMail:
+    """The mail of one deployment's open round, as one reader has it; not for several threads.
+
+    Payloads are not fetched: it is enough that they are announced.
+
+    Args:
+        location: of the mailbox; it is opened by the first reading.
+
+    Attributes:
+        read_at: time of the last complete reading, in the chain's seconds; None before.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._objects: ObjectStore | None = None
+        self._mailbox: Mailbox | None = None
+        self._view: RoundView | None = None
+        self._positions: dict[EnvelopeKind, int] = {}
+        self._first_seen = FirstSeen()
+        self.read_at: float | None = None
+        self.is_read = True
+
+    def status(self, chain: ChainView, closed_at: float, now: float) -> OpenRoundStatus:
+        """Read new mail, and return the status of the open round.
+
+        Args:
+            closed_at: time of the closing block, if there is one.
+            now: the time, in the chain's seconds.
+        """
+        inputs = chain.inputs()
+        if inputs is None:
+            self._view = None
+            return status_before_closing(chain)
+        view = self._view_of(inputs, closed_at)
+        self._view = view = self._with_mail(view, now)
+        self._first_seen = self._first_seen.after_poll(view, now)
+        return status_after_closing(
+            chain, view, self._first_seen, now, mailbox_is_readable=self.is_read
+        )
+
+    def _view_of(self, inputs: Inputs, closed_at: float) -> RoundView:
+        """Return the view of these inputs; an empty one after a reorganisation."""
+        view = self._view
+        if view is None or _identity(view.inputs) != _identity(inputs):
+            self._positions, self._first_seen = {}, FirstSeen()
+            parameters = inputs.parameters
+            evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
+            return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
+        if view.inputs == inputs and view.closed_at == closed_at:
+            return view
+        return replace(view, inputs=inputs, closed_at=closed_at)  # a client was banned since
+
+    def _with_mail(self, view: RoundView, now: float) -> RoundView:
+        round_ = (view.inputs.domain, view.inputs.round)
+        try:
+            if self._mailbox is None:
+                self._objects = mail_objects_at(self._location)
+                self._mailbox = Mailbox(self._objects)
+            if not self._positions:
+                self._mailbox.forget(*round_)
+            is_complete, outages = True, self._outages()
+            for kind in _KINDS:
+                start = self._positions.get(kind, 0)
+                batch = self._mailbox.listed(*round_, kind, start)[:BATCH_SIZE]
+                self._positions[kind] = start + len(batch)
+                is_complete &= len(batch) < BATCH_SIZE
+                view = view.with_envelopes(batch) if batch else view
+        except (BlobError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            _log.warning("the mailbox cannot be read: %s", reason or error)
+            self.is_read = False
+            return view
+        # One of several stores that is away may alone have some client's mail.
+        self.is_read = is_complete and self._outages() == outages
+        self.read_at = now if self.is_read else self.read_at
+        return view
+
+    def _outages(self) -> int:
+        return self._objects.outages if isinstance(self._objects, ReplicatedObjects) else 0
+
+
+def _identity(inputs: Inputs) -> tuple[object, ...]:
+    participants, closing = inputs.participants, inputs.closing
+    return inputs.domain, inputs.round, inputs.seed, participants, closing.block, closing.base
+
 
 FRESH_SECONDS = 1.0
 """How long a snapshot is used while no block comes."""
@@ -106,7 +223,6 @@ class FederationMonitor:
 
     @property
     def is_enabled(self) -> bool:
-        """True if this service reads a mailbox."""
         return self._location is not None
 
     def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:
@@ -154,7 +270,6 @@ class _MonitoredDeployment:
     def take_snapshot(
         self, request_view: RequestView, served: ServedDeployment, taken_at: float
     ) -> FederationSnapshot:
-        """Return the state at the newest block."""
         now = request_view.chain
         history = now.history(served)
         newest = history.newest()
@@ -216,7 +331,6 @@ class _MonitoredDeployment:
         )
 
     def _run(self, request_view: RequestView, served: ServedDeployment) -> RunDocument:
-        """Return the run's configuration."""
         config = served.fixed.config
         if self._document is None:
             document = read_run(request_view.chain.blobs, config)
@@ -235,3 +349,62 @@ def _timeless(answer: FederationAnswer) -> dict[str, object]:
     """Return an answer without the times at which it was made."""
     values = {name: value for name, value in answer.items() if name != "now"}
     return values | {"mailbox": answer["mailbox"]["read"]}
+
+
+MAX_UPDATES = 5_000
+"""Updates after which an answer ends with its round."""
+
+MAX_SECONDS = 5.0
+"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
+
+WAITING_SECONDS = 2.0
+
+
+class CoverageReader:
+    """Reads attestations for one service; safe to share between threads.
+
+    Args:
+        location: of the mailbox; None for the folder of the blobs.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, location: str | None, folder: Path, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._location = location
+        self._folder = folder
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def read(
+        self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
+    ) -> TrainingAnswer:
+        """Return the coverage of rounds of a deployment, as many as one answer has room for.
+
+        Args:
+            rounds: first and last; None for the first and the last that have ended.
+        """
+        history = reading.history(address)
+        domain = deployed_domain(history.ledger, allow_unknown_creation=True)
+        if not self._lock.acquire(timeout=WAITING_SECONDS):
+            raise ProblemError(BUSY, "another request is reading the mailbox")
+        try:
+            mailbox = self._mailbox()
+            end = self._clock() + MAX_SECONDS
+
+            def is_enough(updates: int) -> bool:
+                return updates >= MAX_UPDATES or self._clock() >= end
+
+            return training_coverage(history, domain, mailbox, rounds, is_enough)
+        except ConfigurationError as error:
+            raise invalid("query", "from", str(error)) from error
+        except (BlobError, OSError) as error:
+            _log.warning("the mailbox cannot be read for attestations: %s", error)
+            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
+        finally:
+            self._lock.release()
+
+    def _mailbox(self) -> Mailbox:
+        if self._location is not None:
+            return mailbox_at(self._location)
+        return Mailbox(FolderObjects(self._folder))

@@ -13,16 +13,17 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 from pydantic import Field
 
+from api.histories import open_chain
 from api.http.answers import (
     BODY_TOO_LARGE,
     REPORT_NOT_FOUND,
@@ -30,21 +31,20 @@ from api.http.answers import (
     VERIFICATION_REFUSED,
     VERIFICATION_RUNNING,
     ProblemError,
+    RequestView,
     problem,
     root_path_of,
     to_rooted_json,
 )
 from api.http.limits import VerificationPermission, is_foreign_page, permission
-from api.http.openapi import OF_DEPLOYMENT, declared
+from api.http.openapi import OF_DEPLOYMENT
 from api.http.parameters import Address, OneChain, of_deployment
-from api.schemas.service import Schema
+from api.schemas import Schema
 from api.settings import Settings
 from ledger.audit.anchors import MAX_REPORT_BYTES, report_bytes
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditReport
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import ChainReader
 from ledger.distances.fast import fast_distances
 from ledger.history.fields import Digest32, Eip55, Links, Rfc3339
 from ledger.history.queries import ChainPath, DeploymentPath
@@ -163,17 +163,7 @@ def run_audit(task: AuditTask, progress: Callable[[int, int], None] | None = Non
     """Return the report of an audit over its own view of chain and blobs."""
     settings = task.settings
     with ExitStack() as stack:
-        chain: ChainReader
-        known: Any = {"chain_id": task.chain.chain_id, "genesis_hash": task.chain.genesis}
-        if settings.rpc_url is None:
-            chain = stack.enter_context(EmbeddedReader.open(settings.chain_file, **known))
-        else:
-            # A file does not need the packages of a node, which take a second to load.
-            from ledger.chain.rpc.node import RpcReader, RpcSettings  # noqa: PLC0415
-
-            patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
-            node = RpcReader(settings.rpc_url, settings=patience, **known)
-            chain = stack.enter_context(node)
+        chain = stack.enter_context(closing(open_chain(settings, task.chain)))
         ledger = CommitteeLedger(chain, task.address, task.from_block)
         blobs = FolderBlobs(settings.blob_folder)
         document = read_run(blobs, ledger.deployment().config) if settings.rules else None
@@ -265,7 +255,8 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-router = of_deployment("/verifications", "verifications")
+_verifications = of_deployment("/verifications", "verifications")
+ROUTES = _verifications.routes
 _Name = Annotated[VerificationName, Path(description="as in the list")]
 _PRIVATE = {"Cache-Control": "no-store"}
 _REFUSALS = {
@@ -277,38 +268,32 @@ _REFUSALS = {
 }
 
 
-@router.get(
-    "",
-    summary="Verifications of a deployment",
-    operation_id="list_verifications",
-    response_model=VerificationsAnswer,
-    responses=declared(*OF_DEPLOYMENT, tagged=False),
+@_verifications.answers(
+    "", "Verifications of a deployment", VerificationsAnswer, OF_DEPLOYMENT, tagged=False
 )
-def verifications(request: Request, reading: OneChain, address: Address) -> Response:
+def list_verifications(reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and whether the caller may start one."""
-    granted = permission(request, request.app.state.settings)
-    found = _found(request, reading, address)
-    return _json(request, VerificationsAnswer(verifications=found, permission=granted))
+    granted = permission(reading.request, reading.request.app.state.settings)
+    found = _found(reading, address)
+    return _json(reading, VerificationsAnswer(verifications=found, permission=granted))
 
 
-@router.post(
+@_verifications.answers(
     "",
-    summary="Start a verification",
-    operation_id="begin_verification",
+    "Start a verification",
+    Verification,
+    (*OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING),
+    tagged=False,
+    methods=["POST"],
     status_code=202,
-    response_model=Verification,
-    responses=declared(
-        *OF_DEPLOYMENT, BODY_TOO_LARGE, VERIFICATION_REFUSED, VERIFICATION_RUNNING, tagged=False
-    ),
 )
-def begin(
-    request: Request, reading: OneChain, address: Address, asked: VerificationRequest
-) -> Response:
+def begin_verification(reading: OneChain, address: Address, asked: VerificationRequest) -> Response:
     """Start an audit of all ended rounds in a separate process, with bounded resources.
 
     It needs a token where tokens are set, and else a request from the service's own machine. One
     runs at a time; a refusal names the running one in `Link`, as `related`.
     """
+    request = reading.request
     settings: Settings = request.app.state.settings
     if (granted := permission(request, settings)) is not VerificationPermission.GRANTED:
         raise ProblemError(VERIFICATION_REFUSED, _REFUSALS[granted])
@@ -323,57 +308,56 @@ def begin(
         answer = problem(request, VERIFICATION_RUNNING, detail)
         answer.headers["Link"] = f'<{place}>; rel="related"'
         return answer
-    return _json(request, entry, 202, Location=place)
+    return _json(reading, entry, 202, Location=place)
 
 
-@router.get(
+@_verifications.answers(
     "/{name}",
-    summary="A verification",
-    operation_id="read_verification",
-    response_model=Verification,
-    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, tagged=False),
+    "A verification",
+    Verification,
+    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND),
+    tagged=False,
 )
-def verification(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+def read_verification(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the state of a verification; only a finished one has an outcome."""
-    return _json(request, _one(request, reading, address, name))
+    return _json(reading, _one(reading, address, name))
 
 
-@router.get(
+@_verifications.answers(
     "/{name}/report",
-    summary="The report of a verification",
-    operation_id="read_report",
-    responses=declared(*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND, tagged=False)
-    | {
+    "The report of a verification",
+    None,
+    (*OF_DEPLOYMENT, VERIFICATION_NOT_FOUND, REPORT_NOT_FOUND),
+    media={
         200: {
             "description": "the bytes that `cmfl audit --report` writes, for `cmfl audit --since`",
             "content": {"application/json": {"schema": {"type": "object"}}},
         }
     },
+    tagged=False,
 )
-def report(request: Request, reading: OneChain, address: Address, name: _Name) -> Response:
+def read_report(reading: OneChain, address: Address, name: _Name) -> Response:
     """Return the whole report. It is not signed: to build on it is to trust this service."""
-    _one(request, reading, address, name)
-    data = request.app.state.verifications.report(name)
+    _one(reading, address, name)
+    data = reading.request.app.state.verifications.report(name)
     if not data:
         raise ProblemError(REPORT_NOT_FOUND, f"verification {name} has no report")
     headers = _PRIVATE | {"Content-Disposition": f'attachment; filename="audit-{name}.json"'}
     return Response(data, 200, headers, "application/json")
 
 
-def _found(request: Request, reading: OneChain, address: str) -> tuple[Verification, ...]:
-    found: tuple[Verification, ...] = request.app.state.verifications.of(
-        reading.chain.path, reading.deployment(address).ledger.address
-    )
-    return found
+def _found(reading: RequestView, address: str) -> tuple[Verification, ...]:
+    audits: Verifications = reading.request.app.state.verifications
+    return audits.of(reading.chain.path, reading.deployment(address).ledger.address)
 
 
-def _one(request: Request, reading: OneChain, address: str, name: str) -> Verification:
-    for entry in _found(request, reading, address):
+def _one(reading: RequestView, address: str, name: str) -> Verification:
+    for entry in _found(reading, address):
         if entry.verification == name:
             return entry
     raise ProblemError(VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
 
 
-def _json(request: Request, answer: Schema, status: int = 200, **headers: str) -> Response:
-    body = to_rooted_json(request, answer)
+def _json(reading: RequestView, answer: Schema, status: int = 200, **headers: str) -> Response:
+    body = to_rooted_json(reading.request, answer)
     return Response(body, status, _PRIVATE | headers, "application/json")

@@ -1,0 +1,456 @@
+"""Deployments of a chain as of one block, read for a service, and the answers about them.
+
+A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
+compared with the chain, and the manifest of a run of this home with the run's folder. A manifest
+that does not agree is listed as rejected, without effect on the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from api.schemas import (
+    Chain,
+    ChainHead,
+    ContractParameters,
+    ContractState,
+    DeploymentAnswer,
+    DeploymentsAnswer,
+    DeploymentSummary,
+    RefusedManifest,
+    RunParameters,
+    Sizes,
+)
+from api.settings import Settings
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.codec import require_possible_sizes
+from ledger.chain.contract.deploy import connect
+from ledger.chain.contract.event_log import EventLog, EventTable
+from ledger.chain.contract.ledger import CommitteeLedger
+from ledger.chain.contract.manifest import Manifest, read_manifest, read_run_manifest
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import Block, ChainDamagedError, ChainReader, ChainUnreachableError
+from ledger.chain.round_ledger import LedgerSnapshot
+from ledger.chain.rpc.node import RpcReader, RpcSettings
+from ledger.history.fields import StageName, code_of, time_of
+from ledger.history.history import DeploymentFold, FoldedHistory
+from ledger.history.queries import ChainPath, DeploymentPath
+from ledger.history.round import read_run
+from ledger.io.home import RUN_NAME, Home, RunPaths
+from ledger.io.parsing import picked
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import CmflError
+from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.protocol.parameters import STRATEGIES, accepted_size
+from ledger.protocol.payloads import FLOAT32
+from ledger.protocol.rules.distance import DIRECTION
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import BlobReader, FolderBlobs
+
+MAX_MANIFESTS = 1_024
+MAX_FOLDS = 16
+"""Deployments whose events stay in memory: those that were read most recently."""
+
+
+@dataclass(slots=True)
+class ServedDeployment:
+    """A deployment that agrees with the chain, with the fold of its events.
+
+    Attributes:
+        folder: of the run, if it belongs to the home.
+    """
+
+    run: str
+    manifest: Manifest
+    ledger: CommitteeLedger
+    fixed: Deployment
+    folder: RunPaths | None = None
+    _fold: DeploymentFold = field(default_factory=DeploymentFold, repr=False)
+    _table: EventTable | None = field(default=None, repr=False)
+    _log: EventLog = field(init=False, repr=False)
+    _finished: LedgerSnapshot | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._log = EventLog(self._table)
+
+    def history(self, blobs: BlobReader, block: Block, final_block: int) -> FoldedHistory:
+        """Return its history as of a block; nothing up to the final block can change."""
+        ledger = self.ledger
+        # A home's own file has no node between it and its reader.
+        ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
+        return self._fold.up_to(ledger, blobs, block, final_block)
+
+    def forget(self) -> None:
+        """Release the memory of the events; the next history reads them again."""
+        self._fold, self._log = DeploymentFold(), EventLog(self._table)
+
+    def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
+        """Return the contract as of a block, with all of its events up to there."""
+        return self._log.up_to(ledger, block)
+
+    def state(self, block_number: int, final_block: int) -> LedgerSnapshot:
+        """Return the contract's storage as of a block."""
+        # A finished contract takes no transaction: its storage stays.
+        if self._finished is not None:
+            return self._finished
+        state = self.ledger.state(block_number)
+        if state.stage is LedgerStage.FINISHED and block_number <= final_block:
+            self._finished = state
+        return state
+
+
+_State: TypeAlias = "tuple[int, int, int] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A manifest's file, with the states of it and of the run's settings when it was checked."""
+
+    path: Path
+    is_of_this_home: bool
+    states: tuple[_State, _State]
+
+    @staticmethod
+    def at(path: Path, *, is_of_this_home: bool) -> _File:
+        states = _state_of(path), _state_of(RunPaths(path.parent).configuration)
+        return _File(path, is_of_this_home, states)
+
+    @property
+    def is_current(self) -> bool:
+        return self == _File.at(self.path, is_of_this_home=self.is_of_this_home)
+
+    def rejected(self, reason: str) -> RefusedManifest:
+        shown = ascii(f"{self.path.parent.name}/{self.path.name}")[1:-1][:200]
+        return {"manifest": shown, "reason": " ".join(reason.split())[:500]}
+
+
+class Deployments:
+    """Finds and checks manifests, each again when its file or the chain is replaced."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._table = EventTable(Home(settings.home).event_log)
+        self._lock = threading.Lock()
+        self._chain: ChainReader | None = None
+        self._served: dict[_File, ServedDeployment] = {}
+        self._recent: dict[int, ServedDeployment] = {}
+
+    def use(self, served: ServedDeployment) -> None:
+        """Note that a deployment's history is read now; release the least recently used ones."""
+        with self._lock:
+            self._recent.pop(id(served), None)
+            self._recent[id(served)] = served
+            if len(self._recent) > MAX_FOLDS:
+                self._recent.pop(next(iter(self._recent))).forget()
+
+    def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
+        """Return a deployment by its address, in any case of the letters; None if unknown."""
+        canonical = to_canonical(address)
+        with self._lock:
+            cached = self._served.items() if chain is self._chain else ()
+            for file, served in cached:
+                if to_canonical(served.manifest.address) == canonical and file.is_current:
+                    return served
+        deployments, _ = self.all(chain)
+        return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
+
+    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
+        """Return the served deployments and the rejected manifests, by the names of their runs."""
+        files, rejected = self._files()
+        with self._lock:
+            cached = self._served if chain is self._chain else {}
+            served: dict[_File, ServedDeployment] = {}
+            runs: dict[bytes, str] = {}
+            for file in files:
+                try:
+                    deployment = cached.get(file) or _connected(chain, file, self._table)
+                    contract = to_canonical(deployment.manifest.address)
+                except (ChainUnreachableError, ChainDamagedError):
+                    raise
+                except CmflError as error:
+                    # The path is of this machine.
+                    rejected.append(file.rejected(str(error).replace(f"{file.path.parent}/", "")))
+                    continue
+                if contract in runs:
+                    rejected.append(
+                        file.rejected(f"the contract is that of run {runs[contract]!r}")
+                    )
+                    continue
+                served[file], runs[contract] = deployment, deployment.run
+            self._chain, self._served = chain, served
+            return list(served.values()), rejected
+
+    def _files(self) -> tuple[list[_File], list[RefusedManifest]]:
+        files: list[_File] = []
+        rejected: list[RefusedManifest] = []
+        own = _manifests_in(self._settings.runs)
+        for path in [*own, *self._settings.manifests]:
+            file = _File.at(path, is_of_this_home=path in own)
+            if file.states[0] is None:
+                continue
+            if not RUN_NAME.fullmatch(path.parent.name):
+                rejected.append(file.rejected("its folder's name is no name of a run"))
+            elif len(files) >= MAX_MANIFESTS:
+                rejected.append(file.rejected(f"there are over {MAX_MANIFESTS} manifests"))
+                break
+            else:
+                files.append(file)
+        return files, rejected
+
+
+def _manifests_in(runs: Path) -> list[Path]:
+    try:
+        return sorted(RunPaths(folder).manifest for folder in runs.iterdir())
+    except OSError:
+        return []
+
+
+def _state_of(path: Path) -> _State:
+    """Return inode, size and time of a regular file; None for anything else."""
+    try:
+        # Reading a pipe would block for ever.
+        if not path.is_file():
+            return None
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _connected(chain: ChainReader, file: _File, table: EventTable) -> ServedDeployment:
+    paths = RunPaths(file.path.parent)
+    is_own = file.is_of_this_home
+    manifest = read_run_manifest(paths) if is_own else read_manifest(file.path)
+    ledger = connect(chain, manifest)
+    sizes = ledger.deployment()
+    require_possible_sizes(sizes)
+    ledger = CommitteeLedger(chain, ledger.address, ledger.from_block, sizes)
+    folder = paths if is_own else None
+    return ServedDeployment(file.path.parent.name, manifest, ledger, sizes, folder, _table=table)
+
+
+class HistoryService:
+    """Chain, deployments and blobs of one service, read-only; safe to share between threads.
+
+    A service may start before the chain exists, and its home may be replaced: device and inode
+    identify a chain file, and another file is opened as another chain.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._file = settings.chain_file if settings.rpc_url is None else None
+        self._deployments = Deployments(settings)
+        self._lock = threading.Lock()
+        self._chain: ChainReader | None = None
+        self._identity: tuple[int, int] | None = None
+        self._opened = 0
+        self.blobs = FolderBlobs(settings.blob_folder)
+        self.largest_blob = settings.largest_blob_bytes
+
+    def now(self) -> PinnedChain:
+        """Return the chain as of its newest block."""
+        identity = self._identify()
+        with self._lock:
+            if self._chain is None or identity != self._identity:
+                self._close()
+                self._chain, self._identity = open_chain(self._settings), identity
+                self._opened += 1
+            chain, opened = self._chain, self._opened
+        block = chain.head()
+        return PinnedChain(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _identify(self) -> tuple[int, int] | None:
+        file = self._file
+        if file is None:
+            return None
+        try:
+            status = file.stat()
+        except OSError as error:
+            raise ChainUnreachableError(
+                f"{file.name} cannot be opened: {error.strerror}"
+            ) from error
+        return status.st_dev, status.st_ino
+
+    def _close(self) -> None:
+        if self._chain is not None:
+            self._chain.close()
+        self._chain = None
+
+
+def open_chain(settings: Settings, known: ChainPath | None = None) -> ChainReader:
+    """Open the chain of a service's settings.
+
+    Args:
+        known: the chain that it must be; None for any.
+    """
+    chain_id, genesis = (None, None) if known is None else (known.chain_id, known.genesis)
+    if settings.rpc_url is None:
+        return EmbeddedReader.open(settings.chain_file, chain_id=chain_id, genesis_hash=genesis)
+    # A file does not need the packages of a node, which take a second to load.
+
+    assert settings.chain_id is not None, "it goes with the URL"
+    patience = RpcSettings(request_timeout_seconds=settings.rpc_timeout_seconds)
+    return RpcReader(
+        settings.rpc_url, chain_id=settings.chain_id, genesis_hash=genesis, settings=patience
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedChain:
+    """A chain as of `block`: later blocks are not read.
+
+    Attributes:
+        opened: its number; a replaced chain has another.
+    """
+
+    chain: ChainReader
+    opened: int
+    block: Block
+    final: int
+    _deployments: Deployments
+    blobs: BlobReader
+
+    @property
+    def path(self) -> ChainPath:
+        return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
+
+    def deployments(self) -> tuple[list[ServedDeployment], list[RefusedManifest]]:
+        return self._deployments.all(self.chain)
+
+    def find(self, address: str) -> ServedDeployment | None:
+        """Return one deployment by its address; None if none is served there."""
+        return self._deployments.find(self.chain, address)
+
+    def history(self, served: ServedDeployment) -> FoldedHistory:
+        self._deployments.use(served)
+        return served.history(self.blobs, self.block, self.final)
+
+    @contextmanager
+    def snapshot(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
+        """Open a deployment's contract as of this block, with all of its events."""
+        with self.chain.snapshot() as view:
+            ledger = served.ledger
+            ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
+            yield served.complete(ledger, self.block)
+
+    def state(self, served: ServedDeployment) -> LedgerSnapshot:
+        return served.state(self.block.number, self.final)
+
+    def is_unmoved(self) -> bool:
+        """Return whether the chain still contains the block."""
+        if self.block.number <= self.final:
+            return True
+        return self.chain.block(self.block.number).hash == self.block.hash
+
+
+def chain_response(chain: PinnedChain) -> Chain:
+    """Return the constant properties of a chain."""
+    path = chain.path
+    return {
+        "name": path.name,
+        "chain_id": str(path.chain_id),
+        "genesis": to_hex(path.genesis),
+        "links": {"deployments": f"{path}/deployments"},
+    }
+
+
+def chain_head(chain: PinnedChain) -> ChainHead:
+    """Return a chain with its newest block."""
+    block = chain.block
+    return {
+        **chain_response(chain),
+        "number": block.number,
+        "hash": to_hex(block.hash),
+        **time_of(block.timestamp),
+    }
+
+
+def deployment_list(
+    chain: PinnedChain, deployments: Iterable[ServedDeployment]
+) -> DeploymentsAnswer:
+    """Return the list of deployments."""
+    return {"deployments": [_summary(chain, deployment) for deployment in deployments]}
+
+
+def _summary(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentSummary:
+    return {
+        "address": deployment.manifest.address,
+        "run": deployment.run,
+        "config": to_hex(deployment.fixed.config),
+        "rounds": deployment.fixed.rounds,
+        "sizes": _sizes(deployment.fixed),
+        "links": deployment_path(chain, deployment).links(),
+    }
+
+
+def deployment_path(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentPath:
+    """Return the path under which a deployment is served."""
+    return DeploymentPath(chain.path, deployment.manifest.address)
+
+
+def deployment_details(chain: PinnedChain, deployment: ServedDeployment) -> DeploymentAnswer:
+    """Return the fixed parameters of a deployment and the state of its contract."""
+    manifest, fixed = deployment.manifest, deployment.fixed
+    return {
+        "address": manifest.address,
+        "run": deployment.run,
+        "config": to_hex(fixed.config),
+        "block": manifest.block,
+        "transaction": manifest.transaction,
+        "sizes": _sizes(fixed),
+        "contract": _contract(fixed),
+        "parameters": _parameters(chain.blobs, fixed.config),
+        "state": _state(chain.state(deployment)),
+        "links": deployment_path(chain, deployment).links(),
+    }
+
+
+def _sizes(fixed: Deployment) -> Sizes:
+    return {
+        "clients": fixed.clients,
+        "trainers": fixed.trainers,
+        "members": fixed.members,
+        "accepted": accepted_size(fixed.aggregation_ppm, fixed.trainers),
+        "replies": fixed.replies,
+    }
+
+
+def _contract(fixed: Deployment) -> ContractParameters:
+    given = {"form": code_of(fixed.form), "initial_model": fixed.model}
+    names = " ".join(ContractParameters.__annotations__)
+    return cast("ContractParameters", picked(names, fixed, **given))
+
+
+def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
+    """Return the parameters of the run's configuration; None if its blob is not available."""
+    document = read_run(blobs, config)
+    if document is None:
+        return None
+    parameters = document.parameters
+    strategy = {"number": parameters.strategy, "name": STRATEGIES[parameters.strategy]}
+    distance = DIRECTION.name if parameters.compares_directions else parameters.distance
+    given = {"strategy": strategy, "distance": distance}
+    names = " ".join(name for name in RunParameters.__annotations__ if name != "payload")
+    answer = cast("RunParameters", picked(names, parameters, **given))
+    if parameters.payload != FLOAT32.name:
+        answer["payload"] = parameters.payload
+    return answer
+
+
+def _state(state: LedgerSnapshot) -> ContractState:
+    names = " ".join(ContractState.__annotations__)
+    return cast("ContractState", picked(names, state, stage=stage_name(state.stage)))
+
+
+def stage_name(stage: LedgerStage) -> StageName:
+    """Return a deployment's stage as a word."""
+    return cast("StageName", stage.name.lower())

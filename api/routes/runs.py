@@ -1,0 +1,209 @@
+"""Endpoints of a run: its series, its training, its events, and its open round."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Annotated, cast
+
+import anyio
+import anyio.to_thread
+from fastapi import Query, Request, Response
+from pydantic import BeforeValidator
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from api.http.answers import (
+    BLOB_NOT_FOUND,
+    BUSY,
+    FEDERATION_NOT_WATCHED,
+    MAILBOX_UNREADABLE,
+    STREAMS_EXHAUSTED,
+    STREAMS_OF_ADDRESS,
+    ProblemError,
+    RequestView,
+    encoded,
+    to_rooted_json,
+)
+from api.http.openapi import OF_DEPLOYMENT, Declared
+from api.http.parameters import MAX_INDEX, Address, OneChain, of_deployment, whole_number
+from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
+from api.schemas import FederationAnswer
+from ledger.history.answers_rounds import SeriesAnswer, chart_rounds, series_response
+from ledger.history.local import RoundFollower, RoundNews
+from ledger.history.training import TrainingAnswer
+
+if TYPE_CHECKING:
+    from api.federation import CoverageReader, FederationMonitor, FederationSnapshot
+
+_runs = of_deployment()
+ROUTES = _runs.routes
+
+
+@_runs.answers("/series", "A run over its rounds", SeriesAnswer, OF_DEPLOYMENT)
+def read_series(reading: OneChain, address: Address) -> Response:
+    """Return columns for charts: accepted updates, views, committees; and accuracy as a claim.
+
+    `claimed` comes from the run's own files. It is not proven, and the audit does not check it. A
+    run of over 2,000 rounds is thinned evenly, and keeps its last round.
+    """
+    served = reading.deployment(address)
+    points = chart_rounds(reading.chain.history(served))
+    return reading.respond(series_response(points, served.folder))
+
+
+@_runs.answers(
+    "/training",
+    "Which updates auditors have repeated",
+    TrainingAnswer,
+    (*OF_DEPLOYMENT, BUSY, MAILBOX_UNREADABLE),
+)
+def read_training(
+    reading: OneChain,
+    address: Address,
+    first: Annotated[
+        int | None,
+        Query(alias="from", ge=1, le=MAX_INDEX, description="first round; else the first"),
+        BeforeValidator(whole_number),
+    ] = None,
+    last: Annotated[
+        int | None,
+        Query(alias="to", ge=1, le=MAX_INDEX, description="last round; else the newest"),
+        BeforeValidator(whole_number),
+    ] = None,
+) -> Response:
+    """Return each update of ended rounds with its auditors' verdicts, and those that disagree.
+
+    An attestation is its auditor's word, whom anybody can be: this service checks its signature,
+    and no update. An answer ends with the round in which it has 5,000 updates, or has taken 5
+    seconds; `next_from` says where the next one begins. New attestations come without a new block,
+    about old rounds, too: no answer is immutable, and its ETag changes with what it says.
+    """
+    coverage = cast("CoverageReader", reading.request.app.state.coverage)
+    return reading.respond(coverage.read(reading, address, (first, last)))
+
+
+def _events(description: str) -> Declared:
+    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"description": description, "content": content}}
+
+
+@_runs.answers(
+    "/events",
+    "What happens, as it happens",
+    None,
+    (*OF_DEPLOYMENT, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
+    media=_events(
+        "events `round_opened` and `round_ended` with a round's line, `taken_back` with "
+        "`from_round`; the `id` is the last round that has ended"
+    ),
+    tagged=False,
+    response_class=EventSourceResponse,
+)
+async def follow_rounds(
+    reading: OneChain, address: Address, last_event_id: LastEventId = None
+) -> EventSourceResponse:
+    """Send an event for each round that opens or ends; a client that reconnects misses none.
+
+    Events about a block that is not final may be taken back: `taken_back` names the first round to
+    discard, and the rounds from there are sent again.
+    """
+    request = reading.request
+    streams: Streams = request.app.state.streams
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve(request))
+        if last_event_id is None:
+            start = await anyio.to_thread.run_sync(_last_ended, reading, address)
+        else:
+            await anyio.to_thread.run_sync(reading.deployment, address)
+            start = int(last_event_id)
+        follower = RoundFollower(start)
+
+        async def stream() -> AsyncIterator[ServerSentEvent]:
+            while not streams.are_ending:
+                for event in await anyio.to_thread.run_sync(_poll, request, address, follower):
+                    yield ServerSentEvent(
+                        data=to_rooted_json(request, event.response).decode(),
+                        event=event.kind.value,
+                        id=str(event.position),
+                    )
+                await anyio.sleep(POLL_SECONDS)
+
+        return streamed(stream(), reservation)
+
+
+def _last_ended(reading: RequestView, address: str) -> int:
+    """Return the number of the last round that has ended, 0 before the first."""
+    history = reading.history(address)
+    newest = history.round(history.newest())
+    if newest is None:
+        return 0
+    return newest.round if newest.ended is not None else newest.round - 1
+
+
+def _poll(request: Request, address: str, follower: RoundFollower) -> list[RoundNews]:
+    reading = RequestView(request)
+    return follower.poll(reading.history(address), reading.chain.final)
+
+
+_OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
+
+
+@_runs.answers(
+    "/federation",
+    "Who has done what in the open round, and who is late",
+    FederationAnswer,
+    _OF_FEDERATION,
+)
+def read_federation(reading: OneChain, address: Address) -> Response:
+    """Return the open round's stage, each client's part by the evidence, and the last rounds.
+
+    Commitments and bans come from the chain; payloads, scores and votes from validly signed mail.
+    No worker's own claim is used, and being late proves nothing: mail may be on its way. The answer
+    is as of the newest block, final or not, and at most a second old. It needs a service with a
+    mailbox.
+    """
+    snapshot = federations_of(reading.request).snapshot(reading, address)
+    return encoded(reading.request, to_rooted_json(reading.request, snapshot.answer))
+
+
+@_runs.answers(
+    "/federation/events",
+    "The open round, as it goes on",
+    None,
+    (*_OF_FEDERATION, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS),
+    media=_events(
+        "events `standing`, each with the whole answer of `federation`: the first at once, then "
+        "whenever there is more to tell than the time"
+    ),
+    tagged=False,
+    response_class=EventSourceResponse,
+)
+async def follow_federation(reading: OneChain, address: Address) -> EventSourceResponse:
+    """Send the status of the open round whenever it changes; earlier events are not repeated."""
+    request = reading.request
+    streams: Streams = request.app.state.streams
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve(request))
+        federations = federations_of(request)
+        first = await anyio.to_thread.run_sync(federations.snapshot, reading, address)
+
+        async def stream() -> AsyncIterator[ServerSentEvent]:
+            last: FederationSnapshot | None = None
+            snapshot = first
+            while not streams.are_ending:
+                if snapshot.differs_from(last):
+                    last = snapshot
+                    data = to_rooted_json(request, snapshot.answer).decode()
+                    yield ServerSentEvent(data=data, event="standing")
+                await anyio.sleep(POLL_SECONDS)
+                # What cannot be read now is shown as it was; the next look may succeed.
+                with suppress(ProblemError):
+                    now = RequestView(request)
+                    snapshot = await anyio.to_thread.run_sync(federations.snapshot, now, address)
+
+        return streamed(stream(), reservation)
+
+
+def federations_of(request: Request) -> FederationMonitor:
+    """Return the federations that a service watches."""
+    return cast("FederationMonitor", request.app.state.federations)

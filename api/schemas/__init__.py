@@ -1,1 +1,0 @@
-"""Responses that only the service gives: its status, live federations, problems."""

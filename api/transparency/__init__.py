@@ -1,1 +1,0 @@
-"""A witness of logs over HTTP, and the static files of a log."""

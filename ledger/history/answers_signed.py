@@ -1,0 +1,461 @@
+"""Answers about what clients signed: scores, votes, and the evidence against them.
+
+Two signed statements prove a ban, and the contract has verified them. Refused scores are signed;
+the reason is in the round's record, for which a quorum has voted. Incidents are the claim of the
+decision's sender; most of them carry the accused's own signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ledger.chain.ports import NotServedError
+from ledger.history import fields
+from ledger.history.answers_parts import (
+    Base,
+    IncidentsPointer,
+    Opening,
+    RecordPointer,
+    RoundHeading,
+    RoundView,
+    View,
+    opening_of,
+    refusal,
+)
+from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
+from ledger.protocol.consensus import primary_seat
+from ledger.protocol.documents.record import RefusedScores, RoundRecord
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_vector
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.ledger_state import RoundDecided, SignedStatement, SubmittedCertificate
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    Phase,
+    Scores,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+from ledger.storage.blobs import BlobReader
+
+if TYPE_CHECKING:
+    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.history.history import FoldedHistory, RoundPage
+
+
+class ScoredDistance(Response):
+    """One distance of a score vector, as its member published it."""
+
+    client: fields.Client
+    distance: Annotated[float | None, doc("null if it is infinite or no number", examples=[0.5])]
+    distance_bits: fields.Bits
+
+
+class Vector(Response):
+    """A score vector, from its blob; a refused one may hold any values."""
+
+    round: Annotated[fields.Uint, doc("as the vector says: any number of 64 bits", examples=["2"])]
+    member: fields.Client
+    base: Base
+    trainers: list[ScoredDistance]
+    members: list[ScoredDistance]
+
+
+def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
+    """Return a score vector, and whether its blob was available.
+
+    Args:
+        digest: its sha256; a member may sign the digest of anything.
+    """
+    try:
+        data = blobs.get(digest, MAX_VECTOR_BYTES)
+    except BlobError:
+        return None, False
+    try:
+        vector = decode_vector(data)
+    except EncodingError:
+        return None, True
+    return {
+        "round": str(vector.round),
+        "member": vector.member,
+        "base": to_hex(vector.base),
+        "trainers": _distances(vector.trainers, vector.distances),
+        "members": _distances(vector.members, vector.member_distances),
+    }, True
+
+
+def _distances(clients: Iterable[ClientId], distances: NDArray[np.float64]) -> list[ScoredDistance]:
+    # The bits are those published: a refused vector may hold infinities and NaN.
+    published = zip(clients, distances.tolist(), distances.view("<u8").tolist(), strict=True)
+    return [
+        {"client": client, "distance": finite(distance), "distance_bits": str(bits)}
+        for client, distance, bits in published
+    ]
+
+
+class ScoreClaim(Response):
+    """A member's signed claim of its score vector."""
+
+    member: fields.Client
+    digest: Annotated[fields.Digest32, doc("sha256 of the score vector's blob")]
+    signature: Annotated[fields.Signature65, doc("over EIP-712 `Scores`")]
+    counted: Annotated[bool, Field(examples=[True])]
+    reason: Annotated[fields.RefusalWhy | None, doc("why it was left out")]
+    named: fields.NamedClient
+    vector: Annotated[
+        Vector | None, doc("only with `include=vectors`; null where blob or vector is no good")
+    ]
+
+
+class ScoresBody(Response):
+    """The signed score claims, as the round's record lists them."""
+
+    base: Annotated[Base | None, doc("that every claim names")]
+    clients: Annotated[
+        list[fields.Client], doc("with a usable update, ascending: the set that every claim names")
+    ]
+    clients_digest: Annotated[fields.Digest32 | None, doc("set digest of `clients`")]
+    claims: list[ScoreClaim]
+    left_out: Annotated[fields.Count, doc("claims of an oversized record not shown", examples=[0])]
+    scores_root: Annotated[fields.Digest32 | None, doc("over the counted claims")]
+
+
+MAX_CLAIMS = 320
+
+
+def scores_body(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
+    """Return the signed score claims without the round's heading; see `scores`."""
+    record, decided = view.documents.record, view.round.decided
+    claims = _claims(record) if record is not None else []
+    is_complete = True
+    shown: list[ScoreClaim] = []
+    for signed, refused in claims[:MAX_CLAIMS]:
+        vector = None
+        if with_vectors:
+            vector, is_available = score_vector(view.history.blobs, signed.scores.digest)
+            is_complete = is_complete and is_available
+        shown.append(_claim(signed, refused, vector))
+    return {
+        "base": to_hex(decided.base) if decided else None,
+        "clients": list(record.clients) if record else [],
+        "clients_digest": to_hex(record.clients_digest) if record else None,
+        "claims": shown,
+        "left_out": len(claims) - len(shown),
+        "scores_root": to_hex(decided.scores_root) if decided else None,
+    }, is_complete
+
+
+def _claims(record: RoundRecord) -> list[tuple[SignedScores, RefusedScores | None]]:
+    """Return all claims of a record, each with its refusal if it has one."""
+    counted: list[tuple[SignedScores, RefusedScores | None]]
+    counted = [(signed, None) for signed in record.scores]
+    return counted + [(refused.signed, refused) for refused in record.refused]
+
+
+def _claim(
+    signed: SignedScores, refused: RefusedScores | None, vector: Vector | None
+) -> ScoreClaim:
+    why = None if refused is None else refusal(refused)
+    return {
+        "member": signed.scores.member,
+        "digest": to_hex(signed.scores.digest),
+        "signature": to_hex(signed.signature),
+        "counted": why is None,
+        "reason": None if why is None else why["reason"],
+        "named": None if why is None else why["named"],
+        "vector": vector,
+    }
+
+
+class ScoresAnswer(ScoresBody, RoundHeading):
+    """The signed score claims, as the round's record lists them."""
+
+    record: RecordPointer | None
+
+
+def scores(view: RoundView, *, with_vectors: bool = False) -> tuple[ScoresAnswer, bool]:
+    """Return the signed score claims, and whether every blob that they show was available."""
+    body, is_complete = scores_body(view, with_vectors=with_vectors)
+    return {**view.heading(), **body, "record": view.record()}, is_complete
+
+
+class SignedPlace(Response):
+    """A member of the committee and its signature."""
+
+    place: fields.Place
+    client: fields.Client
+    signature: fields.Signature65
+
+
+class Certificate(Response):
+    """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
+
+    phase: fields.PhaseName
+    view: View
+    base: Base
+    set: Annotated[fields.Digest32, doc("set digest of the clients voted on")]
+    result: Annotated[fields.Digest32, doc("as signed; the same in both phases")]
+    primary: Annotated[SignedPlace, doc("signed EIP-712 `Request`")]
+    replies: Annotated[list[SignedPlace], doc("signed EIP-712 `Reply`")]
+
+
+class EvidenceVote(Response):
+    """A signed vote that proves an incident."""
+
+    kind: fields.VoteName
+    base: Base
+    set: fields.Digest32
+    result: fields.Digest32
+    signature: fields.Signature65
+
+
+def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> EvidenceVote:
+    """Return a vote with its signature."""
+    return {
+        "kind": "Request" if vote.kind is VoteKind.REQUEST else "Reply",
+        "base": to_hex(vote.base),
+        "set": to_hex(vote.set_digest),
+        "result": to_hex(vote.result),
+        "signature": to_hex(signed.signature),
+    }
+
+
+class IncidentEntry(Response):
+    """A member's failure while voting, with its own signed votes as evidence."""
+
+    phase: fields.PhaseName
+    view: View
+    member: fields.Client
+    kind: fields.IncidentWhat
+    votes: list[EvidenceVote]
+    opening: Annotated[Opening | None, doc("of a wrong proposal; null for other kinds")]
+
+
+def incident_entry(incident: Incident) -> IncidentEntry:
+    """Return an incident with the accused member's own signed votes."""
+    preimage = incident.opening
+    return {
+        "phase": phase_name(incident.phase),
+        "view": incident.view,
+        "member": incident.member,
+        "kind": code_of(incident.kind),
+        "votes": [signed_vote(signed, signed.vote) for signed in incident.votes],
+        "opening": None if preimage is None else opening_of(preimage),
+    }
+
+
+class VotesBody(Response):
+    """Both certificates, and the reported incidents before them."""
+
+    replies_needed: Annotated[
+        fields.Count, doc("equal replies that decide, beside the request", examples=[3])
+    ]
+    certificates: Annotated[
+        list[Certificate] | None,
+        doc(
+            "null where the signatures are not in the contract's call data: an account "
+            "with code of its own called it"
+        ),
+    ]
+    incidents: list[IncidentEntry]
+    left_out: Annotated[
+        fields.Count, doc("incidents of an oversized document not shown", examples=[0])
+    ]
+    incidents_document: Annotated[IncidentsPointer | None, doc("null if none are named")]
+
+
+MAX_INCIDENTS = 320
+
+
+def votes_body(view: RoundView) -> VotesBody:
+    """Return certificates and incidents without the round's heading; see `votes`."""
+    incidents = view.documents.reported_incidents
+    return {
+        "replies_needed": view.history.fixed.replies,
+        "certificates": _certificates(view),
+        "incidents": [incident_entry(incident) for incident in incidents[:MAX_INCIDENTS]],
+        "left_out": max(0, len(incidents) - MAX_INCIDENTS),
+        "incidents_document": view.incidents(),
+    }
+
+
+def _certificates(view: RoundView) -> list[Certificate] | None:
+    decided = view.round.decided
+    if decided is None:
+        return []
+    call = view.history.decision_call(view.round)
+    if call is None:
+        return None
+    return [
+        _certificate(view, phase, certificate, decided)
+        for phase, certificate in zip(Phase, call.certificates, strict=True)
+    ]
+
+
+def _certificate(
+    view: RoundView, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
+) -> Certificate:
+    members = view.round.committee
+    primary = primary_seat(view.round.seed, phase, certificate.view, len(members))
+    signers = [place for place in range(len(members)) if certificate.signers >> place & 1]
+    if len(signers) != len(certificate.replies):
+        raise NotServedError(
+            f"{len(certificate.replies)} signatures of {len(signers)} signers: "
+            "this is not the transaction that the contract took"
+        )
+    return {
+        "phase": phase_name(phase),
+        "view": certificate.view,
+        "base": to_hex(decided.base),
+        "set": to_hex(certificate.set_digest),
+        "result": to_hex(decided.result()),
+        "primary": _signed(members, primary, certificate.request),
+        "replies": [
+            _signed(members, place, reply)
+            for place, reply in zip(signers, certificate.replies, strict=True)
+        ],
+    }
+
+
+def _signed(members: tuple[ClientId, ...], place: int, signature: bytes) -> SignedPlace:
+    return {"place": place, "client": members[place], "signature": to_hex(signature)}
+
+
+class VotesAnswer(VotesBody, RoundHeading):
+    """Both certificates, and the reported incidents before them."""
+
+
+def votes(view: RoundView) -> VotesAnswer:
+    """Return both certificates, None if another contract sent the decision, and the incidents."""
+    return {**view.heading(), **votes_body(view)}
+
+
+class Statement(Response):
+    """One of two signed statements that exclude each other."""
+
+    kind: Literal["Request", "Reply", "Scores"]
+    base: Base
+    set: Annotated[fields.Digest32, doc("set digest that the statement names")]
+    result: Annotated[fields.Digest32 | None, doc("of a vote; null for scores")]
+    digest: Annotated[fields.Digest32 | None, doc("sha256 of the score vector; null for a vote")]
+    signature: fields.Signature65
+
+
+def _statement(signed: SignedStatement) -> Statement:
+    statement = signed.statement
+    if isinstance(statement, Scores):
+        return {
+            "kind": "Scores",
+            "set": to_hex(statement.clients),
+            "result": None,
+            "digest": to_hex(statement.digest),
+            "base": to_hex(statement.base),
+            "signature": to_hex(signed.signature),
+        }
+    vote = signed_vote(signed, statement)
+    order = ("kind", "set", "result", "digest", "base", "signature")
+    return cast("Statement", {name: vote.get(name) for name in order})
+
+
+class Ban(Response):
+    """Two contradicting statements for one slot, which the contract has verified."""
+
+    block: fields.BlockNumber
+    transaction: fields.Digest32
+    signed_twice: Annotated[
+        fields.StatementWhat | None, doc("null where the call data are not to be had")
+    ]
+    statements: Annotated[
+        list[Statement] | None, doc("both; null where the call data are not to be had")
+    ]
+
+
+def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:
+    """Return a ban with the two statements that prove it."""
+    report = history.ban_report(recorded)
+    return {
+        "block": recorded.block_number,
+        "transaction": to_hex(recorded.transaction_hash),
+        "signed_twice": None if report is None else code_of(report.kind),
+        "statements": None
+        if report is None
+        else [_statement(report.first), _statement(report.second)],
+    }
+
+
+class RefusedClaim(Response):
+    """A signed score claim that does not count."""
+
+    digest: Annotated[fields.Digest32, doc("sha256 of the score vector's blob")]
+    signature: Annotated[fields.Signature65, doc("over EIP-712 `Scores`")]
+    reason: fields.RefusalWhy
+    named: fields.NamedClient
+
+
+def _refused_claim(entry: RefusedScores) -> RefusedClaim:
+    signed = entry.signed
+    digest, signature = to_hex(signed.scores.digest), to_hex(signed.signature)
+    return {"digest": digest, "signature": signature, **refusal(entry)}
+
+
+class EvidenceEntry(Response):
+    """One piece of evidence against a client in a round."""
+
+    round: fields.RoundNumber
+    client: fields.Client
+    kind: Literal["ban", "refused_scores", "incident"]
+    ban: Ban | None
+    scores: RefusedClaim | None
+    incident: IncidentEntry | None
+
+
+class EvidenceAnswer(Answer):
+    """Evidence against clients in the rounds of a page."""
+
+    evidence: list[EvidenceEntry]
+    scanned: Annotated[fields.Count, doc("rounds that this page examined")]
+    next_cursor: fields.NextCursor
+
+
+def evidence_page(
+    history: FoldedHistory, page: RoundPage, client: ClientId | None = None
+) -> EvidenceAnswer:
+    """Return the evidence in the rounds of a page, against one client or against all."""
+    entries = [
+        entry for round_ in page.rounds for entry in round_evidence(RoundView.of(history, round_))
+    ]
+    return {
+        "evidence": [entry for entry in entries if client is None or entry["client"] == client],
+        "scanned": page.scanned,
+        "next_cursor": page.next_cursor,
+    }
+
+
+def round_evidence(view: RoundView) -> list[EvidenceEntry]:
+    """Return the evidence in one round: bans, then refused scores, then incidents."""
+    bans = zip(view.round.banned, view.round.bans, strict=True)
+    record = view.documents.record
+    refused, incidents = record.refused if record else (), view.documents.reported_incidents
+    return [
+        *(_evidence(view, client, "ban", ban_body(view.history, event)) for client, event in bans),
+        *(
+            _evidence(view, r.signed.scores.member, "refused_scores", _refused_claim(r))
+            for r in refused
+        ),
+        *(_evidence(view, one.member, "incident", incident_entry(one)) for one in incidents),
+    ]
+
+
+def _evidence(view: RoundView, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+    """Return evidence of one kind; the parts of the others are null."""
+    parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
+    entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
+    return cast("EvidenceEntry", entry)
