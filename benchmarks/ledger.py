@@ -195,7 +195,7 @@ class RecordedRounds:
 
     def _sent(
         self,
-        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
+        specified: Callable[[ledger_state.BlockContext], rounds.Step],
         send: Callable[[], Receipt],
     ) -> Receipt:
         head = self.chain.head()

@@ -13,8 +13,9 @@ from ledger.audit.evidence import UnavailableBlob
 from ledger.audit.report import AuditStep, Fact, Finding, Need
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import INFINITY_BITS, word_client
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
-from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
+from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
 from ledger.protocol.types import Digest, Domain
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import LedgerView, head_after, mined_commitments
+from ledger.protocol.fold import LedgerState, LedgerView, head_after, mined_commitments
 from ledger.protocol.inputs import MinedCommitment, drawn_committee
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -85,12 +85,11 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerDeployed,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
-    Step,
     UpdatesCommitted,
 )
+from ledger.protocol.rounds import Step
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -101,12 +100,6 @@ from ledger.protocol.types import (
     RegisteredClient,
 )
 
-_FOLDED = (
-    *("deployment", "stage", "round", "opened_block", "seed"),
-    *("committee", "model", "head", "registry", "commitments"),
-)
-"""Fields of a state that its events give."""
-
 
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
     """Return the state that an event claims, and whether it is of the round that is open."""
@@ -115,9 +108,9 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[Ledger
             return state, True
         case ledger_state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
-            return _folded(state, replace(event, words=words[:left]), block_number), True
+            return state.after(replace(event, words=words[:left]), block_number), True
         case ledger_state.LedgerOpened():
-            state = _folded(_padded(state), event, block_number)
+            state = _padded(state).after(event, block_number)
             state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
             return replace(state, committee=_known(state, event.committee)), True
         case ledger_state.UpdatesCommitted(number, clients, commitments):
@@ -125,12 +118,12 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[Ledger
             known = [pair for pair in pairs if pair[0] < state.deployment.clients]
             clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
             event = replace(event, clients=clients, commitments=commitments)
-            return _folded(state, event, block_number), number == state.round
+            return state.after(event, block_number), number == state.round
         case ledger_state.ClientBanned(number, _, head):
-            after = _folded(state, event, block_number)
+            after = state.after(event, block_number)
             return replace(after, head=head), number == state.round
         case _:
-            after = _folded(replace(_padded(state), round=event.round), event, block_number)
+            after = replace(_padded(state), round=event.round).after(event, block_number)
             after = replace(after, committee=_known(after, event.next_committee), head=event.head)
             return after, event.round == state.round
 
@@ -167,7 +160,7 @@ def _expected(
             client = ClientId(min(event.client, state.deployment.clients - 1))
             yield "round", state.round
             yield "client", client
-            yield "head", head_after(_before(state), replace(event, client=client))
+            yield "head", head_after(state.before, replace(event, client=client))
         case ledger_state.RoundDecided():
             yield from _expected_decision(state, event, block)
         case ledger_state.RoundAbandoned():
@@ -192,7 +185,7 @@ def _expected_decision(
     yield "round", state.round
     beacon = _beacon(state, block)
     yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
-    yield "head", head_after(_before(state), event)
+    yield "head", head_after(state.before, event)
     committee = state.committee
     if committee:
         places = (
@@ -212,15 +205,11 @@ def _expected_abandonment(
     yield "round", state.round
     yield "next_seed", seed
     yield "next_committee", drawn
-    yield "head", head_after(_before(state), replace(event, next_committee=drawn))
+    yield "head", head_after(state.before, replace(event, next_committee=drawn))
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:
     return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
-
-
-def _before(state: LedgerState) -> encoding.HeadContext:
-    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -233,18 +222,6 @@ def _padded(state: LedgerState) -> LedgerState:
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
     return replace(state, registry=state.registry + (nobody,) * missing)
-
-
-def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
-    """Return the state after an event, by the fold; what no event gives stays as it is."""
-    view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
-    view = view.after(event, block_number)
-    committed = frozenset(mined.client for mined in view.mined)
-    starts = ledger_state.LedgerOpened, ledger_state.RoundDecided, ledger_state.RoundAbandoned
-    if not isinstance(event, starts):
-        committed |= state.committed
-    folded = {name: getattr(view, name) for name in _FOLDED}
-    return replace(state, committed=committed, **folded)
 
 
 LOG_BATCH_BLOCKS = 512
@@ -419,7 +396,10 @@ class ReplayPosition:
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
         """Return the sign that a log is missing; None where it is certain that none is."""
-        if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
+        if (
+            self.is_from_calls
+            and LedgerSnapshot.of(self.state, self.state.registry_rest) == snapshot
+        ):
             return None
         return storage_difference(self.view, snapshot)
 
@@ -492,9 +472,9 @@ class Replay:
                 transaction.block_number,
                 REFUSED_CALL,
                 to_hex(transaction.hash),
-                true=refusal.fact,
+                true=refusal.code,
                 round=at,
-                step=step_of_refusal(type(refusal)),
+                step=step_of_refusal(refusal.code),
                 rests_on_all_logs=True,
             )
             yield from self._adopt(transaction, call)

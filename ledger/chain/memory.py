@@ -21,7 +21,7 @@ from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
-from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.fold import LedgerState, RoundStart, mined_commitments
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -32,10 +32,8 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerDeployed,
     LedgerOpened,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
-    Step,
     SubmittedCertificate,
     SubmittedDecision,
     UpdatesCommitted,
@@ -73,7 +71,7 @@ class MemoryHistory:
         self._deployment = state.deployment
         self._height = DEPLOYMENT_BLOCK
         self._changed_in = [DEPLOYMENT_BLOCK]
-        self._snapshots = [LedgerSnapshot.of(state)]
+        self._snapshots = [LedgerSnapshot.of(state, state.registry_rest)]
         self._registered: tuple[RegisteredClient, ...] = ()
         self._openings: dict[int, RecordedEvent] = {}
         self._ends: list[RecordedEvent] = []
@@ -158,7 +156,7 @@ class MemoryHistory:
     def _remember(self, state: LedgerState, events: Sequence[Event]) -> None:
         """Record the newest block's state and events."""
         self._changed_in.append(self._height)
-        self._snapshots.append(LedgerSnapshot.of(state))
+        self._snapshots.append(LedgerSnapshot.of(state, state.registry_rest))
         hash_ = self._hash(self._height)
         for index, event in enumerate(events):
             # There is no transaction: the block's hash stands in for its hash.
@@ -262,7 +260,7 @@ class MemoryLedger(MemoryHistory):
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
-    def _take(self, transition: Callable[[BlockContext], Step]) -> tuple[Event, ...]:
+    def _take(self, transition: Callable[[BlockContext], rounds.Step]) -> tuple[Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
         self._remember(self._state, events)

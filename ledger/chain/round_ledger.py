@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.chain.ports import Block, IncompleteLogsError
-from ledger.protocol.fold import RoundStart
+from ledger.protocol.fold import LedgerState, RoundStart
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
     Deployment,
     EquivocationReport,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     SubmittedCertificate,

@@ -3,14 +3,14 @@
 Heads, and the running digest of a round's commitments, are chains of hashes. History, index,
 workers, audit and proofs recompute them here and never take them from an event, so events that lead
 to the contract's own state are complete, and nothing that a head commits to was altered.
-`rounds.py` specifies the same state from transactions; a property test compares the two.
+`rounds.py` specifies the events of transactions; the contract's twin tests compare both with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from ledger.protocol import encoding
 from ledger.protocol.inputs import MinedCommitment
@@ -26,7 +26,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, RegisteredClient
 
 _WITHOUT_BAN = (1 << 224) - 1
 
@@ -151,7 +151,7 @@ class LedgerView:
         """The context that the next head extends."""
         return encoding.HeadContext(self.head, self.round, self.seed, self.commitments)
 
-    def after(self, event: Event, block_number: int) -> LedgerView:
+    def after(self, event: Event, block_number: int) -> Self:
         """Return the state after the next event.
 
         Round, head and commitments follow from the events before it and from what is free in this
@@ -179,7 +179,7 @@ class LedgerView:
             case _:  # the round has ended
                 return self._ended(event, block_number)
 
-    def started(self, start: RoundStart, *, is_last: bool = False) -> LedgerView:
+    def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
         """Return the state in which a round starts.
 
         Args:
@@ -228,7 +228,7 @@ class LedgerView:
     def _is_short(self, start: RoundStart) -> bool:
         return len(start.committee) < self.deployment.members
 
-    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> LedgerView:
+    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> Self:
         is_last = self.round >= self.deployment.rounds
         number = self.round if is_last else self.round + 1
         ended = replace(
@@ -239,6 +239,23 @@ class LedgerView:
         start = RoundStart(number, event.next_committee, event.next_seed, block_number)
         is_drawn = isinstance(event, RoundAbandoned)
         return ended.started(start, is_last=is_last or (is_drawn and self._is_short(start)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState(LedgerView):
+    """The contract's state with what no event gives.
+
+    Attributes:
+        registry_rest: digest that the next batch of clients must match.
+    """
+
+    domain: Domain
+    registry_rest: Digest
+
+    @property
+    def committed(self) -> frozenset[ClientId]:
+        """The clients that have committed in the round."""
+        return frozenset(mined.client for mined in self.mined)
 
 
 def mined_commitments(event: Event, block_number: int) -> tuple[MinedCommitment, ...]:

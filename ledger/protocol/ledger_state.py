@@ -1,6 +1,6 @@
-"""The contract's state, the arguments of its transactions, and its events.
+"""The constructor's arguments, those of the contract's transactions, and its events.
 
-The transitions between these states are `rounds.py`; both together specify
+`fold.py` has the state that they lead to, and `rounds.py` the transitions; together they specify
 `contracts/committee_ledger.vy`.
 """
 
@@ -62,33 +62,6 @@ class Deployment:
     replies: int
     beacon: Beacon
     model: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerState:
-    """State of the contract.
-
-    Attributes:
-        deployment: what never changes.
-        round: t; 0 before the first.
-        committee: S_c.
-        model: digest of w_t.
-        registry_rest: digest that the next batch of clients must match.
-    """
-
-    deployment: Deployment
-    domain: Domain
-    stage: LedgerStage
-    round: int
-    opened_block: int
-    seed: Digest
-    committee: tuple[ClientId, ...]
-    model: Digest
-    head: Digest
-    registry_rest: Digest
-    registry: tuple[RegisteredClient, ...]
-    committed: frozenset[ClientId]
-    commitments: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +281,6 @@ Event = (
     | RoundAbandoned
     | ClientBanned
 )
-Step = tuple[LedgerState, tuple[Event, ...]]
 
 
 def domain_of(

@@ -9,18 +9,18 @@ from ledger.actors.steps import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
     LedgerStage,
-    LedgerState,
     RoundDecided,
-    Step,
     UpdatesCommitted,
     deployment_of,
 )
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.rounds import Step
 from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import NO_DIGEST, Digest, Domain, RegisteredClient
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ledger.protocol import encoding, rounds
 from ledger.protocol.fold import (
+    LedgerState,
     LedgerView,
     RoundStart,
     head_after,
@@ -18,7 +19,6 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerDeployed,
     LedgerOpened,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,

@@ -54,10 +54,10 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.ledger_state import (
     ClientBanned,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,
@@ -273,8 +273,6 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
         head=basis.path.heads[opening],
         registry_rest=NO_DIGEST,
         registry=basis.registry,
-        committed=frozenset(),
-        commitments=NO_DIGEST,
     )
 
 

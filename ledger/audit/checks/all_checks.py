@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ledger.audit.checks import blobs, chain, completeness, decision, scores
 from ledger.audit.observations import Disagreement, Observation, Remark, Unavailable
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, StepResult, text_of
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import Event, RoundAbandoned
 
 REFUSED_CALL = Fact(
@@ -50,7 +50,7 @@ def run_checks(observation: Observation) -> Iterator[tuple[AuditStep, StepResult
             yield check.step, result
 
 
-def step_of_refusal(refusal: type[ProtocolRefusal]) -> AuditStep:
+def step_of_refusal(refusal: Refusal) -> AuditStep:
     """Return the step that fails where the specification refuses a recorded transaction."""
     return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
 

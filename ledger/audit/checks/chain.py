@@ -23,8 +23,8 @@ from ledger.audit.report import (
     listed,
     text_of,
 )
-from ledger.protocol import errors
 from ledger.protocol.encoding import set_digest, to_hex, word_client
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Deployment,
@@ -244,11 +244,11 @@ PARAMETERS_CHECK = AuditCheck(
     "deployment and parameters",
     check_parameters,
     refusals=(
-        errors.NotRegisteringError,
-        errors.RegistryMismatchError,
-        errors.MalformedClientError,
-        errors.ClientsNotAscendingError,
-        errors.RegistryEndError,
+        Refusal.NOT_REGISTERING,
+        Refusal.REGISTRY_MISMATCH,
+        Refusal.MALFORMED_CLIENT,
+        Refusal.CLIENTS_NOT_ASCENDING,
+        Refusal.REGISTRY_END,
     ),
     events=(LedgerDeployed, ClientsRegistered, LedgerOpened),
 )
@@ -274,6 +274,6 @@ SAMPLING_CHECK = AuditCheck(
     AuditStep.SAMPLING,
     "sampling from the seed",
     check_sampling,
-    refusals=(errors.WrongCommitteeError, errors.MemberRankedError),
+    refusals=(Refusal.WRONG_COMMITTEE, Refusal.MEMBER_RANKED),
     event_fields=frozenset({"committee"}),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.observations import Observation
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need, StepResult
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import Event
 from ledger.protocol.rules.distance import OwnRuleName
 
@@ -86,7 +86,7 @@ class AuditCheck:
     step: AuditStep
     title: str
     check: Callable[[Observation], Iterator[StepResult]]
-    refusals: tuple[type[ProtocolRefusal], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     events: tuple[type[Event], ...] = ()
     event_fields: frozenset[str] = frozenset()
 

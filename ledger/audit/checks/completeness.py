@@ -23,9 +23,9 @@ from ledger.audit.report import (
     MissingInput,
     StepResult,
 )
-from ledger.protocol import errors
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 from ledger.protocol.validation import ViolationCode
@@ -189,15 +189,15 @@ COMPLETENESS_CHECK = AuditCheck(
     "nothing missing in between",
     check_completeness,
     refusals=(
-        errors.NoRoundOpenError,
-        errors.NotOpenedError,
-        errors.WrongRoundError,
-        errors.NoCommitmentError,
-        errors.NoCommitmentsError,
-        errors.NothingTakenError,
-        errors.CommitmentsClosedError,
-        errors.RankingTooEarlyError,
-        errors.DeadlineNotReachedError,
+        Refusal.NO_ROUND_OPEN,
+        Refusal.NOT_OPENED,
+        Refusal.WRONG_ROUND,
+        Refusal.NO_COMMITMENT,
+        Refusal.NO_COMMITMENTS,
+        Refusal.NOTHING_TAKEN,
+        Refusal.COMMITMENTS_CLOSED,
+        Refusal.RANKING_TOO_EARLY,
+        Refusal.DEADLINE_NOT_REACHED,
     ),
     event_fields=frozenset({"round", "client"}),
 )

@@ -30,9 +30,9 @@ from ledger.audit.report import (
     text_of,
 )
 from ledger.chain.contract.codec import ReportCall
-from ledger.protocol import errors
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.encoding import to_hex, word_client
+from ledger.protocol.errors import Refusal
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
 from ledger.protocol.ledger_state import ClientBanned, Deployment, RoundDecided
 from ledger.protocol.signing import typed_digest
@@ -124,13 +124,13 @@ RANKING_CHECK = AuditCheck(
     "ranking, accepted set and election",
     check_ranking,
     refusals=(
-        errors.RankingTooLongError,
-        errors.RankingTooShortError,
-        errors.RankingNotSortedError,
-        errors.DistanceNotFiniteError,
-        errors.RepeatedClientError,
-        errors.WrongAggregationSetError,
-        errors.WrongCandidatesError,
+        Refusal.RANKING_TOO_LONG,
+        Refusal.RANKING_TOO_SHORT,
+        Refusal.RANKING_NOT_SORTED,
+        Refusal.DISTANCE_NOT_FINITE,
+        Refusal.REPEATED_CLIENT,
+        Refusal.WRONG_AGGREGATION_SET,
+        Refusal.WRONG_CANDIDATES,
     ),
     event_fields=frozenset({"accepted", "next_committee"}),
 )

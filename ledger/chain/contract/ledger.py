@@ -25,7 +25,7 @@ from ledger.chain.ports import (
 )
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.errors import ChainError
-from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.fold import LedgerView, RoundStart, mined_commitments
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -62,8 +62,12 @@ class LedgerSnapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: ledger_state.LedgerState) -> LedgerSnapshot:
-        """Return a state of the executable specification as the contract shows it."""
+    def of(state: LedgerView, registry_rest: Digest) -> LedgerSnapshot:
+        """Return the state that transactions or events lead to, as the contract shows it.
+
+        Args:
+            registry_rest: digest that the next batch of clients must match; no event gives it.
+        """
         registering = state.stage is ledger_state.LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -74,7 +78,7 @@ class LedgerSnapshot:
             model=state.model,
             head=state.head,
             registered=len(state.registry),
-            registry_rest=state.registry_rest,
+            registry_rest=registry_rest,
             commitments=state.commitments,
         )
 
@@ -123,7 +127,7 @@ class LedgerStorage:
         )
 
     def client(self, client: ClientId) -> RegisteredClient:
-        """Return a registered client with the round of its ban; UnknownClientError for others."""
+        """Return a registered client with the round of its ban; refused for others."""
         return encoding.registered_client(self._call("client", client)[0])
 
     def has_committed(self, client: ClientId) -> bool:
