@@ -107,8 +107,8 @@ class Witnesses:
         """Return what logs and witnesses say of a run now; nothing of its chain is read."""
         from ledger.chain.addresses import to_canonical
         from ledger.protocol.types import Address
-        from ledger.transparency.collecting import collect
-        from ledger.transparency.tiles import run_suffix
+        from ledger.transparency.network import collect
+        from ledger.transparency.tree import run_suffix
 
         suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]

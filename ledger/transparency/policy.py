@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import open_checkpoint
-from ledger.transparency.merkle import MAX_PROOF, inclusion_proof, leaf_hash, verify_inclusion
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     KeyUse,
@@ -23,7 +22,15 @@ from ledger.transparency.notes import (
     decode_base64,
     parse_vkey,
 )
-from ledger.transparency.tiles import HeadEntry, parse_entry, run_suffix
+from ledger.transparency.tree import (
+    MAX_PROOF,
+    HeadEntry,
+    inclusion_proof,
+    leaf_hash,
+    parse_entry,
+    run_suffix,
+    verify_inclusion,
+)
 
 MAX_POLICY_BYTES = 100_000
 MAX_LINES_OF_A_KIND = 256
