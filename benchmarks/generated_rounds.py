@@ -38,8 +38,8 @@ from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import Event, domain_of
-from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,

@@ -38,7 +38,7 @@ from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import registry_batches
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,

@@ -31,13 +31,11 @@ from clients.adversaries.faults import (
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.observer import Observer, PublishedBlobs
+from ledger.actors.participants import Member, MemberActor, Trainer, reports_of
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy, StoredBlobs
-from ledger.actors.settlement import judgement_behind
+from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.steps import Action, ActorContext, SendDecision
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError

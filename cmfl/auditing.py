@@ -55,8 +55,7 @@ class StopCheck:
 def check_stop(target: Target) -> StopCheck | None:
     """Return what is known of a run's early stop; None if its document has no such rule."""
     from ledger.chain.round_ledger import ends_after
-    from ledger.claims import claimed_rounds
-    from ledger.early_stop import SECTION, EarlyStopRule, stop_after
+    from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
 

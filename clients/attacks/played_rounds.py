@@ -23,8 +23,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers
 from ledger.protocol.parameters import Parameters, accepted_size
-from ledger.protocol.rules.clipping import quantile_place
-from ledger.protocol.rules.direction import RIGHT_ANGLE, compared
+from ledger.protocol.rules.direction import RIGHT_ANGLE, compared, quantile_place
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.journal import ProtectedSigner
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.settlement import judgement_behind
+from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import (

@@ -33,10 +33,16 @@ from ledger.protocol.documents.record import (
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
-from ledger.protocol.ranking import candidates, elect, mean_distances, rank
-from ledger.protocol.rules.clipping import clip_factors
+from ledger.protocol.rules.direction import clip_factors
 from ledger.protocol.rules.distance import Distances, plain_distances
-from ledger.protocol.rules.selection import SELECTIONS, aggregate
+from ledger.protocol.rules.selection import (
+    SELECTIONS,
+    aggregate,
+    candidates,
+    elect,
+    mean_distances,
+    rank,
+)
 from ledger.protocol.types import (
     AcceptanceForm,
     ClientId,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.journal import ProtectedSigner
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor
+from ledger.actors.participants import Member, MemberActor, Trainer
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import (
     Action,
     Holdings,
@@ -28,7 +28,6 @@ from ledger.actors.steps import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView, empty_round_view
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ledger.actors.driver import Driver
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.settlement import decision_of, settlement_of
+from ledger.actors.settlement import JudgementCache, decision_of, settlement_of
 from ledger.actors.steps import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload

@@ -9,7 +9,7 @@ from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

@@ -13,7 +13,7 @@ from ledger.protocol import encoding, ledger_state
 from ledger.protocol.errors import Refusal
 from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.ranking import elect, rank
+from ledger.protocol.rules.selection import elect, rank
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,

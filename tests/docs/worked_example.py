@@ -55,7 +55,7 @@ from ledger.protocol.judgement import (
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload, decode_q8, encode_q8
-from ledger.protocol.ranking import elect
+from ledger.protocol.rules.selection import elect
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
     ReplayVerdict,

@@ -24,7 +24,7 @@ from ledger.protocol.ledger_state import (
     submitted_certificate,
 )
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,

@@ -21,17 +21,18 @@ from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import elect, mean_distances, rank
-from ledger.protocol.rules.clipping import clip_factors, exact_norm, quantile_place
 from ledger.protocol.rules.direction import (
+    clip_factors,
     crowding_of,
     direction_distances,
     displacement,
+    exact_norm,
     length_factors,
+    quantile_place,
     travel_weight,
 )
 from ledger.protocol.rules.distance import DIRECTION, Distances, plain_distances
-from ledger.protocol.rules.selection import aggregate
+from ledger.protocol.rules.selection import aggregate, elect, mean_distances, rank
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,

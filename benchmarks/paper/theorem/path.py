@@ -20,9 +20,9 @@ from ledger.protocol.inputs import (
 )
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.ranking import elect
 from ledger.protocol.rules.direction import displacement, window_start
 from ledger.protocol.rules.distance import Layout, Travel, plain_distances
+from ledger.protocol.rules.selection import elect
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
