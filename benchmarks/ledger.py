@@ -180,7 +180,7 @@ class RecordedRounds:
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
         sets = sets_of(state.deployment, decision.ranking)
-        chosen = encoding.set_digest(sets[phase - 1])
+        chosen = encoding.set_digest(sets.voted_on(phase))
         result = encoding.aggregation_result(decision.opening())
         vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
         reply = replace(vote, kind=VoteKind.REPLY)

@@ -207,7 +207,6 @@ class SimulatedActors:
             members=frozenset(participants.members),
             parameters=chain.parameters,
             travel=travel,
-            layout=chain.layout,
             history=None if self.memory is None else self.memory.history(chain.round, model),
         )
         sent = population.attackers.corrupt(sent, attack)
@@ -253,7 +252,11 @@ class Simulation:
         self._observer = Observer(context, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
         self._judge = JudgementCache(self._distances)
-        self._old = None if keep.rounds is None else PayloadRemover(context, keep.rounds, pinned)
+        self._old = (
+            None
+            if keep.rounds is None
+            else PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
+        )
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
         self.on_step: OnStep | None = None

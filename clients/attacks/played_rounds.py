@@ -236,7 +236,6 @@ class Game:
         trainers = tuple(client for client in updates if client not in members)
         return Inputs(
             parameters=parameters,
-            layout=self.attacker.layout,
             domain=Domain(0, _NOBODY, NO_DIGEST),
             registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
             round=1 if self.travel is None else 2,

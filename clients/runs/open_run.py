@@ -293,7 +293,6 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
                 _record_environment(folder, ledger, configuration)
                 context = ActorContext(
                     parameters=measure.parameters,
-                    layout=population.model.layout,
                     domain=manifest.domain(),
                     ledger=ledger,
                     blobs=blobs,
@@ -348,7 +347,6 @@ def open_memory_run(
         folder.write_configuration(configuration.to_toml())
         context = ActorContext(
             parameters=measure.parameters,
-            layout=population.model.layout,
             domain=ledger.domain,
             ledger=ledger,
             blobs=blobs,

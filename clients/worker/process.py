@@ -234,7 +234,6 @@ def open_worker(
         with _engine(configuration, model, data, len(hosted)) as engine:
             context = ActorContext(
                 parameters=document.parameters,
-                layout=document.layout,
                 domain=run.domain,
                 ledger=run.ledger,
                 blobs=CountingBlobs(store_at(places.blobs, uploads), counts),

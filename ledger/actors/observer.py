@@ -292,7 +292,6 @@ class Observer:
             return None
         return ChainView(
             parameters=self._context.parameters,
-            layout=self._context.layout,
             domain=self._context.domain,
             registry=view.registry,
             round=view.round,

@@ -28,7 +28,6 @@ from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import (
     ClientId,
     Digest,
@@ -117,7 +116,6 @@ class ActorContext:
     """
 
     parameters: Parameters
-    layout: Layout
     domain: Domain
     ledger: RoundLedger
     blobs: BlobStore

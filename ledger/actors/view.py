@@ -38,7 +38,6 @@ from ledger.protocol.judgement import usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,
@@ -69,7 +68,6 @@ class ChainView:
     """
 
     parameters: Parameters
-    layout: Layout
     domain: Domain
     registry: tuple[RegisteredClient, ...]
     round: int
@@ -105,7 +103,6 @@ class ChainView:
             return None
         return Inputs(
             self.parameters,
-            self.layout,
             self.domain,
             self.registry,
             self.round,

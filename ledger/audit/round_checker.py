@@ -144,7 +144,6 @@ class EvidenceReader:
         before = closed.replayed.before
         return Inputs(
             parameters=document.parameters,
-            layout=document.layout,
             domain=self._start.domain,
             registry=before.registry,
             round=closed.replayed.round,

@@ -102,9 +102,9 @@ class HttpServer:
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
-    def head(self, path: str) -> int:
-        """Return the status of the response to HEAD; errors as with `get`."""
-        return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
+    def head(self, path: str) -> HttpResponse:
+        """Send HEAD; errors as with `get`."""
+        return self._ask(httpx.Request("HEAD", self._below(path)), 0)
 
     def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
         """Send PUT with a body and its headers; errors as with `get`."""

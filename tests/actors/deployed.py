@@ -143,7 +143,6 @@ def deployed_on(
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     context = ActorContext(
         parameters=parameters,
-        layout=LAYOUT,
         domain=manifest.domain(),
         ledger=ledger,
         blobs=blobs,

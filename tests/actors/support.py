@@ -163,7 +163,7 @@ class Network:
         self._unions: dict[int, tuple[int, RoundView]] = {}
         model = self.store(vector_bytes(initial_model()))
         self.chain = SpecificationChain(
-            parameters, LAYOUT, DOMAIN, registry_of(parameters), model, depth=depth
+            parameters, DOMAIN, registry_of(parameters), model, depth=depth
         )
 
     def store(self, data: bytes) -> Digest:

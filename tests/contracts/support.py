@@ -98,7 +98,7 @@ def request(
     chosen = NO_DIGEST
     if len(ranking) >= deployment.members:
         sets = sets_of(deployment, ranking)
-        chosen = encoding.set_digest(sets[phase - 1])
+        chosen = encoding.set_digest(sets.voted_on(phase))
     result = encoding.aggregation_result(decision.opening())
     number = twins.state.round
     return Vote(VoteKind.REQUEST, number, phase, view, decision.base, chosen, result)

@@ -163,7 +163,7 @@ def example() -> Example:
     ]
     closing = round_closing(window_end(PARAMETERS, OPENED), seats.expected, OPENED + 9, mined)
     assert closing is not None
-    inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
+    inputs = Inputs(PARAMETERS, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}
     closed = ClosedRound(inputs, Evidence(FIRST_MODEL, published, {}), signers())
     vectors = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.ledger_state import Deployment, registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.rules.direction import (
     clip_factors,
@@ -38,6 +37,7 @@ from ledger.protocol.types import (
     PROTOCOL_VERSION,
     AcceptanceForm,
     Address,
+    Beacon,
     ClientId,
     Commitment,
     Digest,
@@ -125,25 +125,16 @@ def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any])
     assert [f"0x{word:064x}" for word in ranking] == expected["ranking_words"]
     assert encoding.ranking_digest(ranking) == digest(expected["ranking_digest"])
     for form in (AcceptanceForm.FIRST, AcceptanceForm.LAST):
-        accepted, candidates = sets_of(sizes_of(form, case), ranking)
+        _, accepted, candidates = sets_of(sizes_of(form, case), ranking)
         assert list(accepted) == expected[f"strategy_{int(form)}"]
         assert list(candidates) == expected["next_committee"]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    form: AcceptanceForm
-    aggregation_ppm: int
-    members: int
-    clients: int = 0
-    trainers: int = 0
-    rounds: int = 1
-    commit_blocks: int = 1
-
-
-def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Sizes:
+def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Deployment:
     trainers, size = len(case["trainers"]), case.get("accepted_size", len(case["trainers"]))
-    return Sizes(form, 10**6 * size // trainers, len(case["members"]))
+    share = 10**6 * size // trainers
+    sizes = (trainers, trainers, len(case["members"]), share, form, 1, 1, 3, 1)
+    return Deployment(NO_DIGEST, NO_DIGEST, *sizes, Beacon.NONE, NO_DIGEST)
 
 
 @cases("strategy_3")
@@ -166,7 +157,7 @@ def test_a_round_of_strategy_3(computed_by: Distances, case: dict[str, Any]) -> 
     combined = mean_distances(found[:, [column[client] for client in trainers]])
     ranking = rank(zip(trainers, combined.tolist(), strict=True))
     assert [encoding.word_client(word) for word in ranking] == case["expected_ranking"]
-    accepted, candidates = sets_of(sizes_of(BELOW_TWO, case), ranking)
+    _, accepted, candidates = sets_of(sizes_of(BELOW_TWO, case), ranking)
     assert list(accepted) == case["expected_accepted"]
     assert list(candidates) == case["expected_candidates"]
     elected = elect(candidates, len(case["members"]), digest(case["next_seed"]))

@@ -92,7 +92,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         choosing: TheoremSelection = (
             AveragingSelection(clients, parameters.trainers)
             if options.averaging
-            else CommitteeSelection(parameters, model.layout)
+            else CommitteeSelection(parameters)
         )
         settings = PathSettings(
             rounds=parameters.rounds,

@@ -21,7 +21,7 @@ from ledger.protocol.inputs import (
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement, window_start
-from ledger.protocol.rules.distance import Layout, Travel, plain_distances
+from ledger.protocol.rules.distance import Travel, plain_distances
 from ledger.protocol.rules.selection import elect
 from ledger.protocol.types import ClientId, Digest
 
@@ -140,7 +140,6 @@ class CommitteeSelection:
     """CMFL: C members rank the n trainers, and their strategy accepts some of these."""
 
     parameters: Parameters
-    layout: Layout
     _candidates: tuple[ClientId, ...] = field(default=(), init=False)
     _members: tuple[ClientId, ...] = field(default=(), init=False)
     _trainers: tuple[ClientId, ...] = field(default=(), init=False)
