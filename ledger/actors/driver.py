@@ -271,7 +271,6 @@ class _BlobWriter:
         self._store(payloads[client] for client in accepted if client in payloads)
 
     def forget(self) -> None:
-        """Forget a round that is over: others may remove what it had stored."""
         self._stored.clear()
 
     def _staying_payloads(self, action: StoreBlobs) -> Iterable[Payload]:

@@ -106,7 +106,6 @@ class Trainer:
         return update
 
     def signed(self, inputs: ChainView | Inputs, commitment: Digest) -> SendCommitment:
-        """Return the transaction of a commitment with this client's signature."""
         statement = Commitment(inputs.round, self.client, commitment)
         signature = sign(self._signer, inputs.domain, statement)
         return SendCommitment(SignedCommitment(statement, signature))
@@ -167,7 +166,6 @@ class Member:
         return actions
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
-        """Return where this member is in a round."""
         phase, begin = Phase.AGGREGATION, view.voting_begins
         if view.certificates(Phase.AGGREGATION):
             phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)

@@ -111,7 +111,6 @@ class PayloadRemover:
             self._blobs.remove(payload)
 
     def _read(self) -> None:
-        """Read the rounds that have been decided since the last time."""
         if not self._read_to:
             self._documents |= _deployed(self._ledger)
         for number, documents, payloads in _decided(self._ledger, self._blobs, self._read_to):

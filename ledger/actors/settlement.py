@@ -184,7 +184,6 @@ class JudgementCache:
     """Judges records of the newest round that it was asked about."""
 
     def __init__(self, distances: Distances = plain_distances) -> None:
-        """Remember how distances are computed."""
         self._distances = CachedDistances(distances)
         self._inputs: Inputs | None = None
         self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
@@ -222,13 +221,11 @@ class JudgementCache:
         return self._records[digest]
 
     def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
-        """Return the record that a primary makes of what it holds."""
         return compose_record(view.inputs, view.evidence, claims, self._distances)
 
     def score(
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
     ) -> ScoreVector | None:
-        """Return a member's score vector for a set of usable updates."""
         return score_updates(view.inputs, view.evidence, clients, member, self._distances)
 
     def _turn_to(self, view: RoundView) -> None:
@@ -251,7 +248,6 @@ class CachedDistances:
     def __call__(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        """Return the distances of all updates from the members'."""
         clients = sorted(updates)
         request = (rule.name, tuple(clients), tuple(members))
         arrays = [travel, *(updates[client] for client in clients)]

@@ -180,7 +180,6 @@ class FirstSeen:
     settled_at: float | None = None
 
     def after_poll(self, view: RoundView, now: float) -> FirstSeen:
-        """Return the times after one more poll."""
         if not view.certificates(Phase.AGGREGATION):
             return self
         # Who looks late can tell from the votes how long others are in phase 2 already.
@@ -193,7 +192,6 @@ class FirstSeen:
 def _with_votes(
     before: OpenRoundStatus, view: RoundView, first_seen: FirstSeen, now: float
 ) -> OpenRoundStatus:
-    """Return the status with the voting of a closed round."""
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))
     aggregated, elected = certified
     voted = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
@@ -261,7 +259,6 @@ def _reached(view: RoundView) -> int:
 
 
 def _begin_of(inputs: Inputs, phase: Phase, number: int) -> float:
-    """Return how long after its view 0 a view of a phase begins."""
     at = 0.0
     while (span := view_at(inputs, phase, 0.0, at)) is not None and span.view < number:
         at = span.end
@@ -338,7 +335,6 @@ def _role(seats: Participants, client: ClientId) -> ParticipantRole:
 
 
 def _scored(view: RoundView, client: ClientId) -> tuple[ScoredSet, ...]:
-    """Return the sets for which a member has signed vectors, the largest first."""
     scored_sets = []
     for (member, clients), claims in view.claims.items():
         if member != client:

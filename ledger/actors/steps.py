@@ -136,7 +136,6 @@ class ProtocolSteps:
     """The protocol steps of one member."""
 
     def __init__(self, signer: ProtectedSigner, judge: JudgementCache) -> None:
-        """Sign as one member."""
         self._signer = signer
         self._judge = judge
 

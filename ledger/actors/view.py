@@ -84,11 +84,9 @@ class ChainView:
 
     @property
     def takes_commitments(self) -> bool:
-        """True while the next block is in the window."""
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
-        """Return who takes part."""
         return participants_of(
             self.parameters, self.registry, self.round, self.seed, self.committee
         )
@@ -142,12 +140,10 @@ class RoundView:
         return self.closed_at + self.inputs.parameters.view_seconds
 
     def primary(self, phase: Phase, view: int) -> ClientId:
-        """Return the primary of a view."""
         committee = self.inputs.participants.committee
         return committee[primary_seat(self.inputs.seed, phase, view, len(committee))]
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
-        """Return the score claims for one set of usable updates."""
         pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
         return [signed for pair in pairs for signed in pair]
 
@@ -212,7 +208,6 @@ class RoundView:
         return replace(self, evidence=self.evidence.with_payloads(genuine))
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
-        """Return the view with the genuine ones of these envelopes."""
         grown = _RoundViewBuilder(self)
         for envelope in envelopes:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
@@ -265,7 +260,6 @@ class _RoundViewBuilder:
         self._votes = dict(view.votes)
 
     def view(self) -> RoundView:
-        """Return the view with what was taken."""
         evidence = self._view.evidence
         if self._vectors.keys() != evidence.vectors.keys():
             evidence = evidence.with_vectors(self._vectors)
@@ -279,7 +273,6 @@ class _RoundViewBuilder:
         )
 
     def take(self, envelope: Envelope) -> None:
-        """Take an envelope of this round if it is genuine."""
         match envelope.body:
             case PublishedPayload(digest):
                 commitment = self._inputs.closing.commitments.get(envelope.client)
@@ -417,7 +410,6 @@ class ViewSpan:
 
     @property
     def end(self) -> float:
-        """When the next view begins."""
         return self.begin + self.seconds
 
 

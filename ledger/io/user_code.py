@@ -81,7 +81,6 @@ class UserCode:
         return source_of_package(package, version, f"{self.place}.{self.name}")
 
     def load(self, kind: str) -> Any:
-        """Return the function or class."""
         code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
         with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
             value = getattr(code, self.name, None)

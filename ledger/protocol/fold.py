@@ -75,7 +75,6 @@ class DecisionLink:
     votes: Digest
 
     def head_after(self, head: Digest) -> Digest:
-        """Return the head after it."""
         before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
         rest = self.accepted, self.committee, self.result, self.votes
         return encoding.head_after_decision(before, *rest)
@@ -91,7 +90,6 @@ class AbandonmentLink:
     committee: Digest
 
     def head_after(self, head: Digest) -> Digest:
-        """Return the head after it."""
         before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
         return encoding.head_after_abandoned(before, self.committee)
 
@@ -254,7 +252,6 @@ class LedgerState(LedgerView):
 
     @property
     def committed(self) -> frozenset[ClientId]:
-        """The clients that have committed in the round."""
         return frozenset(mined.client for mined in self.mined)
 
 

@@ -230,7 +230,6 @@ class Evidence:
     form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
-        """Take the dimension from the model."""
         length = self.dimension if self.model is None else len(self.model)
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
@@ -250,7 +249,6 @@ class Evidence:
         return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
 
     def without(self, clients: Collection[ClientId]) -> Evidence:
-        """Return the evidence without the payloads of these clients."""
         payloads = {c: payload for c, payload in self.payloads.items() if c not in clients}
         updates = {client: self.updates[client] for client in payloads}
         return self._with_updates(replace(self, payloads=payloads), updates)

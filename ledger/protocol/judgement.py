@@ -81,7 +81,6 @@ class Ranking(NamedTuple):
     candidates: tuple[ClientId, ...]
 
     def voted_on(self, phase: Phase) -> tuple[ClientId, ...]:
-        """Return the set that a phase votes on."""
         return self.accepted if phase is Phase.AGGREGATION else self.candidates
 
     def elected(self, members: int, next_seed: Digest) -> tuple[ClientId, ...]:
@@ -108,7 +107,6 @@ class Judgement:
         return encoding.aggregation_result(self.opening)
 
     def set_digest(self, phase: Phase) -> Digest:
-        """Return the digest of the set that is voted on in a phase."""
         return encoding.set_digest(self.ranking.voted_on(phase))
 
 

@@ -129,7 +129,6 @@ class SubmittedDecision:
         return cls(committee=committee, ranking=ranking, base=base, incidents=incidents, **named)
 
     def opening(self) -> encoding.ResultPreimage:
-        """Return the preimage of the aggregation result."""
         return _opening(self)
 
 
@@ -181,7 +180,6 @@ class EquivocationReport:
 
     @property
     def kind(self) -> StatementKind:
-        """Kind of both statements."""
         statement = self.first.statement
         if isinstance(statement, Scores):
             return StatementKind.SCORES
@@ -245,7 +243,6 @@ class RoundDecided:
     head: Digest
 
     def opening(self) -> encoding.ResultPreimage:
-        """Return the preimage of the aggregation result."""
         return _opening(self)
 
     def result(self) -> Digest:

@@ -210,7 +210,6 @@ class HttpObjects(ObjectStore):
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
     def _ask(self, request: Callable[[], HttpResponse]) -> HttpResponse:

@@ -121,7 +121,6 @@ class FolderCursor:
         self._replicas: dict[int, FolderCursor] = {}
 
     def __contains__(self, name: object) -> bool:
-        """Return whether the object of this name was accepted."""
         return name in self._accepted
 
     @property
@@ -238,7 +237,6 @@ class MemoryObjects(ObjectStore):
         return [name for objects in self._folders.values() for name in objects]
 
     def drop(self, folder: str) -> None:
-        """Delete all objects of a folder."""
         self._folders.pop(folder, None)
 
 

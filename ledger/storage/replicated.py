@@ -41,7 +41,6 @@ class CircuitBreaker:
         self._clock = clock
 
     def now(self) -> float:
-        """Return the time at which an attempt starts."""
         return self._clock()
 
     def order(self) -> list[tuple[int, bool]]:

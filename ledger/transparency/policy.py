@@ -124,7 +124,6 @@ class _Parser:
         }
 
     def take(self, words: Sequence[str]) -> None:
-        """Take the words of one line."""
         take = self._kinds.get(words[0])
         if take is None:
             kinds = ", ".join(self._kinds)
@@ -232,7 +231,6 @@ class LoggedHead:
     note: bytes
 
     def encoded(self) -> bytes:
-        """Return the proof as a file."""
         lines = [
             "c2sp.org/tlog-proof@v1",
             f"extra {base64.b64encode(self.entry).decode()}",

@@ -194,7 +194,6 @@ class HeadEntry:
     head: Digest
 
     def encoded(self) -> bytes:
-        """Return the entry's bytes, which the log's leaf is the hash of."""
         return (
             f"cmfl-ledger/head/v1\n"
             f"chain {self.domain.chain_id}\n"
@@ -308,7 +307,6 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
 
 
 def _entries_in(bundle: LogFile, width: int) -> list[bytes]:
-    """Return the entries of a bundle."""
     entries: list[bytes] = []
     at = 0
     while at + _LENGTH_BYTES <= len(bundle.data) and len(entries) < width:

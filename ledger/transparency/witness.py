@@ -52,7 +52,6 @@ class AddCheckpoint:
     note: bytes
 
     def encoded(self) -> bytes:
-        """Return the body of the request."""
         lines = [f"old {self.old_size}", *(base64.b64encode(each).decode() for each in self.proof)]
         return "\n".join([*lines, "", ""]).encode() + self.note
 
