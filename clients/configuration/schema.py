@@ -161,7 +161,7 @@ class ProtocolSection(Section):
             raise ParametersError(fault, setting, self.distance)
         if OwnRuleName.of(self.distance) is not None:  # of a run document, whose code is loaded
             return self.distance
-        name = own_rule("distance", self.distance)
+        name = own_rule(self.distance)
         if name is None:
             fault = f': is neither "{SQUARED.name}" nor your own function, file.py:name'
             raise ParametersError(fault, setting, self.distance)
