@@ -76,7 +76,7 @@ from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import LedgerState, LedgerView, head_after, mined_commitments
+from ledger.protocol.fold import LedgerState, LedgerView, mined_commitments
 from ledger.protocol.inputs import MinedCommitment, drawn_committee
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -160,7 +160,7 @@ def _expected(
             client = ClientId(min(event.client, state.deployment.clients - 1))
             yield "round", state.round
             yield "client", client
-            yield "head", head_after(state.before, replace(event, client=client))
+            yield "head", state.head_after(replace(event, client=client))
         case ledger_state.RoundDecided():
             yield from _expected_decision(state, event, block)
         case ledger_state.RoundAbandoned():
@@ -185,7 +185,7 @@ def _expected_decision(
     yield "round", state.round
     beacon = _beacon(state, block)
     yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
-    yield "head", head_after(state.before, event)
+    yield "head", state.head_after(event)
     committee = state.committee
     if committee:
         places = (
@@ -205,7 +205,7 @@ def _expected_abandonment(
     yield "round", state.round
     yield "next_seed", seed
     yield "next_committee", drawn
-    yield "head", head_after(state.before, replace(event, next_committee=drawn))
+    yield "head", state.head_after(replace(event, next_committee=drawn))
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import ProtocolRefusal, Refusal
-from ledger.protocol.fold import LedgerState
+from ledger.protocol.fold import HeadEvent, LedgerState
 from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
@@ -164,11 +164,8 @@ def decide(
     second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
     views = (certificates[0].view, certificates[1].view)
     signers = (certificates[0].signers, certificates[1].signers)
-    votes = encoding.votes_digest(views, signers, decision.incidents)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
     next_committee = derived.elected(state.deployment.members, seed)
-    chosen = encoding.set_digest(next_committee)
-    head = encoding.head_after_decision(state.before, sets[0], chosen, result, votes)
     event = RoundDecided(
         round=round_number,
         ranking=ranking,
@@ -185,9 +182,9 @@ def decide(
         primaries=(first, second),
         signers=signers,
         next_seed=seed,
-        head=head,
+        head=NO_DIGEST,
     )
-    return state.after(event, block.number), (event,)
+    return _with_head(state, event, block)
 
 
 def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
@@ -204,9 +201,7 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     deployment = state.deployment
     committee = drawn_committee(seed, deployment.clients, deployment.members, banned)
-    head = encoding.head_after_abandoned(state.before, encoding.set_digest(committee))
-    event = RoundAbandoned(round_number, committee, seed, head)
-    return state.after(event, block.number), (event,)
+    return _with_head(state, RoundAbandoned(round_number, committee, seed, NO_DIGEST), block)
 
 
 def report_equivocation(
@@ -235,8 +230,12 @@ def report_equivocation(
         _require_canonical(signed.signature)
         if not is_signed_by(accused.address, state.domain, signed.statement, signed.signature):
             raise ProtocolRefusal(Refusal.STATEMENT_NOT_SIGNED)
-    head = encoding.head_after_ban(state.head, state.round, client)
-    event = ClientBanned(state.round, client, head)
+    return _with_head(state, ClientBanned(state.round, client, NO_DIGEST), block)
+
+
+def _with_head(state: LedgerState, event: HeadEvent, block: BlockContext) -> Step:
+    """Return the state after an event, and the event with the head that follows."""
+    event = replace(event, head=state.head_after(event))
     return state.after(event, block.number), (event,)
 
 

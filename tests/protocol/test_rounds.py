@@ -11,7 +11,7 @@ import pytest
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.errors import Refusal
-from ledger.protocol.fold import LedgerState
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink, LedgerState
 from ledger.protocol.inputs import MinedCommitment, drawn_committee
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -265,12 +265,9 @@ def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
     sets = (pair[0].set_digest, pair[1].set_digest)
     signatures = (pair[0].signers, pair[1].signers)
     votes = encoding.votes_digest((0, 0), signatures, DECISION.incidents)
-    head = encoding.head_after_decision(
-        encoding.HeadContext(CONFIG, 1, SEED_1, before.commitments),
-        *sets,
-        encoding.aggregation_result(DECISION.opening()),
-        votes,
-    )
+    result = encoding.aggregation_result(DECISION.opening())
+    link = DecisionLink(1, SEED_1, before.commitments, *sets, result, votes)
+    head = link.head_after(CONFIG)
     seed = encoding.next_seed(SEED_1, DECISION.reveal, NO_DIGEST)
     places = [primary_seat(SEED_1, phase, 0, 3) for phase in Phase]
     assert event == ledger_state.RoundDecided(
@@ -329,7 +326,7 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
         decided(state)
     after, (event,) = rounds.report_equivocation(state, report(3), DEADLINE)
     assert event == ledger_state.ClientBanned(1, ClientId(3), after.head)
-    assert after.head == encoding.head_after_ban(state.head, 1, ClientId(3))
+    assert after.head == BanLink(1, ClientId(3)).head_after(state.head)
 
 
 def word(client: int, distance: float) -> int:
@@ -483,9 +480,9 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     seed = encoding.seed_after_abandoned(SEED_1, NO_DIGEST)
     assert event.next_committee == after.committee == drawn_committee(seed, 9, 3, ())
     assert event.next_seed == after.seed == seed
-    before = encoding.HeadContext(CONFIG, 1, SEED_1, state.commitments)
     digest = encoding.set_digest(event.next_committee)
-    assert event.head == after.head == encoding.head_after_abandoned(before, digest)
+    link = AbandonmentLink(1, SEED_1, state.commitments, digest)
+    assert event.head == after.head == link.head_after(CONFIG)
     assert (after.round, after.model, after.committed) == (2, MODEL, frozenset())
     assert after.opened_block == 17
 
@@ -527,7 +524,7 @@ def test_two_different_statements_ban_their_signer(kind: StatementKind) -> None:
     accusation = EquivocationReport(ClientId(3), *statements)
     before = committed()
     state, (event,) = rounds.report_equivocation(before, accusation, IN_TIME)
-    head = encoding.head_after_ban(CONFIG, 1, ClientId(3))
+    head = BanLink(1, ClientId(3)).head_after(CONFIG)
     assert event == ledger_state.ClientBanned(1, ClientId(3), head)
     assert state.head == head
     assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]

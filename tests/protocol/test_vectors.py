@@ -16,6 +16,7 @@ from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, inputs, merkle, signing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import Deployment, registry_batches
@@ -284,10 +285,8 @@ def test_seeds(case: dict[str, Any]) -> None:
     assert after == digest(case["expected_after_abandoned"])
 
 
-def before(case: dict[str, Any]) -> encoding.HeadContext:
-    return encoding.HeadContext(
-        digest(case["head"]), case["round"], digest(case["seed"]), digest(case["commitments"])
-    )
+def before(case: dict[str, Any]) -> tuple[int, Digest, Digest]:
+    return case["round"], digest(case["seed"]), digest(case["commitments"])
 
 
 @cases("heads")
@@ -296,20 +295,21 @@ def test_the_head_after_a_decision(case: dict[str, Any]) -> None:
     incidents = digest(case["incidents"])
     votes = encoding.votes_digest((one, other), (signers[0], signers[1]), incidents)
     sets = digest(case["accepted_digest"]), digest(case["next_committee_digest"])
-    head = encoding.head_after_decision(before(case), *sets, digest(case["result"]), votes)
-    assert head == digest(case["expected"])
+    link = DecisionLink(*before(case), *sets, digest(case["result"]), votes)
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("abandoned_heads")
 def test_the_head_after_an_abandoned_round(case: dict[str, Any]) -> None:
     committee = digest(case["drawn_committee_digest"])
-    assert encoding.head_after_abandoned(before(case), committee) == digest(case["expected"])
+    link = AbandonmentLink(*before(case), committee)
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("ban_heads")
 def test_the_head_after_a_ban(case: dict[str, Any]) -> None:
-    head = encoding.head_after_ban(digest(case["head"]), case["round"], ClientId(case["client"]))
-    assert head == digest(case["expected"])
+    link = BanLink(case["round"], ClientId(case["client"]))
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("registry_digest")
