@@ -319,7 +319,6 @@ class _MonitoredDeployment:
         document = self._run(request_view, served)
         return ChainView(
             parameters=document.parameters,
-            layout=document.layout,
             domain=served.manifest.domain(),
             registry=current.registry,
             round=current.round,

@@ -17,8 +17,9 @@ from starlette.routing import Route
 
 from api.http.limits import HeadAsGet, SafeHeaders
 from ledger.io.home import read_file
+from ledger.transparency.network import WitnessFolder
 from ledger.transparency.notes import NoteError, WitnessError
-from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES
+from ledger.transparency.tree import CHECKPOINT, MAX_FILE_BYTES
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,
     SIZE_TYPE,
@@ -26,7 +27,6 @@ from ledger.transparency.witness import (
     WitnessReply,
     parse_request,
 )
-from ledger.transparency.witness_folder import WitnessFolder
 
 _TILE = re.compile(r"tile/(entries|[0-9]{1,2})/(x[0-9]{3}/){0,5}[0-9]{3}(\.p/[0-9]{1,3})?")
 _CHANGES = {"Cache-Control": "no-cache", "Content-Type": TEXT_TYPE}

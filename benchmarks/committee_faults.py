@@ -153,7 +153,6 @@ class Trials:
         ledger = LedgerWriter(self._chain, manifest.address, manifest.block)
         context = ActorContext(
             parameters=configuration.parameters(population.model.dimension),
-            layout=population.model.layout,
             domain=manifest.domain(),
             ledger=ledger,
             blobs=blobs,

@@ -33,7 +33,7 @@ from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -173,7 +173,7 @@ class RecordedRounds:
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
         sets = sets_of(state.deployment, decision.ranking)
-        chosen = encoding.set_digest(sets[phase - 1])
+        chosen = encoding.set_digest(sets.voted_on(phase))
         result = encoding.aggregation_result(decision.opening())
         vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
         reply = replace(vote, kind=VoteKind.REPLY)
@@ -188,7 +188,7 @@ class RecordedRounds:
 
     def _sent(
         self,
-        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
+        specified: Callable[[ledger_state.BlockContext], rounds.Step],
         send: Callable[[], Receipt],
     ) -> Receipt:
         head = self.chain.head()

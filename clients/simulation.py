@@ -31,13 +31,11 @@ from clients.adversaries.faults import (
 from clients.training.port import Engine, TrainingJob
 from ledger.actors.driver import Driver
 from ledger.actors.journal import VoteJournal
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.observer import Observer, PublishedBlobs
+from ledger.actors.participants import Member, MemberActor, Trainer, reports_of
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, RetentionPolicy, StoredBlobs
-from ledger.actors.settlement import judgement_behind
+from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.steps import Action, ActorContext, SendDecision
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
@@ -209,7 +207,6 @@ class SimulatedActors:
             members=frozenset(participants.members),
             parameters=chain.parameters,
             travel=travel,
-            layout=chain.layout,
             history=None if self.memory is None else self.memory.history(chain.round, model),
         )
         sent = population.attackers.corrupt(sent, attack)
@@ -255,7 +252,11 @@ class Simulation:
         self._observer = Observer(context, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
         self._judge = JudgementCache(self._distances)
-        self._old = None if keep.rounds is None else PayloadRemover(context, keep.rounds, pinned)
+        self._old = (
+            None
+            if keep.rounds is None
+            else PayloadRemover(context.ledger, context.blobs, keep.rounds, pinned)
+        )
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
         self.on_step: OnStep | None = None

@@ -55,8 +55,7 @@ class StopCheck:
 def check_stop(target: Target) -> StopCheck | None:
     """Return what is known of a run's early stop; None if its document has no such rule."""
     from ledger.chain.round_ledger import ends_after
-    from ledger.claims import claimed_rounds
-    from ledger.early_stop import SECTION, EarlyStopRule, stop_after
+    from ledger.claims import SECTION, EarlyStopRule, claimed_rounds, stop_after
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
 
@@ -107,8 +106,8 @@ class Witnesses:
         """Return what logs and witnesses say of a run now; nothing of its chain is read."""
         from ledger.chain.addresses import to_canonical
         from ledger.protocol.types import Address
-        from ledger.transparency.collecting import collect
-        from ledger.transparency.tiles import run_suffix
+        from ledger.transparency.network import collect
+        from ledger.transparency.tree import run_suffix
 
         suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cmfl.arguments import WHOLE
-from ledger.protocol.ranking import mean_distances, rank
 from ledger.protocol.rules.direction import direction_distances
 from ledger.protocol.rules.distance import squared_distance
-from ledger.protocol.rules.selection import SELECTIONS
+from ledger.protocol.rules.selection import SELECTIONS, mean_distances, rank
 from ledger.protocol.types import AcceptanceForm, ClientId
 
 __all__ = ["accept", "direction", "farthest", "mean", "nearest", "squared", "within"]

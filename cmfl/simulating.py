@@ -17,7 +17,7 @@ from cmfl.homes import opened_home
 from cmfl.inputs import PRESET_RULE, USUAL_RATE, Parts, apply_keywords, put_parts, reference
 from cmfl.recorded import Run
 from cmfl.where import Target, made_if_needed
-from ledger.early_stop import EarlyStop
+from ledger.claims import EarlyStop
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.types import Digest

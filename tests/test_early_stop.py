@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.early_stop import EarlyStop, EarlyStopRule, StopWatch
+from ledger.claims import EarlyStop, EarlyStopRule, StopWatch
 from ledger.protocol.errors import EncodingError
 
 PATIENT = EarlyStopRule("accuracy", patience=2)

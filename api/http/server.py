@@ -15,7 +15,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from api.http.limits import HostCheck
-from ledger.io.closing_servers import stop_accepting
 from ledger.protocol.errors import ConfigurationError
 
 MAX_CONCURRENT = 512
@@ -141,3 +140,23 @@ def serve_app(
     """
     with listening_socket(host, port) as listener:
         run_server(bounded_server(app, {host, *allowed_hosts}), listener, on_listening)
+
+
+_ACCEPT_ITERATIONS = 10
+
+
+async def stop_accepting(server: asyncio.Server) -> None:
+    """Close a server, once each connection that it has accepted has its transport and its protocol.
+
+    asyncio makes them in the event loop's next iterations. For a server closed before that it fails
+    to, and leaves the socket open.
+
+    Args:
+        server: may be closed already.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(_ACCEPT_ITERATIONS):
+        await asyncio.sleep(0)
+    server.close()

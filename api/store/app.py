@@ -92,7 +92,7 @@ class Retention:
         self._rounds = rounds
         self._pinned_by_others = pinned
         self._pinned: set[Digest] = set()
-        self._remover = PayloadRemover(self._run, rounds, self._pinned)
+        self._remover = PayloadRemover(self._run.ledger, self._run.blobs, rounds, self._pinned)
         self._ended = 0
 
     def remove_old(self) -> None:

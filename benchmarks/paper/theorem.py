@@ -44,9 +44,9 @@ from ledger.protocol.inputs import (
 )
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.ranking import elect
 from ledger.protocol.rules.direction import displacement, window_start
-from ledger.protocol.rules.distance import Layout, plain_distances
+from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.selection import elect
 from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
@@ -138,7 +138,6 @@ class CommitteeSelection:
     """CMFL: C members rank the n trainers, and their strategy accepts some of these."""
 
     parameters: Parameters
-    layout: Layout
     _candidates: tuple[ClientId, ...] = field(default=(), init=False)
     _members: tuple[ClientId, ...] = field(default=(), init=False)
     _trainers: tuple[ClientId, ...] = field(default=(), init=False)
@@ -345,7 +344,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         choosing = (
             AveragingSelection(clients, parameters.trainers)
             if options.averaging
-            else CommitteeSelection(parameters, model.layout)
+            else CommitteeSelection(parameters)
         )
         settings = PathSettings(
             rounds=parameters.rounds,

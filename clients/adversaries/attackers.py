@@ -27,7 +27,6 @@ from clients.training.workload import Workload, as_training_error
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.direction import displacement
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import ClientId
 
 ROUNDS = 40
@@ -185,7 +184,6 @@ class AttackRound:
         parameters: of the protocol; None without a committee.
         travel: recent displacement of the model, as an update points, shape (d,); None if no rule
             needs it.
-        layout: the model's tensors; empty if no rule needs them.
         history: what lies before the round; None unless the attack needs it.
         server: the rule of a run without a committee; None if there is one.
     """
@@ -195,7 +193,6 @@ class AttackRound:
     members: frozenset[ClientId] = frozenset()
     parameters: Parameters | None = None
     travel: Update | None = None
-    layout: Layout = ()
     history: AttackHistory | None = None
     server: ServerRule | None = None
 
@@ -305,7 +302,6 @@ class Attackers:
             is_member=0 in seats,
             parameters=context.parameters,
             travel=travel,
-            layout=context.layout,
             members=len(members),
             seats=seats,
             idle=tuple(row for row, client in enumerate(clients) if client not in attacking),

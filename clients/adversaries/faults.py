@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.random_streams import named_stream
-from ledger.actors.member import Member, MemberActor
+from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import Action, PostEnvelope, SendDecision, SendReport
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.protocol.documents.envelope import Body, Proposal, PublishedScores, Reply
 from ledger.protocol.documents.record import decode_record, encode_record

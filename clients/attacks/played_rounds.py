@@ -23,8 +23,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import Inputs, Participants, RoundClosing
 from ledger.protocol.judgement import next_model, rank_trainers
 from ledger.protocol.parameters import Parameters, accepted_size
-from ledger.protocol.rules.clipping import quantile_place
-from ledger.protocol.rules.direction import RIGHT_ANGLE, compared
+from ledger.protocol.rules.direction import RIGHT_ANGLE, compared, quantile_place
 from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
 
@@ -237,7 +236,6 @@ class Game:
         trainers = tuple(client for client in updates if client not in members)
         return Inputs(
             parameters=parameters,
-            layout=self.attacker.layout,
             domain=Domain(0, _NOBODY, NO_DIGEST),
             registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
             round=1 if self.travel is None else 2,

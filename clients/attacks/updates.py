@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.distance import Layout
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Attacked, Attacking, MaliceSection
@@ -80,7 +79,6 @@ class AttackInput:
         parameters: the rules of the run; None if there is no committee.
         travel: recent displacement of the global model, in the direction of an update, shape (d,);
             None if the rules have none.
-        layout: the tensors of an update; empty if unknown.
         idle: rows of the colluders that are honest in the round, by `malice.only`.
         model: w_t, shape (d,); None if clients start from different models.
         bad_model: w_bad, which the attackers have trained on their own samples with false labels,
@@ -102,7 +100,6 @@ class AttackInput:
     is_member: bool = False
     parameters: Parameters | None = None
     travel: Update | None = None
-    layout: Layout = ()
     members: int = 0
     seats: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()

@@ -17,7 +17,7 @@ from clients.configuration.schema import REMOVED_DISTANCES, Configuration, Malic
 from clients.datasets.registry import DATASETS
 from clients.datasets.registry import GROUP as DATA_GROUP
 from clients.models.registry import MODELS
-from ledger.io.user_code import GROUPS, named_code
+from ledger.io.user_code import DISTANCE_GROUP, named_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import SQUARED
@@ -34,7 +34,7 @@ _GROUPS = {
     "model.name": "",  # packages offer no model under a plain name
     "data.name": DATA_GROUP,
     "malice.attack": ATTACK_GROUP,
-    "protocol.distance": GROUPS["distance"],
+    "protocol.distance": DISTANCE_GROUP,
 }
 """Entry points of packages, for each setting that can name code."""
 

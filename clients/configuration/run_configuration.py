@@ -16,11 +16,10 @@ from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.model import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
 from ledger.io.user_code import (
-    GROUPS,
+    DISTANCE_GROUP,
     UserCode,
     is_reference,
     named_code,
-    own_rules_of,
     use_rule,
     user_code,
 )
@@ -112,7 +111,7 @@ def rule_sources(configuration: Configuration) -> tuple[str, ...]:
     distance = configuration.protocol.distance
     if distance == SQUARED.name:
         return ()
-    code = named_code("protocol.distance", GROUPS["distance"], distance)
+    code = named_code("protocol.distance", DISTANCE_GROUP, distance)
     return () if code is None else (code.place,)
 
 
@@ -146,18 +145,17 @@ def _require_local(setting: str) -> None:
 def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[str, ...]:
     """Load the own rules of a run document from the code that settings name; return the others."""
     given = dict(key_and_value(setting) for setting in settings)
-    own = own_rules_of(parameters)
-    for kind, name in own.items():
-        key = f"protocol.{kind}"
-        if key not in given:
-            raise ConfigurationError(
-                f"the run's {kind} is {name.label} (sha256 {name.digest}), which is code of its "
-                f"owner's: if you trust it, name your own copy with --set {key}=FILE.py:"
-                f"{name.function}"
-            )
-        use_rule(kind, name, given[key])
-    rules = {f"protocol.{kind}" for kind in own}
-    return tuple(setting for setting in settings if key_and_value(setting)[0] not in rules)
+    name, key = OwnRuleName.of(parameters.distance), "protocol.distance"
+    if name is None:
+        return settings
+    if key not in given:
+        raise ConfigurationError(
+            f"the run's distance is {name.label} (sha256 {name.digest}), which is code of its "
+            f"owner's: if you trust it, name your own copy with --set {key}=FILE.py:"
+            f"{name.function}"
+        )
+    use_rule(name, given[key])
+    return tuple(setting for setting in settings if key_and_value(setting)[0] != key)
 
 
 def key_and_value(setting: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from clients.models.model import Option
 from clients.training.plain_trainer import LocalTraining
 from clients.training.ray_engine import LOCAL
 from ledger.chain.embedded.evm import fresh_chain_id
-from ledger.early_stop import EarlyStopRule
+from ledger.claims import EarlyStopRule
 from ledger.io.user_code import own_rule
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ParametersError
@@ -161,7 +161,7 @@ class ProtocolSection(Section):
             raise ParametersError(fault, setting, self.distance)
         if OwnRuleName.of(self.distance) is not None:  # of a run document, whose code is loaded
             return self.distance
-        name = own_rule("distance", self.distance)
+        name = own_rule(self.distance)
         if name is None:
             fault = f': is neither "{SQUARED.name}" nor your own function, file.py:name'
             raise ParametersError(fault, setting, self.distance)
@@ -310,7 +310,7 @@ class MachineSection(Section):
 
 
 class EarlyStopSection(Section):
-    """End of a run before its last round, by what is measured; see `ledger.early_stop`.
+    """End of a run before its last round, by what is measured; see `ledger.claims`.
 
     The rule and `evaluation` are recorded on the chain where it is used.
     """

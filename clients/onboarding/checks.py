@@ -30,7 +30,7 @@ from ledger.chain.ports import Block, ChainReader, require_plain_sender
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.node import RpcReader, RpcSettings
-from ledger.early_stop import SECTION
+from ledger.claims import SECTION
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind

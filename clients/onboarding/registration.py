@@ -20,11 +20,11 @@ from clients.models.registry import bound_paths
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.io.home import RUN_NAME, read_text
 from ledger.io.parsing import parse_json
-from ledger.io.user_code import own_rules_of
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SAMPLES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError, SignatureError
+from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.signing import (
     Registration,
     Signer,
@@ -92,8 +92,9 @@ def proposal_digest(configuration: Configuration) -> Digest:
     `evaluation`.
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
-    for kind, name in own_rules_of(configuration.parameters(dimension=1)).items():
-        protocol[kind] = str(name)  # not the path, which differs between machines
+    distance = configuration.parameters(dimension=1).distance
+    if OwnRuleName.of(distance) is not None:
+        protocol["distance"] = distance  # not the path, which differs between machines
     recorded = configuration.recorded()
     choice = without_paths(configuration.data.choice())
     recorded["data"] = {

@@ -36,10 +36,10 @@ from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_model
 from ledger.history.queries import RoundStatus
 from ledger.io.home import read_file
-from ledger.io.user_code import own_rules_of
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.rules.distance import OwnRuleName
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import (
@@ -324,8 +324,8 @@ def replay_configuration(document: RunDocument, source: ReplaySource) -> Configu
     """Return the configuration of a run's training, without rules that only the committee needs."""
     if source.path is not None and not source.path.exists():
         raise ConfigurationError(f"--data {source.path}: there is no such file or folder")
-    own, parameters = own_rules_of(document.parameters), document.parameters
-    if "distance" in own:
+    parameters = document.parameters
+    if OwnRuleName.of(parameters.distance) is not None:
         parameters = replace(parameters, distance="squared")
     plain = replace(document, parameters=parameters)
     configuration = configuration_from_document(plain, source.path, source.settings)

@@ -12,9 +12,9 @@ from clients.datasets.own_samples import (
     simulated_digests,
 )
 from clients.models.model import Model, require_same
-from ledger.io.user_code import own_rules_of
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance import OwnRuleName
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
@@ -34,14 +34,12 @@ def require_bound_inputs(
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
     """Refuse another file of an own rule or attack than that of the run document."""
-    was_rules, rules = own_rules_of(document.parameters), own_rules_of(local.parameters)
-    for kind in was_rules.keys() & rules:
-        if was_rules[kind] != rules[kind]:
-            raise ConfigurationError(
-                f"protocol.{kind}: the run's rule is {was_rules[kind].label} with sha256 "
-                f"{was_rules[kind].digest}, and this is {rules[kind].label} with "
-                f"{rules[kind].digest}: restore it"
-            )
+    run_rule, rule = (OwnRuleName.of(each.parameters.distance) for each in (document, local))
+    if run_rule is not None and rule is not None and run_rule != rule:
+        raise ConfigurationError(
+            f"protocol.distance: the run's rule is {run_rule.label} with sha256 "
+            f"{run_rule.digest}, and this is {rule.label} with {rule.digest}: restore it"
+        )
     was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
     if was != now and was and now:
         raise ConfigurationError(

@@ -39,8 +39,7 @@ from ledger.chain.embedded.evm import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.chain.ports import ChainWriter, NotServedError
 from ledger.chain.round_ledger import RoundLedger
-from ledger.claims import claimed_rounds
-from ledger.early_stop import StopWatch, stop_after
+from ledger.claims import StopWatch, claimed_rounds, stop_after
 from ledger.io.folders import run_lock
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -294,7 +293,6 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
                 _record_environment(folder, ledger, configuration)
                 context = ActorContext(
                     parameters=measure.parameters,
-                    layout=population.model.layout,
                     domain=manifest.domain(),
                     ledger=ledger,
                     blobs=blobs,
@@ -349,7 +347,6 @@ def open_memory_run(
         folder.write_configuration(configuration.to_toml())
         context = ActorContext(
             parameters=measure.parameters,
-            layout=population.model.layout,
             domain=ledger.domain,
             ledger=ledger,
             blobs=blobs,

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from clients.training.port import Engine
 from clients.worker.training import LocalUpdates
 from ledger.actors.journal import VoteJournal
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor, reports_of
+from ledger.actors.participants import Member, MemberActor, Trainer, reports_of
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import Action, PostEnvelope
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import Block, ChainReader

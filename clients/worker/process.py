@@ -59,7 +59,7 @@ from ledger.chain.contract.deploy import (
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import ChainWriter, IncompleteLogsError, NotServedError
-from ledger.early_stop import SECTION
+from ledger.claims import SECTION
 from ledger.io.retry import Backoff
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import RunDocument
@@ -234,7 +234,6 @@ def open_worker(
         with _engine(configuration, model, data, len(hosted)) as engine:
             context = ActorContext(
                 parameters=document.parameters,
-                layout=document.layout,
                 domain=run.domain,
                 ledger=run.ledger,
                 blobs=CountingBlobs(store_at(places.blobs, uploads), counts),

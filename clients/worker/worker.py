@@ -25,8 +25,8 @@ from clients.worker.participants import HostedClients, RoundParticipants
 from clients.worker.training import RoundTraining, TrainingAssignment
 from ledger.actors.driver import Driver
 from ledger.actors.journal import first_round_key
-from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.observer import Observer, PublishedBlobs
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import (
     Action,
     ActorContext,

@@ -325,7 +325,7 @@ def show(
     warning and exit code 1. The claims of a service are not compared.
     """
     from cmfl.commands.audit import head_message
-    from ledger.early_stop import claimed_stop
+    from ledger.claims import claimed_stop
 
     remote = RemoteService.of(api, api_token_file)
     target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)

@@ -112,8 +112,8 @@ def serve_witness(
     from api.http.server import serve_app
     from api.transparency import create_witness
     from ledger.io.folders import sole_process
+    from ledger.transparency.network import WitnessFolder
     from ledger.transparency.notes import KeyUse, parse_vkey
-    from ledger.transparency.witness_folder import WitnessFolder
 
     logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
     signer = _witness_key(name, keystore, password_file)
@@ -189,7 +189,7 @@ def publish(
     """
     from cmfl.auditing import policy_in
     from ledger.io.folders import sole_process
-    from ledger.transparency import publishing
+    from ledger.transparency.network import publish
     from ledger.transparency.notes import LogConflictError
 
     target = source.target()
@@ -200,7 +200,7 @@ def publish(
         domain, entries = _entries_of(target, is_final=True)
         signer = _log_key(name, domain, keystore, password_file)
         try:
-            publication = publishing.publish(entries, signer, out, policy, is_first=first)
+            publication = publish(entries, signer, out, policy, is_first=first)
         except LogConflictError as error:
             complain(str(error))
             raise typer.Exit(FAILED) from error
@@ -356,9 +356,9 @@ def head(
 def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
-    from ledger.transparency.collecting import checkpoint_at, file_at, shown
+    from ledger.transparency.network import checkpoint_at, file_at, shown
     from ledger.transparency.notes import KeyUse, NoteError, TileError, WitnessError, parse_vkey
-    from ledger.transparency.tiles import read_entries
+    from ledger.transparency.tree import read_entries
 
     keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
     try:
@@ -375,7 +375,7 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
 
 def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
     """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
-    from ledger.transparency.tiles import head_entries
+    from ledger.transparency.tree import head_entries
 
     with opened_ledger(target) as ledger:
         domain = ledger.domain()
@@ -388,7 +388,7 @@ def _log_key(
     name: str, domain: Domain, keystore: list[Path], password_file: Path | None
 ) -> SigningKey:
     from ledger.transparency.notes import KeyUse, SigningKey
-    from ledger.transparency.tiles import origin_of
+    from ledger.transparency.tree import origin_of
 
     origin = origin_of(name, domain)
     secret = keystore_key(only_keystore(keystore), password_file)

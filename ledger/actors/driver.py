@@ -20,25 +20,19 @@ from ledger.actors.steps import (
 from ledger.actors.view import ChainView
 from ledger.chain.contract.ledger import MAX_COMMITMENTS
 from ledger.chain.round_ledger import RoundLedger
-from ledger.protocol.errors import (
-    CommitmentsClosedError,
-    NoRoundOpenError,
-    NothingTakenError,
-    ProtocolRefusal,
-    WrongRoundError,
-)
+from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest, SignedCommitment
 
-_NOTHING_IN_TIME = (
-    CommitmentsClosedError,
-    NoRoundOpenError,
-    NothingTakenError,
-    WrongRoundError,
-)
+_NOTHING_IN_TIME = {
+    Refusal.COMMITMENTS_CLOSED,
+    Refusal.NO_ROUND_OPEN,
+    Refusal.NOTHING_TAKEN,
+    Refusal.WRONG_ROUND,
+}
 """Refusals that concern every commitment of a batch: none of them is worth another try."""
 
 
@@ -277,7 +271,6 @@ class _BlobWriter:
         self._store(payloads[client] for client in accepted if client in payloads)
 
     def forget(self) -> None:
-        """Forget a round that is over: others may remove what it had stored."""
         self._stored.clear()
 
     def _staying_payloads(self, action: StoreBlobs) -> Iterable[Payload]:
@@ -309,9 +302,9 @@ class _CommitmentSender:
     def _commit_batch(self, batch: Sequence[SignedCommitment]) -> bool:
         try:
             self._ledger.commit_updates(batch[0].commitment.round, batch)
-        except _NOTHING_IN_TIME:
-            return False
-        except ProtocolRefusal:
+        except ProtocolRefusal as refusal:
+            if refusal.code in _NOTHING_IN_TIME:
+                return False
             # One that is banned or not signed has the whole batch refused.
             sound = self._sound(batch)
             return 0 < len(sound) < len(batch) and self._commit_batch(sound)

@@ -74,7 +74,6 @@ class FileJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal."""
         self._path = path
         self._new = 0
         try:
@@ -91,7 +90,6 @@ class FileJournal:
             raise JournalError(f"vote journal {path}: {error}") from error
 
     def record(self, place: bytes, statement: bytes) -> bytes:
-        """Return the statement of a place."""
         try:
             recorded = self._standing(place)
             if recorded is None:

@@ -61,7 +61,6 @@ class FollowedContract:
 
     @property
     def open_round(self) -> LedgerView | None:
-        """The contract's state while a round is open, else None."""
         return self.view if self.view.stage is LedgerStage.OPEN else None
 
 
@@ -73,7 +72,6 @@ class ContractFollower:
     """
 
     def __init__(self, ledger: RoundHistory, ancestry: AncestryCheck) -> None:
-        """Follow a contract; nothing is read yet."""
         self._ledger = ledger
         self._ancestry = ancestry
         self.newest: FollowedContract | None = None
@@ -135,16 +133,13 @@ class PublishedBlobs:
         self._known: dict[Digest, Payload] = {}
 
     def take(self, blobs: Iterable[Payload]) -> None:
-        """Remember what is stored."""
         for blob in blobs:
             self._known.setdefault(blob.digest, blob)
 
     def find(self, digest: Digest) -> Payload | None:
-        """Return what was published under a digest, None if that was not here."""
         return self._known.get(digest)
 
     def forget(self) -> None:
-        """Forget the round."""
         self.payloads.clear()
         self._known.clear()
 
@@ -291,7 +286,6 @@ class Observer:
             return None
         return ChainView(
             parameters=self._context.parameters,
-            layout=self._context.layout,
             domain=self._context.domain,
             registry=view.registry,
             round=view.round,
@@ -353,7 +347,6 @@ class Observer:
         return replace(view, newest_block=self.newest.number)
 
     def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
-        """Return a client's envelopes of a round in the mailbox."""
         return [envelope for envelope in self.envelopes(view) if envelope.client == client]
 
     def envelopes(self, view: RoundView) -> list[Envelope]:
@@ -361,7 +354,6 @@ class Observer:
         return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
 
     def is_open(self, round_number: int) -> bool:
-        """Say whether this round is still open."""
         state = self._context.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 

@@ -11,16 +11,15 @@ record, and runs that share a store may share an update.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
-from ledger.chain.round_ledger import RoundHistory, ends_after
+from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_incidents
 from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
-from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from ledger.storage.blobs import BlobReader, BlobStore
 
@@ -72,23 +71,15 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
     )
 
 
-class LedgerAndBlobs(Protocol):
-    """A run whose payloads are removed."""
-
-    @property
-    def ledger(self) -> RoundHistory:
-        """The contract, which names them."""
-
-    @property
-    def blobs(self) -> BlobStore:
-        """The store that holds them."""
-
-
 class PayloadRemover:
     """The payloads of a run's rounds, of which only the newest are kept."""
 
     def __init__(
-        self, context: LedgerAndBlobs, rounds: int, pinned: Collection[Digest] = frozenset()
+        self,
+        ledger: RoundHistory,
+        blobs: BlobStore,
+        rounds: int,
+        pinned: Collection[Digest] = frozenset(),
     ) -> None:
         """Look at a run; its chain is read when the first round ends.
 
@@ -96,7 +87,7 @@ class PayloadRemover:
             rounds: how many of the newest rounds keep their payloads, at least 1.
             pinned: what else must stay: the blobs that other runs name in the same store.
         """
-        self._context = context
+        self._ledger, self._blobs = ledger, blobs
         self._rounds = rounds
         self._pinned = pinned
         self._documents: set[Digest] = set()
@@ -115,23 +106,18 @@ class PayloadRemover:
         self._payloads[round_number] = payloads.union(published)
         old = sorted(number for number in self._payloads if number <= round_number - self._rounds)
         gone = [self._payloads.pop(number) for number in old]
-        retained = self._documents.union(*self._payloads.values())
+        retained = self._documents.union(self._pinned, *self._payloads.values())
         for payload in frozenset().union(*gone) - retained:
-            if payload not in self._pinned:
-                self._context.blobs.remove(payload)
+            self._blobs.remove(payload)
 
     def _read(self) -> None:
-        """Read the rounds that have been decided since the last time."""
-        ledger = self._context.ledger
         if not self._read_to:
-            deployment = ledger.deployment()
-            self._documents |= {deployment.config, deployment.model}
-        for event in _decided(ledger, self._read_to):
-            record = _record(event, self._context.blobs)
-            self._documents |= _documents(event, record, self._context.blobs)
-            if record is not None:
-                self._payloads[event.round] = frozenset(_payloads(record))
-            self._read_to = event.round
+            self._documents |= _deployed(self._ledger)
+        for number, documents, payloads in _decided(self._ledger, self._blobs, self._read_to):
+            self._documents |= documents
+            if payloads is not None:
+                self._payloads[number] = payloads
+            self._read_to = number
 
 
 def removable_payloads(
@@ -146,55 +132,54 @@ def removable_payloads(
         rounds: how many of the newest ended rounds keep their payloads, at least 1.
         pinned: what else must stay.
     """
-    deployment, state = ledger.deployment(), ledger.state()
-    newest = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
+    newest = last_ended(ledger.state())
     gone: set[Digest] = set()
-    retained = {deployment.config, deployment.model, *pinned}
-    for event in _decided(ledger, 0):
-        record = _record(event, blobs)
-        retained |= _documents(event, record, blobs)
-        if record is not None:
-            payloads = _payloads(record)
-            if event.round <= newest - rounds:
-                gone |= payloads
-            else:
-                retained |= payloads
+    retained = _deployed(ledger).union(pinned)
+    for number, documents, payloads in _decided(ledger, blobs):
+        retained |= documents
+        if number <= newest - rounds:
+            gone |= payloads or frozenset()
+        else:
+            retained |= payloads or frozenset()
     return gone - retained
 
 
 def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
     """Return every blob that a run names, as far as its records can be read."""
-    deployment = ledger.deployment()
-    named = {deployment.config, deployment.model}
-    for event in _decided(ledger, 0):
-        record = _record(event, blobs)
-        named |= _documents(event, record, blobs)
-        if record is not None:
-            named |= _payloads(record)
+    named = _deployed(ledger)
+    for _, documents, payloads in _decided(ledger, blobs):
+        named |= documents | (payloads or frozenset())
     return named
 
 
-def _decided(ledger: RoundHistory, after_round: int) -> list[RoundDecided]:
-    ends = ends_after(ledger, after_round)
-    return [event for event in ends if isinstance(event, RoundDecided)]
+def _deployed(ledger: RoundHistory) -> set[Digest]:
+    deployment = ledger.deployment()
+    return {deployment.config, deployment.model}
+
+
+def _decided(
+    ledger: RoundHistory, blobs: BlobReader, after_round: int = 0
+) -> Iterator[tuple[int, set[Digest], frozenset[Digest] | None]]:
+    """Yield number, documents and payloads of each decided round.
+
+    Payloads are None where the record cannot be read: nothing tells them, and they stay.
+    """
+    for event in ends_after(ledger, after_round):
+        if isinstance(event, RoundDecided):
+            record = _record(event, blobs)
+            documents = {event.model, event.record, event.incidents, *_accusing(event, blobs)}
+            if record is None:
+                yield event.round, documents, None
+            else:
+                documents |= {signed.scores.digest for signed in record.claims}
+                yield event.round, documents, frozenset(record.named_payloads().values())
 
 
 def _record(event: RoundDecided, blobs: BlobReader) -> RoundRecord | None:
     try:
         return decode_record(blobs.get(event.record))
     except (BlobError, EncodingError):
-        return None  # nothing tells its payloads any more: they stay
-
-
-def _payloads(record: RoundRecord) -> set[Digest]:
-    return set(record.named_payloads().values())
-
-
-def _documents(event: RoundDecided, record: RoundRecord | None, blobs: BlobReader) -> set[Digest]:
-    named = {event.model, event.record, event.incidents}
-    if record is not None:
-        named |= {signed.scores.digest for signed in record.claims}
-    return named.union(_accusing(event, blobs))
+        return None
 
 
 def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
@@ -251,14 +236,10 @@ def blobs_of_round(
     if decided.incidents != NO_DIGEST:
         named.append(NamedBlob(BlobUse.INCIDENTS, None, decided.incidents))
     record = _record(decided, blobs)
-    return tuple(named) if record is None else (*named, *_published(record))
-
-
-def _published(record: RoundRecord) -> list[NamedBlob]:
-    payloads = record.named_payloads()
-    read = record.claims_with_vectors
-    vectors = sorted((claim.scores.member, claim.scores.digest) for claim in read)
-    return [
-        *(NamedBlob(BlobUse.PAYLOAD, client, payloads[client]) for client in sorted(payloads)),
-        *(NamedBlob(BlobUse.VECTOR, member, digest) for member, digest in vectors),
-    ]
+    if record is not None:
+        claims = [claim.scores for claim in record.claims_with_vectors]
+        vectors = sorted((claim.member, claim.digest) for claim in claims)
+        payloads = sorted(record.named_payloads().items())
+        named += [NamedBlob(BlobUse.PAYLOAD, *payload) for payload in payloads]
+        named += [NamedBlob(BlobUse.VECTOR, *vector) for vector in vectors]
+    return tuple(named)

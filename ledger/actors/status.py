@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from ledger.actors.view import ViewSpan, seconds_of_turns, view_at
+from ledger.actors.view import ChainView, RoundView, ViewSpan, seconds_of_turns, view_at
 from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Inputs, Participants
 from ledger.protocol.types import ClientId, Digest, Phase, VoteKind
 from ledger.protocol.validation import parse_vector
-
-if TYPE_CHECKING:
-    from ledger.actors.view import ChainView, RoundView
 
 
 class RoundStage(StrEnum):
@@ -184,7 +180,6 @@ class FirstSeen:
     settled_at: float | None = None
 
     def after_poll(self, view: RoundView, now: float) -> FirstSeen:
-        """Return the times after one more poll."""
         if not view.certificates(Phase.AGGREGATION):
             return self
         # Who looks late can tell from the votes how long others are in phase 2 already.
@@ -194,26 +189,9 @@ class FirstSeen:
         return FirstSeen(certified, now if is_settled else self.settled_at)
 
 
-@dataclass(frozen=True, slots=True)
-class VotingProgress:
-    """Voting progress of a closed round at one time.
-
-    Attributes:
-        phase: what is voted on; None where nothing is.
-        span: the view in time; None where no view goes on.
-        certified: view in which each phase was certified; None for one that is not.
-        passed: views without a request of their primary that are over, by the primary.
-    """
-
-    stage: RoundStage
-    phase: Phase | None
-    span: ViewSpan | None
-    certified: tuple[int | None, int | None]
-    passed: dict[ClientId, tuple[PassedView, ...]]
-
-
-def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> VotingProgress:
-    """Return the voting progress of a closed round."""
+def _with_votes(
+    before: OpenRoundStatus, view: RoundView, first_seen: FirstSeen, now: float
+) -> OpenRoundStatus:
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))
     aggregated, elected = certified
     voted = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
@@ -230,22 +208,26 @@ def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> Vo
         stage, phase = RoundStage.COLLECTING, None
     else:
         stage = RoundStage.EXHAUSTED
-    return VotingProgress(stage, phase, span, certified, _passed(view, certified, phase, span))
+    return replace(
+        before,
+        stage=stage,
+        closing_block=view.inputs.closing.block,
+        closed_at=view.closed_at,
+        phase=phase,
+        span=span,
+        primary=None if phase is None or span is None else view.primary(phase, span.view),
+        certified=certified,
+    )
 
 
-def _passed(
-    view: RoundView,
-    certified: tuple[int | None, int | None],
-    phase: Phase | None,
-    span: ViewSpan | None,
-) -> dict[ClientId, tuple[PassedView, ...]]:
+def _passed(view: RoundView, status: OpenRoundStatus) -> dict[ClientId, tuple[PassedView, ...]]:
     """Return the views that passed without a request of their primary, by the primary."""
     passed: dict[ClientId, tuple[PassedView, ...]] = {}
-    for voted, decided in zip(Phase, certified, strict=True):
+    for voted, decided in zip(Phase, status.certified, strict=True):
         if decided is not None:
             over = decided
-        elif voted is phase:
-            over = MAX_VIEWS if span is None else span.view
+        elif voted is status.phase:
+            over = MAX_VIEWS if status.span is None else status.span.view
         else:
             over = 0
         for number in range(over):
@@ -277,7 +259,6 @@ def _reached(view: RoundView) -> int:
 
 
 def _begin_of(inputs: Inputs, phase: Phase, number: int) -> float:
-    """Return how long after its view 0 a view of a phase begins."""
     at = 0.0
     while (span := view_at(inputs, phase, 0.0, at)) is not None and span.view < number:
         at = span.end
@@ -323,12 +304,9 @@ def status_after_closing(
         now: the time, in the chain's seconds.
         mailbox_is_readable: False if it could not be read; then no client is late or silent.
     """
-    course = voting_progress_of(view, first_seen, now)
-    primary = None
-    if course.phase is not None and course.span is not None:
-        primary = view.primary(course.phase, course.span.view)
-    duties = expected_actions_of(view, course, first_seen) if mailbox_is_readable else {}
-    passed = course.passed if mailbox_is_readable else {}
+    voting = _with_votes(status_before_closing(chain), view, first_seen, now)
+    duties = _expected_actions(view, voting, first_seen) if mailbox_is_readable else {}
+    passed = _passed(view, voting) if mailbox_is_readable else {}
     liars = {report.client for report in view.equivocations()}
 
     def with_mail(status: ClientRoundStatus) -> ClientRoundStatus:
@@ -347,18 +325,7 @@ def status_after_closing(
             late_since=min((moment for moment in due if moment < now), default=None),
         )
 
-    before = status_before_closing(chain)
-    return replace(
-        before,
-        stage=course.stage,
-        clients=tuple(map(with_mail, before.clients)),
-        closing_block=view.inputs.closing.block,
-        closed_at=view.closed_at,
-        phase=course.phase,
-        span=course.span,
-        primary=primary,
-        certified=course.certified,
-    )
+    return replace(voting, clients=tuple(map(with_mail, voting.clients)))
 
 
 def _role(seats: Participants, client: ClientId) -> ParticipantRole:
@@ -368,7 +335,6 @@ def _role(seats: Participants, client: ClientId) -> ParticipantRole:
 
 
 def _scored(view: RoundView, client: ClientId) -> tuple[ScoredSet, ...]:
-    """Return the sets for which a member has signed vectors, the largest first."""
     scored_sets = []
     for (member, clients), claims in view.claims.items():
         if member != client:
@@ -389,21 +355,18 @@ def _votes(view: RoundView, client: ClientId) -> tuple[CastVote, ...]:
     return tuple(sorted(votes_cast, key=lambda vote: (vote.phase, vote.view, vote.kind)))
 
 
-ExpectedActions = dict["ClientId", tuple[ExpectedAction, ...]]
-
-
-def expected_actions_of(
-    view: RoundView, course: VotingProgress, first_seen: FirstSeen
-) -> ExpectedActions:
+def _expected_actions(
+    view: RoundView, voting: OpenRoundStatus, first_seen: FirstSeen
+) -> dict[ClientId, tuple[ExpectedAction, ...]]:
     """Return the expected actions by client; a client without any has done everything."""
     expected: defaultdict[ClientId, list[ExpectedAction]] = defaultdict(list)
-    if course.certified[0] is None and course.stage is not RoundStage.EXHAUSTED:
+    if voting.certified[0] is None and voting.stage is not RoundStage.EXHAUSTED:
         for client in sorted(view.inputs.participants.expected):
             expected[client] += _inputs_of(view, client)
-    if course.phase is not None and course.span is not None:
-        for client, awaited in _votes_of(view, course.phase, course.span):
+    if voting.phase is not None and voting.span is not None:
+        for client, awaited in _votes_of(view, voting.phase, voting.span):
             expected[client].append(awaited)
-    if course.stage is RoundStage.DECIDING and first_seen.settled_at is not None:
+    if voting.stage is RoundStage.DECIDING and first_seen.settled_at is not None:
         for client, awaited in _decisions_of(view, first_seen.settled_at):
             expected[client].append(awaited)
     return {client: tuple(awaited) for client, awaited in expected.items() if awaited}

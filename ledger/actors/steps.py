@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.journal import ProtectedSigner
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.settlement import judgement_behind
+from ledger.actors.settlement import JudgementCache, judgement_behind
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.documents.envelope import (
@@ -29,7 +28,6 @@ from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.judgement import Judgement
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import (
     ClientId,
     Digest,
@@ -118,7 +116,6 @@ class ActorContext:
     """
 
     parameters: Parameters
-    layout: Layout
     domain: Domain
     ledger: RoundLedger
     blobs: BlobStore
@@ -139,7 +136,6 @@ class ProtocolSteps:
     """The protocol steps of one member."""
 
     def __init__(self, signer: ProtectedSigner, judge: JudgementCache) -> None:
-        """Sign as one member."""
         self._signer = signer
         self._judge = judge
 

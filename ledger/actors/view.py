@@ -38,7 +38,6 @@ from ledger.protocol.judgement import usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,
@@ -69,7 +68,6 @@ class ChainView:
     """
 
     parameters: Parameters
-    layout: Layout
     domain: Domain
     registry: tuple[RegisteredClient, ...]
     round: int
@@ -86,11 +84,9 @@ class ChainView:
 
     @property
     def takes_commitments(self) -> bool:
-        """True while the next block is in the window."""
         return self.final_block < self.window_end
 
     def participants(self) -> Participants:
-        """Return who takes part."""
         return participants_of(
             self.parameters, self.registry, self.round, self.seed, self.committee
         )
@@ -105,7 +101,6 @@ class ChainView:
             return None
         return Inputs(
             self.parameters,
-            self.layout,
             self.domain,
             self.registry,
             self.round,
@@ -145,12 +140,10 @@ class RoundView:
         return self.closed_at + self.inputs.parameters.view_seconds
 
     def primary(self, phase: Phase, view: int) -> ClientId:
-        """Return the primary of a view."""
         committee = self.inputs.participants.committee
         return committee[primary_seat(self.inputs.seed, phase, view, len(committee))]
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
-        """Return the score claims for one set of usable updates."""
         pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
         return [signed for pair in pairs for signed in pair]
 
@@ -215,7 +208,6 @@ class RoundView:
         return replace(self, evidence=self.evidence.with_payloads(genuine))
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
-        """Return the view with the genuine ones of these envelopes."""
         grown = _RoundViewBuilder(self)
         for envelope in envelopes:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
@@ -268,7 +260,6 @@ class _RoundViewBuilder:
         self._votes = dict(view.votes)
 
     def view(self) -> RoundView:
-        """Return the view with what was taken."""
         evidence = self._view.evidence
         if self._vectors.keys() != evidence.vectors.keys():
             evidence = evidence.with_vectors(self._vectors)
@@ -282,7 +273,6 @@ class _RoundViewBuilder:
         )
 
     def take(self, envelope: Envelope) -> None:
-        """Take an envelope of this round if it is genuine."""
         match envelope.body:
             case PublishedPayload(digest):
                 commitment = self._inputs.closing.commitments.get(envelope.client)
@@ -420,7 +410,6 @@ class ViewSpan:
 
     @property
     def end(self) -> float:
-        """When the next view begins."""
         return self.begin + self.seconds
 
 

@@ -24,6 +24,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, Incident, decode_incidents
 from ledger.protocol.encoding import INFINITY_BITS, aggregation_result, sha256, word_client
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import Evidence, Inputs, MinedCommitment
 from ledger.protocol.judgement import (
     Judgement,
@@ -32,7 +33,7 @@ from ledger.protocol.judgement import (
     judge,
     rank_trainers,
 )
-from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
+from ledger.protocol.ledger_state import Deployment, Event, RoundDecided
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.distance import Distances, OwnRuleName, plain_distances
 from ledger.protocol.signing import is_signed_by

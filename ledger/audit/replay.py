@@ -82,7 +82,7 @@ from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
-from ledger.protocol.fold import LedgerView, head_after, mined_commitments
+from ledger.protocol.fold import LedgerState, LedgerView, mined_commitments
 from ledger.protocol.inputs import MinedCommitment, drawn_committee
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -92,12 +92,11 @@ from ledger.protocol.ledger_state import (
     LedgerDeployed,
     LedgerOpened,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
-    Step,
     UpdatesCommitted,
 )
+from ledger.protocol.rounds import Step
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -108,12 +107,6 @@ from ledger.protocol.types import (
     RegisteredClient,
 )
 
-_FOLDED = (
-    *("deployment", "stage", "round", "opened_block", "seed"),
-    *("committee", "model", "head", "registry", "commitments"),
-)
-"""Fields of a state that its events give."""
-
 
 def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[LedgerState, bool]:
     """Return the state that an event claims, and whether it is of the round that is open."""
@@ -122,9 +115,9 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[Ledger
             return state, True
         case ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
-            return _folded(state, replace(event, words=words[:left]), block_number), True
+            return state.after(replace(event, words=words[:left]), block_number), True
         case LedgerOpened():
-            state = _folded(_padded(state), event, block_number)
+            state = _padded(state).after(event, block_number)
             state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
             return replace(state, committee=_known(state, event.committee)), True
         case UpdatesCommitted(number, clients, commitments):
@@ -132,12 +125,12 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> tuple[Ledger
             known = [pair for pair in pairs if pair[0] < state.deployment.clients]
             clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
             event = replace(event, clients=clients, commitments=commitments)
-            return _folded(state, event, block_number), number == state.round
+            return state.after(event, block_number), number == state.round
         case ClientBanned(number, _, head):
-            after = _folded(state, event, block_number)
+            after = state.after(event, block_number)
             return replace(after, head=head), number == state.round
         case _:
-            after = _folded(replace(_padded(state), round=event.round), event, block_number)
+            after = replace(_padded(state), round=event.round).after(event, block_number)
             after = replace(after, committee=_known(after, event.next_committee), head=event.head)
             return after, event.round == state.round
 
@@ -161,7 +154,6 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
     """Return the fields of an event that follow from the state before it, and from the others."""
     sizes, seed = state.deployment, state.seed
     beacon = block.parent_hash if sizes.beacon is Beacon.BLOCK else NO_DIGEST
-    before = encoding.HeadContext(state.head, state.round, seed, state.commitments)
     match event:
         case ClientsRegistered():
             known = len(state.registry)
@@ -174,17 +166,17 @@ def _expected(state: LedgerState, event: Event, block: BlockContext) -> dict[str
             return {"round": state.round}
         case ClientBanned():
             client = ClientId(min(event.client, sizes.clients - 1))
-            head = head_after(before, replace(event, client=client))
+            head = state.head_after(replace(event, client=client))
             return {"round": state.round, "client": client, "head": head}
         case RoundDecided():
             seed = encoding.next_seed(seed, event.reveal, beacon)
-            fields = {"round": state.round, "next_seed": seed, "head": head_after(before, event)}
+            fields = {"round": state.round, "next_seed": seed, "head": state.head_after(event)}
             return fields | _expected_primaries(state, event)
         case RoundAbandoned():
             seed = encoding.seed_after_abandoned(seed, beacon)
             banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
             drawn = drawn_committee(seed, sizes.clients, sizes.members, banned)
-            head = head_after(before, replace(event, next_committee=drawn))
+            head = state.head_after(replace(event, next_committee=drawn))
             drawn_fields = {"next_seed": seed, "next_committee": drawn, "head": head}
             return {"round": state.round, **drawn_fields}
         case _:
@@ -211,17 +203,6 @@ def _padded(state: LedgerState) -> LedgerState:
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
     return replace(state, registry=state.registry + (nobody,) * missing)
-
-
-def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
-    """Return the state after an event, by the fold; what no event gives stays as it is."""
-    view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
-    view = view.after(event, block_number)
-    committed = frozenset(mined.client for mined in view.mined)
-    if not isinstance(event, LedgerOpened | RoundDecided | RoundAbandoned):
-        committed |= state.committed
-    folded = {name: getattr(view, name) for name in _FOLDED}
-    return replace(state, committed=committed, **folded)
 
 
 LOG_BATCH_BLOCKS = 512
@@ -394,7 +375,10 @@ class ReplayPosition:
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
         """Return the sign that a log is missing; None where it is certain that none is."""
-        if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
+        if (
+            self.is_from_calls
+            and LedgerSnapshot.of(self.state, self.state.registry_rest) == snapshot
+        ):
             return None
         return storage_difference(self.view, snapshot)
 
@@ -459,8 +443,8 @@ class Replay:
         try:
             self.state, events = _apply(before, call, block)
         except ProtocolRefusal as refusal:
-            subject, step = to_hex(transaction.hash), step_of_refusal(type(refusal))
-            wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.fact)
+            subject, step = to_hex(transaction.hash), step_of_refusal(refusal.code)
+            wrong = Contradiction(REFUSED_CALL, at, subject=subject, true=refusal.code)
             yield CheckResult(step, wrong, transaction.block_number, rests_on_all_logs=True)
             yield from self._adopt(transaction, call)
             return

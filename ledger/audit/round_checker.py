@@ -146,7 +146,6 @@ class EvidenceReader:
             return
         inputs = Inputs(
             parameters=document.parameters,
-            layout=document.layout,
             domain=self._start.domain,
             registry=before.registry,
             round=at,

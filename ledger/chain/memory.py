@@ -27,7 +27,6 @@ from ledger.protocol.ledger_state import (
     EquivocationReport,
     Event,
     LedgerDeployed,
-    Step,
     SubmittedCertificate,
     SubmittedDecision,
     domain_of,
@@ -169,7 +168,7 @@ class MemoryLedger(RoundLedger):
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
-    def _take(self, transition: Callable[[BlockContext], Step]) -> tuple[Event, ...]:
+    def _take(self, transition: Callable[[BlockContext], rounds.Step]) -> tuple[Event, ...]:
         self._height += 1
         self._state, events = transition(self._context())
         self._remember(events)
@@ -178,7 +177,7 @@ class MemoryLedger(RoundLedger):
     def _remember(self, events: Sequence[Event]) -> None:
         """Record the newest block's state and events."""
         self._changed_in.append(self._height)
-        self._snapshots.append(LedgerSnapshot.of(self._state))
+        self._snapshots.append(LedgerSnapshot.of(self._state, self._state.registry_rest))
         hash_ = self._hash(self._height)
         for index, event in enumerate(events):
             # There is no transaction: the block's hash stands in for its hash.

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
 from ledger.protocol import encoding
-from ledger.protocol.fold import RoundStart, mined_commitments
+from ledger.protocol.fold import LedgerView, RoundStart, mined_commitments
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -22,7 +22,6 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerOpened,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     SubmittedCertificate,
@@ -65,8 +64,12 @@ class LedgerSnapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: LedgerState) -> LedgerSnapshot:
-        """Return a state of the executable specification as the contract shows it."""
+    def of(state: LedgerView, registry_rest: Digest) -> LedgerSnapshot:
+        """Return the state that transactions or events lead to, as the contract shows it.
+
+        Args:
+            registry_rest: digest that the next batch of clients must match; no event gives it.
+        """
         registering = state.stage is LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -77,7 +80,7 @@ class LedgerSnapshot:
             model=state.model,
             head=state.head,
             registered=len(state.registry),
-            registry_rest=state.registry_rest,
+            registry_rest=registry_rest,
             commitments=state.commitments,
         )
 
@@ -175,7 +178,7 @@ MAX_ROUNDS_BETWEEN_CALLS = 4
 """Rounds that may end between two requests to a node."""
 
 
-def last_ended(state: LedgerSnapshot | LedgerState) -> int:
+def last_ended(state: LedgerSnapshot | LedgerView) -> int:
     """Return the number of the newest ended round, 0 before the first end."""
     if state.stage is LedgerStage.FINISHED:
         return state.round

@@ -124,7 +124,6 @@ class BlockedSquares:
         self._members = members
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Return the squared distances of all updates to the members'; see `PairSquares`."""
         count, rows = len(self._updates), sorted(set(self._members))
         # Of two members a pair is computed once: a - b and b - a have equal squares.
         pairs = [

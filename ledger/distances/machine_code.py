@@ -92,7 +92,6 @@ def machine_code() -> MachineCode:
 
 @cache
 def _attempted() -> MachineCode | str:
-    """Return the loop, or why there is none."""
     try:
         return compiled(this_processor())
     except NoMachineCodeError as error:
@@ -374,11 +373,6 @@ class StreamedSquares:
         self._addresses = [update.ctypes.data for update in updates]
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Return the squared distances of all updates to the members'.
-
-        Args:
-            norms: divisor of each update, shape (clients,); None for no division.
-        """
         members = set(self._members)
         first = sorted(members)
         order = first + [row for row in range(len(self._updates)) if row not in members]
@@ -451,7 +445,6 @@ class _Work:
             self._blocks.put(np.empty(self._groups * tile * BLOCK))
 
     def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the sums over [start, stop)."""
         tile, block = self._code.tile, self._blocks.get()
         sums = np.zeros((self._member_groups * tile, self._groups * tile, LANES))
         self._code.add_squares(

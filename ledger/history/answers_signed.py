@@ -47,7 +47,7 @@ from ledger.protocol.types import (
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.codec import RecordedEvent
+    from ledger.chain.round_ledger import RecordedEvent
     from ledger.history.history import FoldedHistory, RoundPage
 
 

@@ -99,11 +99,9 @@ class CommandProcess:
         self.wait(60)
 
     def freeze(self) -> None:
-        """Stop it (SIGSTOP)."""
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Continue it (SIGCONT)."""
         self.signal(signal.SIGCONT)
 
     def end(self, seconds: float = 10) -> int:
@@ -197,7 +195,6 @@ class CommandRunner:
         return process.output.read_text("utf-8")
 
     def close(self) -> None:
-        """Kill every command that was started here."""
         atexit.unregister(self.close)
         for process in self._started:
             process.signal(signal.SIGKILL)

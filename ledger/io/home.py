@@ -100,12 +100,10 @@ class Disk:
         path.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it is there."""
         with _naming(path):
             path.unlink(missing_ok=True)
 
     def sync_files(self, paths: Collection[Path]) -> None:
-        """Make the bytes of files durable."""
         _in_parallel(_sync_file, paths)
 
     def sync_folders(self, folders: Collection[Path]) -> None:
@@ -181,7 +179,6 @@ class RunPaths:
 
     @property
     def model(self) -> Path:
-        """The last model."""
         return self.path / "model.safetensors"
 
     @property
@@ -214,7 +211,6 @@ class Home:
 
     @property
     def chain(self) -> Path:
-        """The embedded chain's file."""
         return self.path / "chain.sqlite"
 
     @property

@@ -102,17 +102,15 @@ class HttpServer:
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
-    def head(self, path: str) -> int:
-        """Return the status of the response to HEAD; errors as with `get`."""
-        return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
+    def head(self, path: str) -> HttpResponse:
+        """Send HEAD; errors as with `get`."""
+        return self._ask(httpx.Request("HEAD", self._below(path)), 0)
 
     def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
-        """Send PUT with a body and its headers; errors as with `get`."""
         request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
         return self._ask(request, max_bytes)
 
     def post(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
-        """Send POST with a body and its headers; errors as with `get`."""
         request = httpx.Request("POST", self._below(path), headers=headers, content=body)
         return self._ask(request, max_bytes)
 
@@ -207,7 +205,6 @@ class HttpServer:
             take(piece)
 
     def close(self) -> None:
-        """Close the connections."""
         closed = _close(self._clients)
         if closed is not None:
             closed.result()

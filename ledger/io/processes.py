@@ -95,7 +95,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         assert self.process.pid is not None, "it was started"
         return self.process.pid
 

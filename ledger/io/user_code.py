@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from symtable import SymbolTable, symtable
 from types import FunctionType, ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +81,6 @@ class UserCode:
         return source_of_package(package, version, f"{self.place}.{self.name}")
 
     def load(self, kind: str) -> Any:
-        """Return the function or class."""
         code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
         with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
             value = getattr(code, self.name, None)
@@ -366,22 +365,15 @@ def _is_constant(value: object) -> bool:
         return False
 
 
-RuleKind = Literal["distance"]
-KINDS: tuple[RuleKind, ...] = ("distance",)
-GROUPS = {"distance": "cmfl.distances"}
-"""Entry points of packages that offer rules."""
+DISTANCE_GROUP = "cmfl.distances"
+"""Entry points of packages that offer distances."""
+_SETTING = "protocol.distance"
 _TRIAL_REFERENCES = 3
 _TRIAL_MARGIN = 1e-9
 
 
-def own_rules_of(parameters: Parameters) -> dict[RuleKind, OwnRuleName]:
-    """Return the own rules that parameters name, by kind."""
-    names = {kind: OwnRuleName.of(getattr(parameters, kind)) for kind in KINDS}
-    return {kind: name for kind, name in names.items() if name is not None}
-
-
-def own_rule(kind: RuleKind, reference: str) -> str | None:
-    """Load the function that a setting names, and return the rule's name in parameters.
+def own_rule(reference: str) -> str | None:
+    """Load the distance that a setting names, and return the rule's name in parameters.
 
     Args:
         reference: `file.py:name`, `package:name`, or a plain name that a package offers.
@@ -389,32 +381,32 @@ def own_rule(kind: RuleKind, reference: str) -> str | None:
     Returns:
         None if no package offers the plain name.
     """
-    code = named_code(f"protocol.{kind}", GROUPS[kind], reference)
+    code = named_code(_SETTING, DISTANCE_GROUP, reference)
     if code is None:
         return None
     name = OwnRuleName(code.label, code.name, code.digest().hex())
     if OwnRuleName.of(str(name)) is None:
         raise ConfigurationError(
-            f"protocol.{kind} = {code.label!r}: the name of a rule's file must be up to 100 "
-            f"letters, digits and . _ + -"
+            f"{_SETTING} = {code.label!r}: the name of a rule's file must be up to 100 letters, "
+            f"digits and . _ + -"
         )
-    _load(kind, name, code)
+    _load(name, code)
     return str(name)
 
 
-def use_rule(kind: RuleKind, name: OwnRuleName, reference: str) -> None:
+def use_rule(name: OwnRuleName, reference: str) -> None:
     """Load the rule of a run document from the code that this participant names."""
-    code = user_code(f"protocol.{kind}", reference)
+    code = user_code(_SETTING, reference)
     if code.digest().hex() != name.digest or code.name != name.function:
         raise ConfigurationError(
-            f"protocol.{kind} = {reference!r}: the run's rule is {name.label} with sha256 "
+            f"{_SETTING} = {reference!r}: the run's rule is {name.label} with sha256 "
             f"{name.digest}, and this is {code.label} with {code.digest().hex()}"
         )
-    _load(kind, name, code)
+    _load(name, code)
 
 
 def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
-    """Load the own rules of parameters from the files or packages that an auditor names.
+    """Load the own rule of parameters from the files or packages that an auditor names.
 
     Args:
         sources: paths of files, or names of packages; none loads nothing.
@@ -422,24 +414,18 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     Returns:
         The names of the rules that may be computed.
     """
-    wanted, loaded = own_rules_of(parameters), set()
+    name = OwnRuleName.of(parameters.distance)
     for source in sources:
-        if not wanted:
+        if name is None:
             raise ConfigurationError(f"--rules {source}: the run has no rule of its owner's own")
-        codes = {
-            kind: user_code("--rules", f"{source}:{name.function}") for kind, name in wanted.items()
-        }
-        for kind, code in codes.items():
-            if code.digest().hex() == wanted[kind].digest:
-                _load(kind, wanted[kind], code)
-                loaded.add(str(wanted[kind]))
-        if not any(codes[kind].digest().hex() == name.digest for kind, name in wanted.items()):
-            kind, name = next(iter(wanted.items()))
+        code = user_code("--rules", f"{source}:{name.function}")
+        if code.digest().hex() != name.digest:
             raise ConfigurationError(
-                f"--rules {source}: the run's {kind} is {name.label} with sha256 {name.digest}, "
-                f"and this file has {codes[kind].digest().hex()}"
+                f"--rules {source}: the run's distance is {name.label} with sha256 {name.digest}, "
+                f"and this file has {code.digest().hex()}"
             )
-    return frozenset(loaded)
+        _load(name, code)
+    return frozenset({parameters.distance} if sources else ())
 
 
 def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
@@ -448,11 +434,8 @@ def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...
     Args:
         sources: paths of files, or names of packages; one that cannot be read has no rule.
     """
-    return tuple(
-        source
-        for source in sources
-        if any(_has_rule(source, name) for name in own_rules_of(parameters).values())
-    )
+    name = OwnRuleName.of(parameters.distance)
+    return tuple(source for source in sources if name is not None and _has_rule(source, name))
 
 
 def _has_rule(source: str, name: OwnRuleName) -> bool:
@@ -469,10 +452,10 @@ def require_source(source: str) -> None:
 
 def try_rules(parameters: Parameters) -> None:
     """Call own rules on random arrays of a run's size, before anything is written."""
-    name, rng = own_rules_of(parameters).get("distance"), np.random.default_rng(0)
+    name, rng = OwnRuleName.of(parameters.distance), np.random.default_rng(0)
     if name is None:
         return
-    measure, subject = parameters.distance_rule.between, f"protocol.distance = {name.label!r}"
+    measure, subject = parameters.distance_rule.between, f"{_SETTING} = {name.label!r}"
     assert isinstance(measure, OwnDistance)
     update = rng.standard_normal(parameters.dimension)
     references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
@@ -491,8 +474,8 @@ def try_rules(parameters: Parameters) -> None:
         )
 
 
-def _load(kind: RuleKind, name: OwnRuleName, code: UserCode) -> None:
-    function = _guarded(f"protocol.{kind} = {name.label!r}", code.load_function(f"protocol.{kind}"))
+def _load(name: OwnRuleName, code: UserCode) -> None:
+    function = _guarded(f"{_SETTING} = {name.label!r}", code.load_function(_SETTING))
     OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
 
 

@@ -237,35 +237,6 @@ def votes_digest(views: tuple[int, int], signers: tuple[int, int], incidents: Di
     return keccak256(words(*views, *signers, incidents))
 
 
-@dataclass(frozen=True, slots=True)
-class HeadContext:
-    """Head, round, seed and commitments digest at the end of a round."""
-
-    head: Digest
-    round: int
-    seed: Digest
-    commitments: Digest
-
-
-def head_after_decision(
-    before: HeadContext, accepted: Digest, next_committee: Digest, result: Digest, votes: Digest
-) -> Digest:
-    """Return head_t of a decided round: keccak256 over all arguments, joined."""
-    begin = before.head + u64(before.round) + before.seed + before.commitments
-    return keccak256(begin + accepted + next_committee + result + votes)
-
-
-def head_after_abandoned(before: HeadContext, committee: Digest) -> Digest:
-    """Return head_t of an abandoned round, given the set digest of the drawn committee."""
-    begin = before.head + u64(before.round) + before.seed
-    return keccak256(begin + b"abandoned" + before.commitments + committee)
-
-
-def head_after_ban(head: Digest, round_number: int, client: ClientId) -> Digest:
-    """Return the head after a client was banned during a round."""
-    return keccak256(head + u64(round_number) + b"banned" + u32(client))
-
-
 def registry_word(client: RegisteredClient) -> int:
     """Return a client as the contract keeps it: u32 round of the ban ‖ address ‖ u64 samples."""
     return client.banned_in << 224 | int.from_bytes(client.address) << 64 | client.samples

@@ -10,14 +10,17 @@
     ├── ServiceError             a service is unreachable, refuses, or answers what cannot be
     ├── JournalError             a vote journal cannot be read or written: nothing may be signed
     ├── ConfigurationError       a configuration file or command-line setting is wrong
-    └── ProtocolRefusal          the ledger refuses a transaction; `reason` is the contract's own
-        └── one leaf per reason, in `REFUSALS`
+    └── ProtocolRefusal          the ledger refuses a transaction; `code` is the reason
 
 A refusal's sentence is what the contract reverts with, `committee_ledger: <fact>`, so that the
 executable specification (`rounds.py`) and the contract can be compared refusal by refusal.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
+
+REVERT_PREFIX = "committee_ledger: "
 
 
 class CmflError(Exception):
@@ -77,256 +80,58 @@ class ConfigurationError(CmflError):
     """A configuration file or a setting on the command line is wrong."""
 
 
+class Refusal(StrEnum):
+    """Reason for which the ledger refuses a transaction, as the contract's revert states it."""
+
+    NOT_REGISTERING = "registration is closed"
+    REGISTRY_MISMATCH = "clients do not match the registry digest"
+    MALFORMED_CLIENT = "client record is malformed"
+    CLIENTS_NOT_ASCENDING = "clients are not strictly ascending by address"
+    REGISTRY_END = "registry does not end at its last client"
+    NOT_SENT_BY_ACCOUNT = "transaction comes from a contract"
+    DELEGATED_ACCOUNT = "transaction comes from a delegated account"
+    NO_ROUND_OPEN = "no round is open"
+    WRONG_ROUND = "wrong round"
+    NO_COMMITMENTS = "no commitments are given"
+    UNKNOWN_CLIENT = "client is unknown"
+    CLIENT_BANNED = "client is banned"
+    NOTHING_TAKEN = "every client has committed already"
+    COMMITMENTS_CLOSED = "commitments are closed"
+    SIGNATURE_NOT_CANONICAL = "signature is not canonical"
+    COMMITMENT_NOT_SIGNED = "commitment is not signed by its client"
+    WRONG_COMMITTEE = "committee is not the elected one"
+    RANKING_TOO_LONG = "more clients are ranked than train"
+    RANKING_TOO_SHORT = "fewer clients are ranked than a committee needs"
+    RANKING_TOO_EARLY = "fewer clients are ranked than train while commitments are open"
+    RANKING_NOT_SORTED = "ranking is not sorted"
+    DISTANCE_NOT_FINITE = "distance is not finite"
+    MEMBER_RANKED = "client is a committee member"
+    REPEATED_CLIENT = "client is ranked twice"
+    NO_COMMITMENT = "client has not committed"
+    WRONG_AGGREGATION_SET = "aggregation set is not the one that the ranking gives"
+    WRONG_CANDIDATES = "candidates are not those that the ranking gives"
+    REQUEST_NOT_SIGNED = "request is not signed by the primary of the view"
+    SIGNERS_OUT_OF_RANGE = "signers are not places of the committee"
+    PRIMARY_REPLIES = "primary replies to itself"
+    QUORUM_NOT_REACHED = "quorum is not reached"
+    SIGNATURE_COUNT = "signatures do not match the signers"
+    MEMBER_BANNED = "member is banned"
+    REPLY_NOT_SIGNED = "reply is not signed by its member"
+    DEADLINE_NOT_REACHED = "deadline is not reached"
+    NOT_OPENED = "no round has opened"
+    STATEMENTS_EQUAL = "statements are the same"
+    SCORES_DIFFER = "score vectors are for different clients"
+    STATEMENT_NOT_SIGNED = "statement is not signed by the client"
+
+
 class ProtocolRefusal(CmflError):  # noqa: N818 - a refusal is the contract working, not failing
-    """The ledger refuses a transaction, for the one reason that the class names."""
+    """The ledger refuses a transaction."""
 
-    fact = ""
-
-    def __init__(self, detail: str = "") -> None:
-        self.detail = detail
+    def __init__(self, code: Refusal, detail: str = "") -> None:
+        self.code, self.detail = code, detail
         super().__init__(f"{self.reason} ({detail})" if detail else self.reason)
 
     @property
     def reason(self) -> str:
         """The contract's revert string."""
-        return f"committee_ledger: {self.fact}"
-
-
-class NotRegisteringError(ProtocolRefusal):
-    """The ledger refuses: registration is closed."""
-
-    fact = "registration is closed"
-
-
-class RegistryMismatchError(ProtocolRefusal):
-    """The ledger refuses: clients do not match the registry digest."""
-
-    fact = "clients do not match the registry digest"
-
-
-class MalformedClientError(ProtocolRefusal):
-    """The ledger refuses: client record is malformed."""
-
-    fact = "client record is malformed"
-
-
-class ClientsNotAscendingError(ProtocolRefusal):
-    """The ledger refuses: clients are not strictly ascending by address."""
-
-    fact = "clients are not strictly ascending by address"
-
-
-class RegistryEndError(ProtocolRefusal):
-    """The ledger refuses: registry does not end at its last client."""
-
-    fact = "registry does not end at its last client"
-
-
-class NotSentByAccountError(ProtocolRefusal):
-    """The ledger refuses: transaction comes from a contract."""
-
-    fact = "transaction comes from a contract"
-
-
-class DelegatedAccountError(ProtocolRefusal):
-    """The ledger refuses: transaction comes from a delegated account."""
-
-    fact = "transaction comes from a delegated account"
-
-
-class NoRoundOpenError(ProtocolRefusal):
-    """The ledger refuses: no round is open."""
-
-    fact = "no round is open"
-
-
-class WrongRoundError(ProtocolRefusal):
-    """The ledger refuses: wrong round."""
-
-    fact = "wrong round"
-
-
-class NoCommitmentsError(ProtocolRefusal):
-    """The ledger refuses: no commitments are given."""
-
-    fact = "no commitments are given"
-
-
-class UnknownClientError(ProtocolRefusal):
-    """The ledger refuses: client is unknown."""
-
-    fact = "client is unknown"
-
-
-class ClientBannedError(ProtocolRefusal):
-    """The ledger refuses: client is banned."""
-
-    fact = "client is banned"
-
-
-class NothingTakenError(ProtocolRefusal):
-    """The ledger refuses: every client has committed already."""
-
-    fact = "every client has committed already"
-
-
-class CommitmentsClosedError(ProtocolRefusal):
-    """The ledger refuses: commitments are closed."""
-
-    fact = "commitments are closed"
-
-
-class SignatureNotCanonicalError(ProtocolRefusal):
-    """The ledger refuses: signature is not canonical."""
-
-    fact = "signature is not canonical"
-
-
-class CommitmentNotSignedError(ProtocolRefusal):
-    """The ledger refuses: commitment is not signed by its client."""
-
-    fact = "commitment is not signed by its client"
-
-
-class WrongCommitteeError(ProtocolRefusal):
-    """The ledger refuses: committee is not the elected one."""
-
-    fact = "committee is not the elected one"
-
-
-class RankingTooLongError(ProtocolRefusal):
-    """The ledger refuses: more clients are ranked than train."""
-
-    fact = "more clients are ranked than train"
-
-
-class RankingTooShortError(ProtocolRefusal):
-    """The ledger refuses: fewer clients are ranked than a committee needs."""
-
-    fact = "fewer clients are ranked than a committee needs"
-
-
-class RankingTooEarlyError(ProtocolRefusal):
-    """The ledger refuses: fewer clients are ranked than train while commitments are open."""
-
-    fact = "fewer clients are ranked than train while commitments are open"
-
-
-class RankingNotSortedError(ProtocolRefusal):
-    """The ledger refuses: ranking is not sorted."""
-
-    fact = "ranking is not sorted"
-
-
-class DistanceNotFiniteError(ProtocolRefusal):
-    """The ledger refuses: distance is not finite."""
-
-    fact = "distance is not finite"
-
-
-class MemberRankedError(ProtocolRefusal):
-    """The ledger refuses: client is a committee member."""
-
-    fact = "client is a committee member"
-
-
-class RepeatedClientError(ProtocolRefusal):
-    """The ledger refuses: client is ranked twice."""
-
-    fact = "client is ranked twice"
-
-
-class NoCommitmentError(ProtocolRefusal):
-    """The ledger refuses: client has not committed."""
-
-    fact = "client has not committed"
-
-
-class WrongAggregationSetError(ProtocolRefusal):
-    """The ledger refuses: aggregation set is not the one that the ranking gives."""
-
-    fact = "aggregation set is not the one that the ranking gives"
-
-
-class WrongCandidatesError(ProtocolRefusal):
-    """The ledger refuses: candidates are not those that the ranking gives."""
-
-    fact = "candidates are not those that the ranking gives"
-
-
-class RequestNotSignedError(ProtocolRefusal):
-    """The ledger refuses: request is not signed by the primary of the view."""
-
-    fact = "request is not signed by the primary of the view"
-
-
-class SignersOutOfRangeError(ProtocolRefusal):
-    """The ledger refuses: signers are not places of the committee."""
-
-    fact = "signers are not places of the committee"
-
-
-class PrimaryRepliesError(ProtocolRefusal):
-    """The ledger refuses: primary replies to itself."""
-
-    fact = "primary replies to itself"
-
-
-class QuorumNotReachedError(ProtocolRefusal):
-    """The ledger refuses: quorum is not reached."""
-
-    fact = "quorum is not reached"
-
-
-class SignatureCountError(ProtocolRefusal):
-    """The ledger refuses: signatures do not match the signers."""
-
-    fact = "signatures do not match the signers"
-
-
-class MemberBannedError(ProtocolRefusal):
-    """The ledger refuses: member is banned."""
-
-    fact = "member is banned"
-
-
-class ReplyNotSignedError(ProtocolRefusal):
-    """The ledger refuses: reply is not signed by its member."""
-
-    fact = "reply is not signed by its member"
-
-
-class DeadlineNotReachedError(ProtocolRefusal):
-    """The ledger refuses: deadline is not reached."""
-
-    fact = "deadline is not reached"
-
-
-class NotOpenedError(ProtocolRefusal):
-    """The ledger refuses: no round has opened."""
-
-    fact = "no round has opened"
-
-
-class StatementsEqualError(ProtocolRefusal):
-    """The ledger refuses: statements are the same."""
-
-    fact = "statements are the same"
-
-
-class ScoresDifferError(ProtocolRefusal):
-    """The ledger refuses: score vectors are for different clients."""
-
-    fact = "score vectors are for different clients"
-
-
-class StatementNotSignedError(ProtocolRefusal):
-    """The ledger refuses: statement is not signed by the client."""
-
-    fact = "statement is not signed by the client"
-
-
-REFUSALS: dict[str, type[ProtocolRefusal]] = {
-    f"committee_ledger: {leaf.fact}": leaf for leaf in ProtocolRefusal.__subclasses__()
-}
-"""Each revert reason of the contract and the refusal that stands for it."""
+        return f"{REVERT_PREFIX}{self.code}"

@@ -3,16 +3,17 @@
 Heads, and the running digest of a round's commitments, are chains of hashes. History, index,
 workers, audit and proofs recompute them here and never take them from an event, so events that lead
 to the contract's own state are complete, and nothing that a head commits to was altered.
-`rounds.py` specifies the same state from transactions; a property test compares the two.
+`rounds.py` specifies the events of transactions; the contract's twin tests compare both with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from ledger.protocol import encoding
+from ledger.protocol.encoding import keccak256, u32, u64
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -26,7 +27,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, RegisteredClient
 
 _WITHOUT_BAN = (1 << 224) - 1
 
@@ -75,10 +76,8 @@ class DecisionLink:
     votes: Digest
 
     def head_after(self, head: Digest) -> Digest:
-        """Return the head after it."""
-        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
-        rest = self.accepted, self.committee, self.result, self.votes
-        return encoding.head_after_decision(before, *rest)
+        begin = head + u64(self.round) + self.seed + self.commitments
+        return keccak256(begin + self.accepted + self.committee + self.result + self.votes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,8 @@ class AbandonmentLink:
     committee: Digest
 
     def head_after(self, head: Digest) -> Digest:
-        """Return the head after it."""
-        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
-        return encoding.head_after_abandoned(before, self.committee)
+        begin = head + u64(self.round) + self.seed
+        return keccak256(begin + b"abandoned" + self.commitments + self.committee)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class BanLink:
     client: ClientId
 
     def head_after(self, head: Digest) -> Digest:
-        return encoding.head_after_ban(head, self.round, self.client)
+        return keccak256(head + u64(self.round) + b"banned" + u32(self.client))
 
 
 EndLink: TypeAlias = DecisionLink | AbandonmentLink
@@ -146,12 +144,23 @@ class LedgerView:
         start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
         return LedgerView(deployment, *start, deployment.model, deployment.config)
 
-    @property
-    def before(self) -> encoding.HeadContext:
-        """The context that the next head extends."""
-        return encoding.HeadContext(self.head, self.round, self.seed, self.commitments)
+    def head_after(self, event: HeadEvent) -> Digest:
+        """Return the next head, as it follows from this state and an event's other fields."""
+        return self.link_of(event).head_after(self.head)
 
-    def after(self, event: Event, block_number: int) -> LedgerView:
+    def link_of(self, event: HeadEvent) -> Link:
+        """Return what an event adds to the head."""
+        if isinstance(event, ClientBanned):
+            return BanLink(self.round, event.client)
+        committee = encoding.set_digest(event.next_committee)
+        before = self.round, self.seed, self.commitments
+        if isinstance(event, RoundAbandoned):
+            return AbandonmentLink(*before, committee)
+        accepted = encoding.set_digest(event.accepted)
+        votes = encoding.votes_digest(event.views, event.signers, event.incidents)
+        return DecisionLink(*before, accepted, committee, event.result(), votes)
+
+    def after(self, event: Event, block_number: int) -> Self:
         """Return the state after the next event.
 
         Round, head and commitments follow from the events before it and from what is free in this
@@ -175,11 +184,11 @@ class LedgerView:
                 )
             case ClientBanned():
                 registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
-                return replace(self, registry=registry, head=head_after(self.before, event))
+                return replace(self, registry=registry, head=self.head_after(event))
             case _:  # the round has ended
                 return self._ended(event, block_number)
 
-    def started(self, start: RoundStart, *, is_last: bool = False) -> LedgerView:
+    def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
         """Return the state in which a round starts.
 
         Args:
@@ -210,9 +219,9 @@ class LedgerView:
             case UpdatesCommitted():
                 return {"round": open_round}
             case ClientBanned():
-                return {"round": self.round, "head": head_after(self.before, event)}
+                return {"round": self.round, "head": self.head_after(event)}
             case RoundDecided() | RoundAbandoned():
-                return {"round": open_round, "head": head_after(self.before, event)}
+                return {"round": open_round, "head": self.head_after(event)}
             case _:
                 return {}
 
@@ -228,17 +237,33 @@ class LedgerView:
     def _is_short(self, start: RoundStart) -> bool:
         return len(start.committee) < self.deployment.members
 
-    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> LedgerView:
+    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> Self:
         is_last = self.round >= self.deployment.rounds
         number = self.round if is_last else self.round + 1
         ended = replace(
             self,
-            head=head_after(self.before, event),
+            head=self.head_after(event),
             model=event.model if isinstance(event, RoundDecided) else self.model,
         )
         start = RoundStart(number, event.next_committee, event.next_seed, block_number)
         is_drawn = isinstance(event, RoundAbandoned)
         return ended.started(start, is_last=is_last or (is_drawn and self._is_short(start)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState(LedgerView):
+    """The contract's state with what no event gives.
+
+    Attributes:
+        registry_rest: digest that the next batch of clients must match.
+    """
+
+    domain: Domain
+    registry_rest: Digest
+
+    @property
+    def committed(self) -> frozenset[ClientId]:
+        return frozenset(mined.client for mined in self.mined)
 
 
 def mined_commitments(event: Event, block_number: int) -> tuple[MinedCommitment, ...]:
@@ -256,38 +281,11 @@ def commitments_after(digest: Digest, event: UpdatesCommitted) -> Digest:
     return digest
 
 
-def link_of(before: encoding.HeadContext, event: HeadEvent) -> Link:
-    """Return what an event adds to the head.
-
-    Args:
-        before: head, round, seed and commitments before it.
-    """
-    if isinstance(event, ClientBanned):
-        return BanLink(before.round, event.client)
-    committee = encoding.set_digest(event.next_committee)
-    if isinstance(event, RoundAbandoned):
-        return AbandonmentLink(before.round, before.seed, before.commitments, committee)
-    return DecisionLink(
-        before.round,
-        before.seed,
-        before.commitments,
-        encoding.set_digest(event.accepted),
-        committee,
-        event.result(),
-        encoding.votes_digest(event.views, event.signers, event.incidents),
-    )
-
-
-def head_after(before: encoding.HeadContext, event: HeadEvent) -> Digest:
-    """Return the head after an event, as it follows from what was before and its other fields."""
-    return link_of(before, event).head_after(before.head)
-
-
 def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
     """Yield the links that events add to the head, given the state before them."""
     for event in events:
         if isinstance(event, HeadEvent):
-            yield link_of(view.before, event)
+            yield view.link_of(event)
         view = view.after(event, view.opened_block)
 
 

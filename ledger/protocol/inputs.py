@@ -14,19 +14,18 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol import merkle
 from ledger.protocol.encoding import commitments_chain, keccak256, sha256, u32, u64
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import (
     NO_DIGEST,
-    AcceptanceForm,
     ClientId,
     Digest,
     Domain,
@@ -97,36 +96,8 @@ class RoundClosing:
     commitments: dict[ClientId, Digest]
 
 
-class RoundSizes(Protocol):
-    """Sizes of a round; a run's parameters and its deployment both have them."""
-
-    @property
-    def clients(self) -> int:
-        """K, registered clients."""
-
-    @property
-    def trainers(self) -> int:
-        """The number n of training clients in a round."""
-
-    @property
-    def members(self) -> int:
-        """The number C of members of a committee."""
-
-    @property
-    def aggregation_ppm(self) -> int:
-        """α in parts per million."""
-
-    @property
-    def form(self) -> AcceptanceForm:
-        """Form from which both sets follow from the ranking."""
-
-    @property
-    def rounds(self) -> int:
-        """T, the last round."""
-
-    @property
-    def commit_blocks(self) -> int:
-        """Blocks after the opening one that accept commitments."""
+RoundSizes: TypeAlias = Parameters | Deployment
+"""Sizes of a round; a run's parameters and its deployment both have them."""
 
 
 def window_end(sizes: RoundSizes, opened_block: int) -> int:
@@ -221,7 +192,6 @@ class Inputs:
     """
 
     parameters: Parameters
-    layout: Layout
     domain: Domain
     registry: tuple[RegisteredClient, ...]
     round: int
@@ -260,7 +230,6 @@ class Evidence:
     form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
-        """Take the dimension from the model."""
         length = self.dimension if self.model is None else len(self.model)
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
@@ -280,7 +249,6 @@ class Evidence:
         return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
 
     def without(self, clients: Collection[ClientId]) -> Evidence:
-        """Return the evidence without the payloads of these clients."""
         payloads = {c: payload for c, payload in self.payloads.items() if c not in clients}
         updates = {client: self.updates[client] for client in payloads}
         return self._with_updates(replace(self, payloads=payloads), updates)

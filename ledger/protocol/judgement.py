@@ -33,10 +33,16 @@ from ledger.protocol.documents.record import (
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.inputs import Evidence, Inputs, RoundSizes
 from ledger.protocol.parameters import Parameters, accepted_size
-from ledger.protocol.ranking import candidates, elect, mean_distances, rank
-from ledger.protocol.rules.clipping import clip_factors
+from ledger.protocol.rules.direction import clip_factors
 from ledger.protocol.rules.distance import Distances, plain_distances
-from ledger.protocol.rules.selection import SELECTIONS, aggregate
+from ledger.protocol.rules.selection import (
+    SELECTIONS,
+    aggregate,
+    candidates,
+    elect,
+    mean_distances,
+    rank,
+)
 from ledger.protocol.types import (
     AcceptanceForm,
     ClientId,
@@ -61,34 +67,25 @@ from ledger.protocol.validation import (
 )
 
 
-class DerivedSets(NamedTuple):
-    """Sets that the contract derives from a ranking.
+class Ranking(NamedTuple):
+    """Trainers by distance, and the sets that the contract derives from that.
 
     Attributes:
+        words: distance and client of each trainer, best first.
         accepted: S_a, in ranking order.
         candidates: clients from which the next committee is elected, in ranking order.
-    """
-
-    accepted: tuple[ClientId, ...]
-    candidates: tuple[ClientId, ...]
-
-    def elected(self, members: int, next_seed: Digest) -> tuple[ClientId, ...]:
-        """Return S_c of the next round: C of the candidates, drawn by seed_{t+1}."""
-        return elect(self.candidates, members, next_seed)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Trainers by distance, and the sets that follow.
-
-    Attributes:
-        accepted: S_a, in ranking order.
-        candidates: those of whom the next committee is, in ranking order.
     """
 
     words: tuple[int, ...]
     accepted: tuple[ClientId, ...]
     candidates: tuple[ClientId, ...]
+
+    def voted_on(self, phase: Phase) -> tuple[ClientId, ...]:
+        return self.accepted if phase is Phase.AGGREGATION else self.candidates
+
+    def elected(self, members: int, next_seed: Digest) -> tuple[ClientId, ...]:
+        """Return S_c of the next round: C of the candidates, drawn by seed_{t+1}."""
+        return elect(self.candidates, members, next_seed)
 
 
 @dataclass(frozen=True)
@@ -110,18 +107,16 @@ class Judgement:
         return encoding.aggregation_result(self.opening)
 
     def set_digest(self, phase: Phase) -> Digest:
-        """Return the digest of the set that is voted on in a phase."""
-        ranking = self.ranking
-        chosen = ranking.accepted if phase is Phase.AGGREGATION else ranking.candidates
-        return encoding.set_digest(chosen)
+        return encoding.set_digest(self.ranking.voted_on(phase))
 
 
-def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> DerivedSets:
-    """Return S_a and the candidates, as the contract derives them from C words or more."""
+def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> Ranking:
+    """Return a ranking of C words or more with S_a and the candidates, as the contract does."""
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
     accepted = SELECTIONS[sizes.form](ranking, size)
     by_lot = sizes.form is AcceptanceForm.BELOW_TWO
-    return DerivedSets(accepted, candidates(ranking, accepted, sizes.members, by_lot=by_lot))
+    stand = candidates(ranking, accepted, sizes.members, by_lot=by_lot)
+    return Ranking(tuple(ranking), accepted, stand)
 
 
 def judge(
@@ -277,7 +272,7 @@ def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ran
     """
     combined = mean_distances(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
-    return Ranking(words, *sets_of(parameters, words))
+    return sets_of(parameters, words)
 
 
 def next_model(

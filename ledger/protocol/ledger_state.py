@@ -1,6 +1,6 @@
-"""The contract's state, the arguments of its transactions, and its events.
+"""The constructor's arguments, those of the contract's transactions, and its events.
 
-The transitions between these states are `rounds.py`; both together specify
+`fold.py` has the state that they lead to, and `rounds.py` the transitions; together they specify
 `contracts/committee_ledger.vy`.
 """
 
@@ -62,33 +62,6 @@ class Deployment:
     replies: int
     beacon: Beacon
     model: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerState:
-    """State of the contract.
-
-    Attributes:
-        deployment: what never changes.
-        round: t; 0 before the first.
-        committee: S_c.
-        model: digest of w_t.
-        registry_rest: digest that the next batch of clients must match.
-    """
-
-    deployment: Deployment
-    domain: Domain
-    stage: LedgerStage
-    round: int
-    opened_block: int
-    seed: Digest
-    committee: tuple[ClientId, ...]
-    model: Digest
-    head: Digest
-    registry_rest: Digest
-    registry: tuple[RegisteredClient, ...]
-    committed: frozenset[ClientId]
-    commitments: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +129,6 @@ class SubmittedDecision:
         return cls(committee=committee, ranking=ranking, base=base, incidents=incidents, **named)
 
     def opening(self) -> encoding.ResultPreimage:
-        """Return the preimage of the aggregation result."""
         return _opening(self)
 
 
@@ -208,7 +180,6 @@ class EquivocationReport:
 
     @property
     def kind(self) -> StatementKind:
-        """Kind of both statements."""
         statement = self.first.statement
         if isinstance(statement, Scores):
             return StatementKind.SCORES
@@ -272,7 +243,6 @@ class RoundDecided:
     head: Digest
 
     def opening(self) -> encoding.ResultPreimage:
-        """Return the preimage of the aggregation result."""
         return _opening(self)
 
     def result(self) -> Digest:
@@ -308,7 +278,6 @@ Event = (
     | RoundAbandoned
     | ClientBanned
 )
-Step = tuple[LedgerState, tuple[Event, ...]]
 
 
 def domain_of(

@@ -93,7 +93,6 @@ class Parameters:
     payload: str = "float32"
 
     def __post_init__(self) -> None:
-        """Refuse settings that break an invariant."""
         self._require_ranges()
         self._require_rules()
         self._require_sizes()
@@ -124,7 +123,6 @@ class Parameters:
 
     @property
     def distance_rule(self) -> DistanceRule:
-        """The rule by which members score."""
         return DIRECTION if self.compares_directions else distance_named(self.distance)
 
     @property

@@ -39,12 +39,10 @@ class Payload:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return memoryview(self.data).nbytes
 
     @classmethod
     def of(cls, data: bytes | memoryview) -> Self:
-        """Return bytes with their digest."""
         return cls(data, sha256(data))
 
 

@@ -3,7 +3,8 @@
 Every function takes the state and a transaction's arguments and returns the next state and the
 events, or raises the `ProtocolRefusal` that the contract reverts with. Guards are in the contract's
 order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
-both side by side. The state itself, the arguments and the events are in `ledger_state.py`.
+both side by side. A transition checks its arguments and makes its events, which are in
+`ledger_state.py`; `fold.py` gives the state that follows.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ledger.protocol import encoding, errors
+from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.errors import ProtocolRefusal, Refusal
+from ledger.protocol.fold import HeadEvent, LedgerState
 from ledger.protocol.inputs import drawn_committee
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
@@ -21,12 +24,11 @@ from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Deployment,
     EquivocationReport,
+    Event,
     LedgerOpened,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
-    Step,
     SubmittedCertificate,
     SubmittedDecision,
     UpdatesCommitted,
@@ -45,23 +47,19 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
+Step = tuple[LedgerState, tuple[Event, ...]]
+
 
 def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
     """Return the state after the constructor."""
+    start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
     return LedgerState(
-        deployment=deployment,
+        deployment,
+        *start,
+        deployment.model,
+        deployment.config,
         domain=domain,
-        stage=LedgerStage.REGISTERING,
-        round=0,
-        opened_block=0,
-        seed=NO_DIGEST,
-        committee=(),
-        model=deployment.model,
-        head=deployment.config,
         registry_rest=deployment.registry,
-        registry=(),
-        committed=frozenset(),
-        commitments=NO_DIGEST,
     )
 
 
@@ -79,37 +77,27 @@ def register_clients(
     deployment = state.deployment
     _require_account(block)
     if state.stage is not LedgerStage.REGISTERING:
-        raise errors.NotRegisteringError
+        raise ProtocolRefusal(Refusal.NOT_REGISTERING)
     if encoding.registry_digest(words, rest) != state.registry_rest:
-        raise errors.RegistryMismatchError
+        raise ProtocolRefusal(Refusal.REGISTRY_MISMATCH)
     count = len(state.registry) + len(words)
     if count > deployment.clients or (rest == NO_DIGEST) != (count == deployment.clients):
-        raise errors.RegistryEndError
+        raise ProtocolRefusal(Refusal.REGISTRY_END)
     previous = int.from_bytes(state.registry[-1].address) if state.registry else 0
     for word in words:
         if word >> 224 or not word & 0xFFFF_FFFF_FFFF_FFFF:
-            raise errors.MalformedClientError
+            raise ProtocolRefusal(Refusal.MALFORMED_CLIENT)
         if word >> 64 <= previous:
-            raise errors.ClientsNotAscendingError
+            raise ProtocolRefusal(Refusal.CLIENTS_NOT_ASCENDING)
         previous = word >> 64
     registered = ClientsRegistered(ClientId(len(state.registry)), tuple(words))
-    registry = state.registry + tuple(encoding.registered_client(word) for word in words)
-    state = replace(state, registry=registry, registry_rest=rest)
+    state = replace(state, registry_rest=rest).after(registered, block.number)
     if count < deployment.clients:
         return state, (registered,)
     seed = encoding.first_seed(deployment.config, _beacon(state, block))
     committee = drawn_committee(seed, deployment.clients, deployment.members, ())
-    stage = LedgerStage.OPEN if len(committee) == deployment.members else LedgerStage.FINISHED
-    state = replace(
-        state,
-        stage=stage,
-        round=1,
-        opened_block=block.number,
-        seed=seed,
-        committee=committee,
-    )
     opened = LedgerOpened(deployment.config, seed, committee, deployment.model)
-    return state, (registered, opened)
+    return state.after(opened, block.number), (registered, opened)
 
 
 def commit_updates(
@@ -123,32 +111,31 @@ def commit_updates(
     _require_account(block)
     _require_open(state, round_number)
     if block.number > state.opened_block + state.deployment.commit_blocks:
-        raise errors.CommitmentsClosedError
+        raise ProtocolRefusal(Refusal.COMMITMENTS_CLOSED)
     if not signed:
-        raise errors.NoCommitmentsError
-    committed, digest = set(state.committed), state.commitments
+        raise ProtocolRefusal(Refusal.NO_COMMITMENTS)
+    committed = set(state.committed)
     accepted: list[tuple[ClientId, Digest]] = []
     for entry in signed:
         client = entry.commitment.client
         if client >= state.deployment.clients:
-            raise errors.UnknownClientError
+            raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
         registered = state.registry[client]
         if registered.is_banned_in(round_number):
-            raise errors.ClientBannedError
+            raise ProtocolRefusal(Refusal.CLIENT_BANNED)
         if client in committed:
             continue
         _require_canonical(entry.signature)
         commitment = replace(entry.commitment, round=round_number)
         if not is_signed_by(registered.address, state.domain, commitment, entry.signature):
-            raise errors.CommitmentNotSignedError
+            raise ProtocolRefusal(Refusal.COMMITMENT_NOT_SIGNED)
         committed.add(client)
         accepted.append((client, commitment.commitment))
-        digest = encoding.commitments_digest(digest, client, commitment.commitment)
     if not accepted:
-        raise errors.NothingTakenError
+        raise ProtocolRefusal(Refusal.NOTHING_TAKEN)
     clients, commitments = zip(*accepted, strict=True)
     event = UpdatesCommitted(round_number, clients, commitments)
-    return replace(state, committed=frozenset(committed), commitments=digest), (event,)
+    return state.after(event, block.number), (event,)
 
 
 def decide(
@@ -163,25 +150,22 @@ def decide(
     _require_account(block)
     _require_open(state, round_number)
     if decision.committee != state.committee:
-        raise errors.WrongCommitteeError
+        raise ProtocolRefusal(Refusal.WRONG_COMMITTEE)
     _require_ranking(state, ranking, block)
     derived = sets_of(state.deployment, ranking)
     result = encoding.aggregation_result(decision.opening())
     sets = (encoding.set_digest(derived.accepted), encoding.set_digest(derived.candidates))
     inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
-        raise errors.WrongAggregationSetError
+        raise ProtocolRefusal(Refusal.WRONG_AGGREGATION_SET)
     first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *inputs)
     if certificates[1].set_digest != sets[1]:
-        raise errors.WrongCandidatesError
+        raise ProtocolRefusal(Refusal.WRONG_CANDIDATES)
     second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
     views = (certificates[0].view, certificates[1].view)
     signers = (certificates[0].signers, certificates[1].signers)
-    votes = encoding.votes_digest(views, signers, decision.incidents)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
     next_committee = derived.elected(state.deployment.members, seed)
-    chosen = encoding.set_digest(next_committee)
-    head = encoding.head_after_decision(_before(state), sets[0], chosen, result, votes)
     event = RoundDecided(
         round=round_number,
         ranking=ranking,
@@ -198,10 +182,9 @@ def decide(
         primaries=(first, second),
         signers=signers,
         next_seed=seed,
-        head=head,
+        head=NO_DIGEST,
     )
-    state = replace(state, model=decision.model)
-    return _next_round(state, block, seed, next_committee, head), (event,)
+    return _with_head(state, event, block)
 
 
 def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
@@ -213,17 +196,12 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
     _require_account(block)
     _require_open(state, round_number)
     if block.number < state.opened_block + state.deployment.deadline_blocks:
-        raise errors.DeadlineNotReachedError
+        raise ProtocolRefusal(Refusal.DEADLINE_NOT_REACHED)
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     deployment = state.deployment
     committee = drawn_committee(seed, deployment.clients, deployment.members, banned)
-    head = encoding.head_after_abandoned(_before(state), encoding.set_digest(committee))
-    event = RoundAbandoned(round_number, committee, seed, head)
-    state = _next_round(state, block, seed, committee, head)
-    if len(committee) < deployment.members:
-        state = replace(state, stage=LedgerStage.FINISHED)
-    return state, (event,)
+    return _with_head(state, RoundAbandoned(round_number, committee, seed, NO_DIGEST), block)
 
 
 def report_equivocation(
@@ -236,71 +214,74 @@ def report_equivocation(
     """
     _require_account(block)
     if state.stage is LedgerStage.REGISTERING:
-        raise errors.NotOpenedError
+        raise ProtocolRefusal(Refusal.NOT_OPENED)
     client = report.client
     if client >= state.deployment.clients:
-        raise errors.UnknownClientError
+        raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
     accused = state.registry[client]
     if accused.banned_in:
-        raise errors.ClientBannedError
+        raise ProtocolRefusal(Refusal.CLIENT_BANNED)
     first, second = report.first.statement, report.second.statement
     if first == second:
-        raise errors.StatementsEqualError
+        raise ProtocolRefusal(Refusal.STATEMENTS_EQUAL)
     if isinstance(first, Scores) and isinstance(second, Scores) and first.clients != second.clients:
-        raise errors.ScoresDifferError
+        raise ProtocolRefusal(Refusal.SCORES_DIFFER)
     for signed in (report.first, report.second):
         _require_canonical(signed.signature)
         if not is_signed_by(accused.address, state.domain, signed.statement, signed.signature):
-            raise errors.StatementNotSignedError
-    head = encoding.head_after_ban(state.head, state.round, client)
-    registry = list(state.registry)
-    registry[client] = replace(accused, banned_in=state.round)
-    state = replace(state, registry=tuple(registry), head=head)
-    return state, (ClientBanned(state.round, client, head),)
+            raise ProtocolRefusal(Refusal.STATEMENT_NOT_SIGNED)
+    return _with_head(state, ClientBanned(state.round, client, NO_DIGEST), block)
+
+
+def _with_head(state: LedgerState, event: HeadEvent, block: BlockContext) -> Step:
+    """Return the state after an event, and the event with the head that follows."""
+    event = replace(event, head=state.head_after(event))
+    return state.after(event, block.number), (event,)
 
 
 def _require_account(block: BlockContext) -> None:
     """Refuse a transaction from a contract or a delegated account: votes are in call data."""
     if not block.sent_by_account:
-        raise errors.NotSentByAccountError
+        raise ProtocolRefusal(Refusal.NOT_SENT_BY_ACCOUNT)
     if block.is_delegated:
-        raise errors.DelegatedAccountError
+        raise ProtocolRefusal(Refusal.DELEGATED_ACCOUNT)
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
     if state.stage is not LedgerStage.OPEN:
-        raise errors.NoRoundOpenError
+        raise ProtocolRefusal(Refusal.NO_ROUND_OPEN)
     if round_number != state.round:
-        raise errors.WrongRoundError
+        raise ProtocolRefusal(Refusal.WRONG_ROUND)
 
 
 def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockContext) -> None:
     deployment = state.deployment
     if len(ranking) > deployment.trainers:
-        raise errors.RankingTooLongError
+        raise ProtocolRefusal(Refusal.RANKING_TOO_LONG)
     if len(ranking) < deployment.members:
-        raise errors.RankingTooShortError
+        raise ProtocolRefusal(Refusal.RANKING_TOO_SHORT)
     is_early = block.number <= state.opened_block + deployment.commit_blocks
     if is_early and len(ranking) < deployment.trainers:  # nobody is late while there is time
-        raise errors.RankingTooEarlyError
-    members, ranked, previous = set(state.committee), set[int](), -1
+        raise ProtocolRefusal(Refusal.RANKING_TOO_EARLY)
+    members, committed = set(state.committee), state.committed
+    ranked, previous = set[int](), -1
     for word in ranking:
         if word <= previous:
-            raise errors.RankingNotSortedError
+            raise ProtocolRefusal(Refusal.RANKING_NOT_SORTED)
         client = encoding.word_client(word)
         if client >= deployment.clients:
-            raise errors.UnknownClientError
+            raise ProtocolRefusal(Refusal.UNKNOWN_CLIENT)
         if client in members:
-            raise errors.MemberRankedError
+            raise ProtocolRefusal(Refusal.MEMBER_RANKED)
         if client in ranked:
-            raise errors.RepeatedClientError
-        if client not in state.committed:
-            raise errors.NoCommitmentError
+            raise ProtocolRefusal(Refusal.REPEATED_CLIENT)
+        if client not in committed:
+            raise ProtocolRefusal(Refusal.NO_COMMITMENT)
         ranked.add(client)
         previous = word
     # The words ascend, so the last distance bounds them all.
     if previous >> 32 >= encoding.INFINITY_BITS:
-        raise errors.DistanceNotFiniteError
+        raise ProtocolRefusal(Refusal.DISTANCE_NOT_FINITE)
 
 
 def _require_certificate(
@@ -324,64 +305,39 @@ def _require_certificate(
     )
     _require_vote(state, committee[place], request, certificate.request)
     if signers >> len(committee):
-        raise errors.SignersOutOfRangeError
+        raise ProtocolRefusal(Refusal.SIGNERS_OUT_OF_RANGE)
     if signers >> place & 1:
-        raise errors.PrimaryRepliesError
+        raise ProtocolRefusal(Refusal.PRIMARY_REPLIES)
     if len(certificate.replies) < state.deployment.replies:
-        raise errors.QuorumNotReachedError
+        raise ProtocolRefusal(Refusal.QUORUM_NOT_REACHED)
     reply = replace(request, kind=VoteKind.REPLY)
     signed = iter(certificate.replies)
     for member in range(len(committee)):
         if signers >> member & 1:
             signature = next(signed, None)
             if signature is None:
-                raise errors.SignatureCountError
+                raise ProtocolRefusal(Refusal.SIGNATURE_COUNT)
             _require_vote(state, committee[member], reply, signature)
     if next(signed, None) is not None:
-        raise errors.SignatureCountError
+        raise ProtocolRefusal(Refusal.SIGNATURE_COUNT)
     return committee[place]
 
 
 def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
     registered = state.registry[member]
     if registered.is_banned_in(state.round):
-        raise errors.MemberBannedError
+        raise ProtocolRefusal(Refusal.MEMBER_BANNED)
     _require_canonical(signature)
     if not is_signed_by(registered.address, state.domain, vote, signature):
         if vote.kind is VoteKind.REQUEST:
-            raise errors.RequestNotSignedError
-        raise errors.ReplyNotSignedError
+            raise ProtocolRefusal(Refusal.REQUEST_NOT_SIGNED)
+        raise ProtocolRefusal(Refusal.REPLY_NOT_SIGNED)
 
 
 def _require_canonical(signature: bytes) -> None:
     if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
-        raise errors.SignatureNotCanonicalError
+        raise ProtocolRefusal(Refusal.SIGNATURE_NOT_CANONICAL)
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:
     return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
-
-
-def _before(state: LedgerState) -> encoding.HeadContext:
-    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
-
-
-def _next_round(
-    state: LedgerState,
-    block: BlockContext,
-    seed: Digest,
-    committee: tuple[ClientId, ...],
-    head: Digest,
-) -> LedgerState:
-    last = state.round == state.deployment.rounds
-    return replace(
-        state,
-        stage=LedgerStage.FINISHED if last else LedgerStage.OPEN,
-        round=state.round if last else state.round + 1,
-        opened_block=block.number,
-        seed=seed,
-        committee=committee,
-        head=head,
-        committed=frozenset(),
-        commitments=NO_DIGEST,
-    )

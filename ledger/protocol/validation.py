@@ -296,7 +296,6 @@ def find_score_fault(
 
 
 def _length_violations(signed: SignedScores, evidence: Evidence) -> list[Violation]:
-    """Return the violations of a vector before it is read: missing, or over the limit."""
     data = evidence.vectors.get(signed.scores.digest)
     if data is None:
         return [Violation(ViolationCode.VECTOR_MISSING, (signed.scores.member,))]

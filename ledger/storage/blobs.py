@@ -69,7 +69,6 @@ class ObjectBlobs:
             return self._objects.get(blob_path(digest), limit)
 
     def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
-        """Return the blob with this digest and the digest that was computed; see `get`."""
         with _reading(digest):
             return Payload(self._objects.get(blob_path(digest), limit), digest)
 
@@ -103,7 +102,6 @@ class MemoryBlobs(ObjectBlobs):
         super().__init__(self._memory)
 
     def digests(self) -> Iterator[Digest]:
-        """Yield the digests of all blobs, in any order."""
         return (Digest(bytes.fromhex(name)) for name in self._memory.names())
 
 
@@ -164,7 +162,6 @@ def _reading(digest: Digest) -> Iterator[None]:
 
 @contextmanager
 def _writing(participle: str, digest: Digest | None = None) -> Iterator[None]:
-    """Translate a store's errors."""
     try:
         yield
     except OSError as error:

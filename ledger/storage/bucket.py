@@ -28,6 +28,7 @@ from ledger.storage.objects import (
     MAX_FOLDER_OBJECTS,
     FolderCursor,
     Location,
+    ObjectStore,
     deliver_listing,
     verified,
 )
@@ -45,10 +46,8 @@ _VERSION_KEYS = ("ETag", "mtime", "LastModified", "last_modified", "modified", "
 """Keys under which file systems give the time or version of a write."""
 
 
-class BucketObjects:
+class BucketObjects(ObjectStore):
     """Objects below one URL; every failure is an OSError that names the location and no key."""
-
-    is_shared = True
 
     def __init__(self, location: Location) -> None:
         self._shown = location.shown
@@ -75,11 +74,9 @@ class BucketObjects:
         self._is_bucket = location.text.partition("://")[0].lower() in _BUCKETS
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object, verified against its name."""
         return verified(path, self._read(path, limit), limit)
 
     def has(self, path: str) -> bool:
-        """Return whether there is an object."""
         # Not `exists`, which in many file systems takes every failure for an absence.
         try:
             with self._translated(path):
@@ -89,7 +86,6 @@ class BucketObjects:
         return True
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
-        """Store an object durably; return False if it was there."""
         with contextlib.suppress(FileNotFoundError):
             if sha256(self._read(path, payload.size)) == payload.digest:
                 return False
@@ -105,17 +101,12 @@ class BucketObjects:
         return True
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor the objects of a folder that are new to it."""
         listing = islice(self._listing(folder), MAX_FOLDER_OBJECTS)
         deliver_listing(listing, lambda name, limit: self._read(f"{folder}/{name}", limit), cursor)
 
     def delete(self, path: str) -> None:
-        """Delete an object, if it is there."""
         with contextlib.suppress(FileNotFoundError), self._translated(path):
             self._files.ask("rm_file", self._below(path))
-
-    def sync(self) -> None:
-        """Do nothing: every write is durable once it is answered."""
 
     def _read(self, path: str, limit: int) -> bytes:
         with self._translated(path):

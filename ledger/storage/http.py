@@ -13,8 +13,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
 
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
 from ledger.io.parsing import parse_json
@@ -25,7 +25,7 @@ from ledger.protocol.payloads import Payload
 from ledger.protocol.signing import Signer, sign
 from ledger.protocol.types import ClientId, Digest, Domain, Upload
 from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, Page, decode_page
-from ledger.storage.objects import FolderCursor
+from ledger.storage.objects import FolderCursor, ObjectStore
 
 SCHEME = "CMFL"
 MAX_URL_CHARACTERS = 4_000
@@ -92,8 +92,6 @@ def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload,
     return upload, bytes.fromhex(match[3])
 
 
-T = TypeVar("T")
-
 SILENCE_SECONDS = 10.0
 """How long a store server may be silent: it has nothing to compute."""
 
@@ -132,7 +130,7 @@ _NEXT_CLIENT = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 _PROBLEM = re.compile(r"urn:cmfl:problem:([a-z-]{1,40})")
 
 
-class HttpObjects:
+class HttpObjects(ObjectStore):
     """Objects below one URL; safe to share between threads.
 
     Args:
@@ -142,8 +140,6 @@ class HttpObjects:
             no more; None for no bound.
         clock: seconds that only go forward.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -161,18 +157,16 @@ class HttpObjects:
         self._clock = clock
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object, verified: other bytes are the server's fault, not the object's."""
-        answer = self._ask(lambda: self._server.get(f"/{path}", limit), lambda got: got.status)
+        answer = self._ask(lambda: self._server.get(f"/{path}", limit))
         self._require_found(path, answer.status)
-        if sha256(answer.body).hex() != path.rpartition("/")[2]:
+        if sha256(answer.body).hex() != path.rpartition("/")[2]:  # the server's fault
             raise OSError(errno.EIO, f"{self._server.shown_url} gives other bytes")
         return answer.body
 
     def has(self, path: str) -> bool:
-        """Return whether the server has an object."""
-        status = self._ask(lambda: self._server.head(f"/{path}"), int)
+        answer = self._ask(lambda: self._server.head(f"/{path}"))
         try:
-            self._require_found(path, status)
+            self._require_found(path, answer.status)
         except FileNotFoundError:
             return False
         return True
@@ -192,7 +186,9 @@ class HttpObjects:
         body, answer = bytes(payload.data), None
         url = f"{self._server.base_url}/{path}"
         for header in self._signer.authorizations(url, payload.digest, payload.size):
-            answer = self._send(path, body, header)
+            headers = {"Authorization": header, "Content-Type": "application/octet-stream"}
+            send = partial(self._server.put, f"/{path}", body, headers, MAX_ANSWER_BYTES)
+            answer = self._ask(send)
             if answer.status in _STORED:
                 return answer.status == HTTPStatus.CREATED
             if answer.status not in _NEXT_CLIENT:
@@ -201,28 +197,22 @@ class HttpObjects:
         raise OSError(errno.EACCES, _refusal(self._server, answer))
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor the objects of a folder that are new to it, page by page."""
         end = self._clock() + SCAN_SECONDS
         for _ in range(MAX_PAGES):
             if not self._read_page(folder, cursor) or self._clock() >= end:
                 break
 
     def delete(self, path: str) -> None:
-        """Refuse: the store's owner sets its retention policy."""
         raise OSError(
             errno.EPERM,
             "it is not ours to remove: the store's owner sets how many rounds it keeps",
             path,
         )
 
-    def sync(self) -> None:
-        """Do nothing: the store answers once an object is durable."""
-
     def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
-    def _ask(self, request: Callable[[], T], status_of: Callable[[T], int]) -> T:
+    def _ask(self, request: Callable[[], HttpResponse]) -> HttpResponse:
         """Return the server's answer, and count consecutive failures."""
         shown = self._server.shown_url
         if self._max_failures is not None and self._failures >= self._max_failures:
@@ -233,7 +223,7 @@ class HttpObjects:
             answer = self._retry.call(
                 request,
                 _is_transient,
-                is_transient_result=lambda response: status_of(response) in TRANSIENT,
+                is_transient_result=lambda response: response.status in TRANSIENT,
             )
         except HttpFailureError as error:
             self._failures += 1
@@ -249,13 +239,6 @@ class HttpObjects:
 
     def _status_error(self, status: int) -> OSError:
         return OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
-
-    def _send(self, path: str, body: bytes, authorization: str) -> HttpResponse:
-        headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
-        return self._ask(
-            lambda: self._server.put(f"/{path}", body, headers, MAX_ANSWER_BYTES),
-            lambda answer: answer.status,
-        )
 
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
@@ -276,10 +259,7 @@ class HttpObjects:
         return bool(page.envelopes)
 
     def _page(self, folder: str, after: int) -> Page:
-        answer = self._ask(
-            lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES),
-            lambda got: got.status,
-        )
+        answer = self._ask(lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES))
         if answer.status != HTTPStatus.OK:
             raise self._status_error(answer.status)
         try:

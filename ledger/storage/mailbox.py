@@ -135,7 +135,6 @@ class MemoryMailbox(Mailbox):
         super().__init__(self._memory)
 
     def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of the rounds before one."""
         super().forget(domain, before_round)
         for folder in self._memory.folders():
             run, number, _ = folder.rsplit("/", 2)
@@ -212,7 +211,6 @@ def _remove_boards(folder: Path) -> bool:
 
 
 def _object_of(envelope: Envelope) -> tuple[str, Payload]:
-    """Return path and bytes of an envelope's object."""
     payload = Payload.of(encode_envelope(envelope))
     if payload.size > MAX_DOCUMENT_BYTES:
         raise EncodingError(

@@ -14,13 +14,13 @@ import errno
 import logging
 import os
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from ledger.io.home import DISK, Disk, read_file
@@ -56,7 +56,7 @@ class InvalidObjectError(OSError):
     """An object's bytes do not have its name, or are more than the caller accepts."""
 
 
-class ObjectStore(Protocol):
+class ObjectStore(ABC):
     """A store of immutable objects; paths have slashes between folders.
 
     `get` raises FileNotFoundError for a missing object, and InvalidObjectError for one that is
@@ -67,14 +67,17 @@ class ObjectStore(Protocol):
             read, so that what an object refers to has to be durable before the object is put.
     """
 
-    is_shared: bool
+    is_shared = True
 
+    @abstractmethod
     def get(self, path: str, limit: int) -> bytes:
         """Return an object of at most `limit` bytes, verified against its name."""
 
+    @abstractmethod
     def has(self, path: str) -> bool:
         """Return whether there is an object, without reading it."""
 
+    @abstractmethod
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         """Store an object whole, in place of a damaged one; return False if it was there.
 
@@ -83,13 +86,15 @@ class ObjectStore(Protocol):
             durable: whether it survives a power cut once this returns; else after the next `sync`.
         """
 
+    @abstractmethod
     def scan(self, folder: str, cursor: FolderCursor) -> None:
         """Deliver the objects of a folder that are new to a cursor."""
 
+    @abstractmethod
     def delete(self, path: str) -> None:
         """Delete an object, if it is there; a power cut may bring it back."""
 
-    def sync(self) -> None:
+    def sync(self) -> None:  # noqa: B027 - most stores write durably, or never
         """Return once every object put so far survives a power cut."""
 
 
@@ -116,7 +121,6 @@ class FolderCursor:
         self._replicas: dict[int, FolderCursor] = {}
 
     def __contains__(self, name: object) -> bool:
-        """Return whether the object of this name was accepted."""
         return name in self._accepted
 
     @property
@@ -191,7 +195,7 @@ def verified(path: str, data: bytes, limit: int) -> bytes:
     return data
 
 
-class MemoryObjects:
+class MemoryObjects(ObjectStore):
     """Objects by folder and name, in the order in which they were put."""
 
     is_shared = False
@@ -200,19 +204,16 @@ class MemoryObjects:
         self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object, verified against its name."""
-        folder, _, name = path.rpartition("/")
-        if name not in self._folders[folder]:
+        if not self.has(path):
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+        folder, _, name = path.rpartition("/")
         return verified(path, self._folders[folder][name], limit)
 
     def has(self, path: str) -> bool:
-        """Return whether there is an object."""
         folder, _, name = path.rpartition("/")
         return name in self._folders[folder]
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
-        """Store a copy of an object; return False if it was there."""
         folder, _, name = path.rpartition("/")
         data = bytes(payload.data)
         is_new = self._folders[folder].get(name) != data
@@ -220,18 +221,13 @@ class MemoryObjects:
         return is_new
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor the objects of a folder that are new to it."""
         for name, data in self._folders[folder].items():
             if cursor.wants(name, len(data), stamp=None):
                 cursor.deliver(name, data, stamp=None)
 
     def delete(self, path: str) -> None:
-        """Delete an object, if it is there."""
         folder, _, name = path.rpartition("/")
         self._folders[folder].pop(name, None)
-
-    def sync(self) -> None:
-        """Do nothing: memory is not durable."""
 
     def folders(self) -> list[str]:
         """Return the folders that objects were put into or looked for in."""
@@ -241,14 +237,11 @@ class MemoryObjects:
         return [name for objects in self._folders.values() for name in objects]
 
     def drop(self, folder: str) -> None:
-        """Delete all objects of a folder."""
         self._folders.pop(folder, None)
 
 
-class FolderObjects:
+class FolderObjects(ObjectStore):
     """Files below a folder, which is made on the first write."""
-
-    is_shared = True
 
     def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
         self.folder = folder
@@ -256,15 +249,12 @@ class FolderObjects:
         self._unsynced: set[Path] = set()
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object, verified against its name."""
         return verified(path, read_file(self.folder / path, limit), limit)
 
     def has(self, path: str) -> bool:
-        """Return whether there is a file."""
         return (self.folder / path).is_file()
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
-        """Store an object; return False if it was there."""
         target = self.folder / path
         is_new = not _holds(target, payload)
         if is_new:
@@ -275,14 +265,12 @@ class FolderObjects:
         return is_new
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor the objects of a folder that are new to it."""
         path = self.folder / folder
         deliver_listing(
             _new_files(path, cursor), lambda name, limit: read_file(path / name, limit), cursor
         )
 
     def delete(self, path: str) -> None:
-        """Delete an object, if it is there."""
         self._disk.remove(self.folder / path)
         self._unsynced.discard(self.folder / path)
 

@@ -11,13 +11,11 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-
-if TYPE_CHECKING:
-    from ledger.protocol.payloads import Payload
-    from ledger.storage.objects import FolderCursor, ObjectStore
+from ledger.protocol.payloads import Payload
+from ledger.storage.objects import FolderCursor, ObjectStore
 
 T = TypeVar("T")
 
@@ -43,7 +41,6 @@ class CircuitBreaker:
         self._clock = clock
 
     def now(self) -> float:
-        """Return the time at which an attempt starts."""
         return self._clock()
 
     def order(self) -> list[tuple[int, bool]]:
@@ -64,7 +61,7 @@ class CircuitBreaker:
         self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
 
 
-class ReplicatedObjects:
+class ReplicatedObjects(ObjectStore):
     """Writes to every store, and reads from the first that has the right bytes.
 
     An object is stored once one store has it, and missing only if every store says so.
@@ -88,12 +85,9 @@ class ReplicatedObjects:
         self._unsynced: list[set[str]] = [set() for _ in stores]
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object from the first store that has it undamaged."""
         return self._first(path, lambda store: store.get(path, limit), len)
 
     def has(self, path: str) -> bool:
-        """Return whether a store has an object."""
-
         def require(store: ObjectStore) -> bool:
             if store.has(path):
                 return True
@@ -105,41 +99,26 @@ class ReplicatedObjects:
             return False
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
-        """Store an object in every store; return False if all that were asked had it."""
         new: list[bool] = []
 
-        def put(index: int, store: ObjectStore) -> None:
-            start = self._breaker.now()
-            try:
-                new.append(store.put(path, payload, durable=durable))
-            finally:
-                self._breaker.record(index, start, payload.size)
+        def put(_: int, store: ObjectStore) -> None:
+            new.append(store.put(path, payload, durable=durable))
 
-        for index in self._each(put, skips_slow=True):
+        for index in self._each(put, size=payload.size, size_of_failure=payload.size):
             if not durable:
                 self._unsynced[index].add(path)
         return any(new)
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor what is new in any store that answers."""
-
-        def scan(index: int, store: ObjectStore) -> None:
-            start, size = self._breaker.now(), 0
-            try:
-                store.scan(folder, cursor.replica(index))
-                size = MAX_DOCUMENT_BYTES
-            finally:
-                self._breaker.record(index, start, size)
-
-        answered = self._each(scan, skips_slow=True)
+        answered = self._each(
+            lambda index, store: store.scan(folder, cursor.replica(index)), size=MAX_DOCUMENT_BYTES
+        )
         self.outages += len(self._stores) - len(answered)
 
     def delete(self, path: str) -> None:
-        """Delete an object wherever that is allowed."""
         self._each(lambda _, store: store.delete(path))
 
     def sync(self) -> None:
-        """Return once every object put so far survives a power cut in some store."""
         pending = frozenset[str]().union(*self._unsynced)
         if not pending:
             return
@@ -177,23 +156,33 @@ class ReplicatedObjects:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
 
     def _each(
-        self, act: Callable[[int, ObjectStore], None], *, skips_slow: bool = False
+        self,
+        act: Callable[[int, ObjectStore], None],
+        *,
+        size: int | None = None,
+        size_of_failure: int = 0,
     ) -> list[int]:
         """Return the stores where an act succeeded.
 
         Args:
-            skips_slow: whether slow stores are asked only while no other has succeeded.
+            size: bytes that a success moves, by which a store is slow or not. Slow stores are asked
+                only while no other has succeeded. None: all are asked, and none is timed.
         """
         done: list[int] = []
         faults: list[OSError] = []
         for index, is_slow in self._breaker.order():
-            if skips_slow and is_slow and done:
+            if size is not None and is_slow and done:
                 continue
+            start, moved = self._breaker.now(), size_of_failure
             try:
                 act(index, self._stores[index])
                 done.append(index)
+                moved = size or 0
             except OSError as error:
                 faults.append(error)
+            finally:
+                if size is not None:
+                    self._breaker.record(index, start, moved)
         if not done:
             raise faults[0]
         for fault in faults:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol.types import Digest
-from ledger.transparency.merkle import MAX_SIZE
 from ledger.transparency.notes import (
     KeyUse,
     NoteError,
@@ -29,6 +28,9 @@ from ledger.transparency.notes import (
 if TYPE_CHECKING:
     from ledger.transparency.policy import WitnessPolicy
 
+
+MAX_SIZE = 2**63 - 1
+"""Most leaves of a tree, and the largest time of a cosignature."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 _ROOT_BYTES = 32

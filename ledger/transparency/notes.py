@@ -89,7 +89,6 @@ class VerifierKey:
         return f"{self.name}+{self.key_id.hex()}+{key}"
 
     def is_signed(self, message: bytes, signature: bytes) -> bool:
-        """Say whether this key has signed a message."""
         try:
             verifier = eddsa.new(eddsa.import_public_key(self.public_key), "rfc8032")
             verifier.verify(message, signature)
@@ -112,13 +111,11 @@ class SigningKey:
 
     @classmethod
     def derived(cls, secret: bytes, use: KeyUse, name: str) -> Self:
-        """Return the key of a use and a name."""
         message = _DERIVATION + bytes([use]) + require_key_name(name).encode()
         return cls(name, use, hmac.digest(secret, message, "sha256"))
 
     @property
     def verifier(self) -> VerifierKey:
-        """The public key."""
         public_key = self._private().public_key().export_key(format="raw")
         return VerifierKey(self.name, self.use, bytes(public_key))
 
@@ -229,7 +226,6 @@ class NoteSignature:
         return f"{_DASH}{self.name} {encoded}\n"
 
     def is_of(self, key: VerifierKey) -> bool:
-        """Say whether the line names a key."""
         return (self.name, self.key_id) == (key.name, key.key_id)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import open_checkpoint
-from ledger.transparency.merkle import MAX_PROOF, inclusion_proof, leaf_hash, verify_inclusion
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     KeyUse,
@@ -23,7 +22,15 @@ from ledger.transparency.notes import (
     decode_base64,
     parse_vkey,
 )
-from ledger.transparency.tiles import HeadEntry, parse_entry, run_suffix
+from ledger.transparency.tree import (
+    MAX_PROOF,
+    HeadEntry,
+    inclusion_proof,
+    leaf_hash,
+    parse_entry,
+    run_suffix,
+    verify_inclusion,
+)
 
 MAX_POLICY_BYTES = 100_000
 MAX_LINES_OF_A_KIND = 256
@@ -117,7 +124,6 @@ class _Parser:
         }
 
     def take(self, words: Sequence[str]) -> None:
-        """Take the words of one line."""
         take = self._kinds.get(words[0])
         if take is None:
             kinds = ", ".join(self._kinds)
@@ -225,7 +231,6 @@ class LoggedHead:
     note: bytes
 
     def encoded(self) -> bytes:
-        """Return the proof as a file."""
         lines = [
             "c2sp.org/tlog-proof@v1",
             f"extra {base64.b64encode(self.entry).decode()}",

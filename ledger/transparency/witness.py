@@ -14,8 +14,13 @@ from http import HTTPStatus
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency.checkpoints import Checkpoint, cosign, open_checkpoint, parse_checkpoint
-from ledger.transparency.merkle import EMPTY_ROOT, MAX_PROOF, MAX_SIZE, verify_consistency
+from ledger.transparency.checkpoints import (
+    MAX_SIZE,
+    Checkpoint,
+    cosign,
+    open_checkpoint,
+    parse_checkpoint,
+)
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     NoteError,
@@ -25,6 +30,7 @@ from ledger.transparency.notes import (
     decode_base64,
     parse_note,
 )
+from ledger.transparency.tree import EMPTY_ROOT, MAX_PROOF, verify_consistency
 
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -46,7 +52,6 @@ class AddCheckpoint:
     note: bytes
 
     def encoded(self) -> bytes:
-        """Return the body of the request."""
         lines = [f"old {self.old_size}", *(base64.b64encode(each).decode() for each in self.proof)]
         return "\n".join([*lines, "", ""]).encode() + self.note
 

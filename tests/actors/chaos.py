@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import reports_of
-from ledger.actors.settlement import decision_of, incidents_of, settlement_of
+from ledger.actors.participants import reports_of
+from ledger.actors.settlement import JudgementCache, decision_of, incidents_of, settlement_of
 from ledger.actors.steps import PostEnvelope, SendCommitment, SendDecision
 from ledger.actors.view import RoundView, view_at
 from ledger.protocol.consensus import MAX_VIEWS, majority

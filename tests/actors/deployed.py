@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor
 from ledger.actors.observer import Observer
+from ledger.actors.participants import Member, MemberActor, Trainer
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import Action, ActorContext, SendReport
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter
@@ -144,7 +143,6 @@ def deployed_on(
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     context = ActorContext(
         parameters=parameters,
-        layout=LAYOUT,
         domain=manifest.domain(),
         ledger=ledger,
         blobs=blobs,

@@ -9,19 +9,18 @@ from ledger.actors.steps import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
     LedgerStage,
-    LedgerState,
     RoundDecided,
-    Step,
     UpdatesCommitted,
     deployment_of,
 )
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.rules.distance import Layout
+from ledger.protocol.rounds import Step
 from ledger.protocol.types import NO_DIGEST, Digest, Domain, RegisteredClient
 
 
@@ -53,7 +52,6 @@ class SpecificationChain:
     def __init__(
         self,
         parameters: Parameters,
-        layout: Layout,
         domain: Domain,
         registry: Sequence[RegisteredClient],
         model: Digest,
@@ -61,7 +59,6 @@ class SpecificationChain:
         depth: int = 0,
     ) -> None:
         self.parameters = parameters
-        self.layout = layout
         self.domain = domain
         self.depth = depth
         self.pool: list[Transaction] = []
@@ -150,7 +147,6 @@ class SpecificationChain:
         )
         return ChainView(
             parameters=self.parameters,
-            layout=self.layout,
             domain=self.domain,
             registry=state.registry,
             round=state.round,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.journal import ProtectedSigner
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, MemberActor
+from ledger.actors.participants import Member, MemberActor, Trainer
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import (
     Action,
     Holdings,
@@ -28,7 +28,6 @@ from ledger.actors.steps import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.trainer import Trainer
 from ledger.actors.view import ChainView, RoundView, empty_round_view
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
@@ -42,9 +41,10 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.judgement import judge, sets_of
-from ledger.protocol.ledger_state import LedgerState, RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules.direction import displacement
@@ -163,7 +163,7 @@ class Network:
         self._unions: dict[int, tuple[int, RoundView]] = {}
         model = self.store(vector_bytes(initial_model()))
         self.chain = SpecificationChain(
-            parameters, LAYOUT, DOMAIN, registry_of(parameters), model, depth=depth
+            parameters, DOMAIN, registry_of(parameters), model, depth=depth
         )
 
     def store(self, data: bytes) -> Digest:

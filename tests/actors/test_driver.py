@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from ledger.actors.driver import Driver
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.settlement import decision_of, settlement_of
+from ledger.actors.settlement import JudgementCache, decision_of, settlement_of
 from ledger.actors.steps import Action, PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import DeadlineNotReachedError, JournalError
+from ledger.protocol.errors import JournalError, Refusal
 from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId
@@ -22,6 +21,7 @@ from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import Mailbox
 from tests.actors.deployed import Deployed
 from tests.actors.support import PARAMETERS, signed_commitment
+from tests.support.refusals import refused
 
 
 @dataclass
@@ -239,7 +239,7 @@ def test_a_decision_with_dropouts_waits_until_the_window_has_passed(deployed: De
 
 def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed) -> None:
     chain = deployed.chain_view()
-    with pytest.raises(DeadlineNotReachedError):
+    with refused(Refusal.DEADLINE_NOT_REACHED):
         deployed.context.ledger.abandon_round(1)
     deployed.driver.abandon(chain)
     state = deployed.context.ledger.state()

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member
+from ledger.actors.participants import Member
+from ledger.actors.settlement import JudgementCache
 from ledger.actors.steps import SendDecision, SendReport, StoreBlobs
 from ledger.actors.view import RoundView
 from ledger.protocol.consensus import MAX_VIEWS, sending_order

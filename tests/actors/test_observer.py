@@ -165,7 +165,6 @@ def in_memory(parameters: Parameters) -> Deployed:
     ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
     context = ActorContext(
         parameters=parameters,
-        layout=LAYOUT,
         domain=ledger.domain,
         ledger=ledger,
         blobs=blobs,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ledger.actors.driver import Driver
 from ledger.actors.observer import OVERSIZED_BYTES, Observer, PublishedBlobs
-from ledger.actors.trainer import Trainer
+from ledger.actors.participants import Trainer
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256

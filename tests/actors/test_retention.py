@@ -119,7 +119,7 @@ def gone_of(deployed: Deployed, decided: RoundDecided) -> set[ClientId]:
 
 
 def test_only_the_newest_rounds_keep_their_payloads(deployed: Deployed) -> None:
-    old = PayloadRemover(deployed.context, 1)
+    old = PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1)
     documents = {deployed.context.ledger.deployment().model}
     rounds: list[RoundDecided] = []
     for number in (1, 2, 3):
@@ -137,7 +137,7 @@ def test_a_resumed_run_removes_what_a_killed_one_left(deployed: Deployed) -> Non
     third = play(deployed)
     left = next(iter(payloads_of(deployed, first).values()))
     deployed.blobs.remove(left)  # killed at its removal
-    PayloadRemover(deployed.context, 1).ended(3, ())
+    PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1).ended(3, ())
     assert gone_of(deployed, first) == payloads_of(deployed, first).keys()
     assert gone_of(deployed, second) == payloads_of(deployed, second).keys()
     assert gone_of(deployed, third) == set()
@@ -146,7 +146,7 @@ def test_a_resumed_run_removes_what_a_killed_one_left(deployed: Deployed) -> Non
 def test_a_payload_shared_with_a_retained_round_stays(deployed: Deployed) -> None:
     trainers = deployed.chain_view().participants().active
     shared = deployed.payload(trainers[0])
-    old = PayloadRemover(deployed.context, 1)
+    old = PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1)
     first = play(deployed)
     old.ended(1, ())
     again = deployed.chain_view().participants().active[0]
@@ -180,7 +180,7 @@ def test_publishing_a_copy_of_a_document_does_not_remove_it(deployed: Deployed) 
     assert set(copies) <= set(payloads_of(deployed, second).values())
     deployed.payloads = {}
     play(deployed)
-    PayloadRemover(deployed.context, 1).ended(3, ())
+    PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1).ended(3, ())
     assert all(deployed.blobs.has(copy) for copy in copies)
     assert len(gone_of(deployed, second)) == 12 - len(copies)
 
@@ -191,7 +191,7 @@ def test_what_another_run_in_the_store_names_stays(deployed: Deployed) -> None:
     assert pinned >= {first.model, first.record, *payloads_of(deployed, first).values()}
     second = play(deployed)
     play(deployed)
-    PayloadRemover(deployed.context, 1, pinned).ended(3, ())
+    PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1, pinned).ended(3, ())
     assert gone_of(deployed, first) == set()
     assert gone_of(deployed, second) == payloads_of(deployed, second).keys()
 
@@ -200,7 +200,7 @@ def test_an_abandoned_round_loses_the_payloads_published_here(deployed: Deployed
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
     published = [sha256(deployed.payload(client)) for client in view.inputs.participants.active]
-    old = PayloadRemover(deployed.context, 1)
+    old = PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1)
     deployed.driver.abandon(deployed.chain_view())
     old.ended(1, published)
     assert all(deployed.blobs.has(payload) for payload in published)
@@ -214,7 +214,7 @@ def test_where_a_record_is_gone_its_payloads_stay(deployed: Deployed) -> None:
     first, second = play(deployed), play(deployed)
     named = payloads_of(deployed, first)
     deployed.blobs.remove(first.record)
-    PayloadRemover(deployed.context, 1).ended(2, ())
+    PayloadRemover(deployed.context.ledger, deployed.context.blobs, 1).ended(2, ())
     assert all(deployed.blobs.has(payload) for payload in named.values())
     assert gone_of(deployed, second) == set()
     assert deployed.blobs.has(sha256(vector_bytes(initial_model())))

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.judgement_cache import JudgementCache, is_certain
-from ledger.actors.settlement import decision_of, incidents_of, settlement_of
+from ledger.actors.settlement import (
+    JudgementCache,
+    decision_of,
+    incidents_of,
+    is_certain,
+    settlement_of,
+)
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import (
     Envelope,

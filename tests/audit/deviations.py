@@ -50,7 +50,7 @@ def bystander(run: Run) -> ClientId:
 
 def ranked_anew(judged: Judgement, words: tuple[int, ...], run: Run) -> Judgement:
     """Return a judgement over another ranking, with all that the contract derives from it."""
-    accepted, elected = sets_of(run.parameters, words)
+    _, accepted, elected = sets_of(run.parameters, words)
     payloads = {c: sha256(run.payload(c)) for c in map(word_client, words)}
     leaves = update_leaves(words, accepted, payloads)
     opening = replace(

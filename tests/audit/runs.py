@@ -365,7 +365,6 @@ class Run(OpenRun):
         assert closing is not None
         return Inputs(
             self.parameters,
-            self.document.layout,
             self.manifest.domain(),
             self.registry,
             self.round,

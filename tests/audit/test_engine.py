@@ -31,7 +31,7 @@ from ledger.audit.report import (
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import word_client
-from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import RoundDecided, StatementKind
 from ledger.protocol.types import Beacon, DropoutReason, Quorum, RefusalReason
 from tests.audit import deviations as dev
@@ -39,6 +39,7 @@ from tests.audit.blobs import ChangedBlobs
 from tests.audit.honest import honest_run
 from tests.audit.runs import PARAMETERS, Deviation, Run
 from tests.contracts.relay import RelayedLedger
+from tests.support.refusals import refused
 
 
 def found(report: AuditReport, kind: FindingKind) -> list[Finding]:
@@ -189,7 +190,7 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
 def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     run = Run.on_revm(tmp_path)
     direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
-    with pytest.raises(NotSentByAccountError):
+    with refused(Refusal.NOT_SENT_BY_ACCOUNT):
         run.play()
     run.ledger = direct
     run.play()
@@ -204,7 +205,7 @@ def test_a_sender_cannot_replace_the_certified_record(tmp_path: Path) -> None:
     other = run.published(dev.whitewashed(record, run))
     judged = run.judge(record)
     run.published(record)
-    with pytest.raises(RequestNotSignedError):
+    with refused(Refusal.REQUEST_NOT_SIGNED):
         run.decide(judged, run.inputs.closing.base, record=other)
     run.conclude(record)
     report = run.passed()

@@ -25,7 +25,7 @@ from ledger.protocol.encoding import sha256, vector_bytes, word_client
 from ledger.protocol.judgement import Judgement, score_updates, usable_clients
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules import direction
-from ledger.protocol.rules.clipping import clip_factors
+from ledger.protocol.rules.direction import clip_factors
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId, Digest, RefusalReason

@@ -34,10 +34,9 @@ from ledger.transparency.checkpoints import (
     sign_checkpoint,
     weigh,
 )
-from ledger.transparency.merkle import leaf_hash, root_of
 from ledger.transparency.notes import KeyUse, SigningKey
 from ledger.transparency.policy import parse_policy
-from ledger.transparency.tiles import head_entries, origin_of
+from ledger.transparency.tree import head_entries, leaf_hash, origin_of, root_of
 from tests.audit.honest import two_fail
 from tests.audit.runs import Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode

@@ -20,13 +20,10 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
 from ledger.protocol.errors import (
     ChainError,
-    CommitmentNotSignedError,
-    CommitmentsClosedError,
     ConfigurationError,
-    DeadlineNotReachedError,
     ProtocolRefusal,
+    Refusal,
     SignatureError,
-    WrongRoundError,
 )
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import Parameters
@@ -35,6 +32,7 @@ from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of, signers
+from tests.support.refusals import refused
 from tests.support.rounds import OpenRound
 
 DOCUMENT = RunDocument(PARAMETERS, registry_of(), sha256(b"first model"), LAYOUT, {})
@@ -74,9 +72,9 @@ def test_a_block_that_there_is_not_is_refused(number: int) -> None:
 def test_a_refused_transaction_takes_a_block_and_changes_nothing() -> None:
     ledger = memory_ledger(DOCUMENT)
     before = ledger.state()
-    with pytest.raises(CommitmentNotSignedError):
+    with refused(Refusal.COMMITMENT_NOT_SIGNED):
         ledger.commit_updates(1, [commitment(ledger, 0, key=1)])
-    with pytest.raises(DeadlineNotReachedError):
+    with refused(Refusal.DEADLINE_NOT_REACHED):
         ledger.abandon_round(1)
     assert ledger.newest_block().number == 4
     assert ledger.state() == before
@@ -120,7 +118,6 @@ def in_memory(parameters: Parameters) -> Deployed:
     ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
     context = ActorContext(
         parameters=parameters,
-        layout=LAYOUT,
         domain=ledger.domain,
         ledger=ledger,
         blobs=blobs,
@@ -148,12 +145,12 @@ def play_with_faults(run: Deployed) -> None:
     assert run.play() is not None
     run.play(absent=run.chain_view().participants().trainers[:1])
     run.play({0: MemberFault.EQUIVOCATING, 1: MemberFault.SILENT})
-    refusals = [refused(run.context.ledger, act) for act in refused_acts(run)]
+    refusals = [refusal_of(run.context.ledger, act) for act in refused_acts(run)]
     assert refusals == [
-        WrongRoundError,
-        DeadlineNotReachedError,
-        CommitmentNotSignedError,
-        CommitmentsClosedError,
+        Refusal.WRONG_ROUND,
+        Refusal.DEADLINE_NOT_REACHED,
+        Refusal.COMMITMENT_NOT_SIGNED,
+        Refusal.COMMITMENTS_CLOSED,
     ]
     run.driver.abandon(run.chain_view())
     run.play({2: MemberFault.FALSE_SCORES})
@@ -179,10 +176,10 @@ def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
     ]
 
 
-def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[ProtocolRefusal]:
+def refusal_of(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> Refusal:
     with pytest.raises(ProtocolRefusal) as caught:
         act(ledger)
-    return type(caught.value)
+    return caught.value.code
 
 
 def told(found: list[RecordedEvent]) -> list[tuple[object, int, int]]:

@@ -9,7 +9,7 @@ import pytest
 from clients.adversaries.faults import FaultyMember, member_with
 from clients.runs.open_run import OpenedRun, open_run
 from clients.simulation import Simulation
-from ledger.actors.member import Member, reports_of
+from ledger.actors.participants import Member, reports_of
 from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
 from ledger.actors.steps import (
     Action,

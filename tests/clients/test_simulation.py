@@ -22,7 +22,7 @@ from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import sha256, word_client, word_distance
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import drawn_committee
-from ledger.protocol.ranking import elect
+from ledger.protocol.rules.selection import elect
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ledger.protocol import encoding, errors
+from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase, SignedCommitment
@@ -21,7 +21,7 @@ class Fault:
     """A wrong transaction in a round in which all active clients have committed, not all."""
 
     sentence: str
-    refusal: type[ProtocolRefusal]
+    refusal: Refusal
     act: Callable[[Twins], Outcome]
     form: AcceptanceForm = AcceptanceForm.FIRST
 
@@ -190,78 +190,76 @@ def second_ban(twins: Twins) -> Outcome:
 
 
 COMMITMENT_FAULTS = (
-    Fault("a commitment for another round", errors.WrongRoundError,
+    Fault("a commitment for another round", Refusal.WRONG_ROUND,
      lambda t: t.commit(t.state.round + 1, [_honest_commitment(t)])),
-    Fault("a commitment for the round before", errors.WrongRoundError,
+    Fault("a commitment for the round before", Refusal.WRONG_ROUND,
      lambda t: t.commit(t.state.round - 1, [_honest_commitment(t)])),
-    Fault("a commitment after the window", errors.CommitmentsClosedError, _late_commitment),
-    Fault("a late one of nobody", errors.CommitmentsClosedError, _late_and_of_unknown),
-    Fault("no commitment", errors.NoCommitmentsError, _committing()),
-    Fault("a commitment of nobody", errors.UnknownClientError, _committing(_commitment_of_unknown)),
-    Fault("a second commitment", errors.NothingTakenError, _committing(_second_commitment)),
-    Fault("two second commitments", errors.NothingTakenError,
+    Fault("a commitment after the window", Refusal.COMMITMENTS_CLOSED, _late_commitment),
+    Fault("a late one of nobody", Refusal.COMMITMENTS_CLOSED, _late_and_of_unknown),
+    Fault("no commitment", Refusal.NO_COMMITMENTS, _committing()),
+    Fault("a commitment of nobody", Refusal.UNKNOWN_CLIENT, _committing(_commitment_of_unknown)),
+    Fault("a second commitment", Refusal.NOTHING_TAKEN, _committing(_second_commitment)),
+    Fault("two second commitments", Refusal.NOTHING_TAKEN,
      _committing(_second_commitment, _second_commitment)),
-    Fault("nobody after a second commitment", errors.UnknownClientError,
+    Fault("nobody after a second commitment", Refusal.UNKNOWN_CLIENT,
      _committing(_second_commitment, _commitment_of_unknown)),
-    Fault("a commitment with high s", errors.SignatureNotCanonicalError,
+    Fault("a commitment with high s", Refusal.SIGNATURE_NOT_CANONICAL,
      _committing(_signed_again(support.high_s))),
-    Fault("a damaged commitment", errors.CommitmentNotSignedError,
+    Fault("a damaged commitment", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(support.damaged))),
-    Fault("a damaged commitment after a second one", errors.CommitmentNotSignedError,
+    Fault("a damaged commitment after a second one", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_second_commitment, _signed_again(support.damaged))),
-    Fault("a commitment with no signature", errors.CommitmentNotSignedError,
+    Fault("a commitment with no signature", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(lambda _: bytes(64) + b"\x1b"))),
-    Fault("a commitment with the wrong parity", errors.CommitmentNotSignedError,
+    Fault("a commitment with the wrong parity", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_signed_again(lambda s: s[:64] + bytes([55 - s[64]])))),
-    Fault("a commitment signed by another", errors.CommitmentNotSignedError,
+    Fault("a commitment signed by another", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_commitment_by_another)),
-    Fault("another's commitment with its signature", errors.CommitmentNotSignedError,
+    Fault("another's commitment with its signature", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_copied_from_another)),
-    Fault("another word than the one signed", errors.CommitmentNotSignedError,
+    Fault("another word than the one signed", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_another_word)),
-    Fault("a commitment signed for another round", errors.CommitmentNotSignedError,
+    Fault("a commitment signed for another round", Refusal.COMMITMENT_NOT_SIGNED,
      _committing(_commitment_for_another_round)),
 )  # fmt: skip
 
 REPORT_FAULTS = (
-    Fault("a report of nobody", errors.UnknownClientError, _report_of_unknown),
-    Fault("one vote as two", errors.StatementsEqualError, _reporting(_one_statement_twice)),
-    Fault("one vote with two signatures", errors.StatementsEqualError,
+    Fault("a report of nobody", Refusal.UNKNOWN_CLIENT, _report_of_unknown),
+    Fault("one vote as two", Refusal.STATEMENTS_EQUAL, _reporting(_one_statement_twice)),
+    Fault("one vote with two signatures", Refusal.STATEMENTS_EQUAL,
      _reporting(_one_statement_with_both_signatures)),
-    Fault("one score vector as two", errors.StatementsEqualError,
+    Fault("one score vector as two", Refusal.STATEMENTS_EQUAL,
      _reporting(_one_statement_twice, StatementKind.SCORES)),
-    Fault("score vectors for other clients", errors.ScoresDifferError,
+    Fault("score vectors for other clients", Refusal.SCORES_DIFFER,
      _reporting(_scores_for_other_clients, StatementKind.SCORES)),
-    Fault("one score vector for other clients", errors.ScoresDifferError,
+    Fault("one score vector for other clients", Refusal.SCORES_DIFFER,
      _reporting(_one_vector_for_other_clients, StatementKind.SCORES)),
-    Fault("votes of another client", errors.StatementNotSignedError,
+    Fault("votes of another client", Refusal.STATEMENT_NOT_SIGNED,
      _reporting(lambda t, r: replace(r, client=t.state.committee[1]))),
     *(
         Fault(f"{name} {kind.name} {sentence}", refusal, _reporting(part(change), kind))
         for kind in StatementKind
         for name, part in (("a first", _first), ("a second", _second))
         for sentence, refusal, change in (
-            ("damaged", errors.StatementNotSignedError, _damaged),
-            ("by another", errors.StatementNotSignedError, _by_another),
-            ("for another chain", errors.StatementNotSignedError, _for_another_chain),
-            ("with high s", errors.SignatureNotCanonicalError, _with_high_s),
+            ("damaged", Refusal.STATEMENT_NOT_SIGNED, _damaged),
+            ("by another", Refusal.STATEMENT_NOT_SIGNED, _by_another),
+            ("for another chain", Refusal.STATEMENT_NOT_SIGNED, _for_another_chain),
+            ("with high s", Refusal.SIGNATURE_NOT_CANONICAL, _with_high_s),
         )
     ),
-    Fault("a second ban", errors.ClientBannedError, second_ban),
+    Fault("a second ban", Refusal.CLIENT_BANNED, second_ban),
 )  # fmt: skip
 
 OTHER_FAULTS = (
     Fault(
         "an end before the deadline",
-        errors.DeadlineNotReachedError,
+        Refusal.DEADLINE_NOT_REACHED,
         lambda t: t.abandon(t.state.round),
     ),
-    Fault(
-        "an end of another round", errors.WrongRoundError, lambda t: t.abandon(t.state.round + 1)
-    ),
+    Fault("an end of another round", Refusal.WRONG_ROUND, lambda t: t.abandon(t.state.round + 1)),
     Fault(
         "a registration after the last client",
-        errors.NotRegisteringError,
+        Refusal.NOT_REGISTERING,
         lambda t: t.register((1 << 64 | 1,), NO_DIGEST),
     ),
 )
@@ -277,7 +275,7 @@ EACH_TRANSACTION: tuple[tuple[str, Callable[[Twins], Outcome]], ...] = (
 RELAYED_FAULTS = tuple(
     Fault(
         f"{sentence} through a contract",
-        errors.NotSentByAccountError,
+        Refusal.NOT_SENT_BY_ACCOUNT,
         partial(Twins.relayed, act=act),
     )
     for sentence, act in EACH_TRANSACTION
@@ -286,7 +284,7 @@ RELAYED_FAULTS = tuple(
 DELEGATED_FAULTS = tuple(
     Fault(
         f"{sentence} from a delegated account",
-        errors.DelegatedAccountError,
+        Refusal.DELEGATED_ACCOUNT,
         partial(Twins.delegated, act=act),
     )
     for sentence, act in EACH_TRANSACTION
@@ -359,11 +357,11 @@ def _decide_in_view(twins: Twins, banned: int, *, is_primary: bool) -> Outcome:
 
 
 BAN_FAULTS = (
-    Fault("a commitment of a banned client", errors.ClientBannedError, commit_of_banned),
-    Fault("a second commitment of one banned in this round", errors.NothingTakenError,
+    Fault("a commitment of a banned client", Refusal.CLIENT_BANNED, commit_of_banned),
+    Fault("a second commitment of one banned in this round", Refusal.NOTHING_TAKEN,
      commit_of_banned_that_committed),
-    Fault("a banned client in the ranking", errors.NoCommitmentError, banned_in_ranking),
-    Fault("a reply of a banned member", errors.MemberBannedError, banned_replies),
-    Fault("a request of a banned primary", errors.MemberBannedError, banned_primary),
+    Fault("a banned client in the ranking", Refusal.NO_COMMITMENT, banned_in_ranking),
+    Fault("a reply of a banned member", Refusal.MEMBER_BANNED, banned_replies),
+    Fault("a request of a banned primary", Refusal.MEMBER_BANNED, banned_primary),
 )  # fmt: skip
 """Wrong transactions that come after a ban, in its round or in the next."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ledger.protocol import encoding, ledger_state
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import sample_trainers
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -27,7 +28,7 @@ def open_round(twins: Twins) -> OpenRound:
     return OpenRound.of(twins.state, twins.keys)
 
 
-def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
+def trainers_of(state: LedgerState) -> tuple[ClientId, ...]:
     """Return S_b of the open round, ascending."""
     deployment = state.deployment
     banned = [i for i, c in enumerate(state.registry) if c.is_banned_in(state.round)]
@@ -35,7 +36,7 @@ def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
     return sample_trainers(state.seed, deployment.clients, excluded, deployment.trainers)
 
 
-def active_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
+def active_of(state: LedgerState) -> tuple[ClientId, ...]:
     """Return trainers and members of the open round who may commit, ascending."""
     able = (c for c in state.committee if not state.registry[c].is_banned_in(state.round))
     return tuple(sorted({*trainers_of(state), *able}))
@@ -97,7 +98,7 @@ def request(
     chosen = NO_DIGEST
     if len(ranking) >= deployment.members:
         sets = sets_of(deployment, ranking)
-        chosen = encoding.set_digest(sets[phase - 1])
+        chosen = encoding.set_digest(sets.voted_on(phase))
     result = encoding.aggregation_result(decision.opening())
     number = twins.state.round
     return Vote(VoteKind.REQUEST, number, phase, view, decision.base, chosen, result)
@@ -113,7 +114,7 @@ def certificate(
     return ledger_state.submitted_certificate(made, committee)
 
 
-def can_vote(state: ledger_state.LedgerState, place: int) -> bool:
+def can_vote(state: LedgerState, place: int) -> bool:
     """Say whether the member at this place was not banned when the round opened."""
     return not state.registry[state.committee[place]].is_banned_in(state.round)
 

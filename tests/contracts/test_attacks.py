@@ -15,7 +15,8 @@ from ledger.chain.contract.deploy import creation_data
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter
 from ledger.chain.rpc.rpc_chain import RpcChain
-from ledger.protocol import encoding, errors, ledger_state
+from ledger.protocol import encoding, ledger_state
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import (
     Deployment,
     LedgerStage,
@@ -30,6 +31,7 @@ from tests.chain.web3_provider import transport_to
 from tests.contracts import faults, support
 from tests.contracts.relay import DELEGATION, DelegatedLedger, RelayedLedger, delegation
 from tests.contracts.twins import DEPLOYMENT_GAS, Outcome, Shape, Twins, registry_of, signers
+from tests.support.refusals import refused
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 
@@ -77,7 +79,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: Embe
     word = original.commitment.commitment
     # With the author's signature it is refused; with the thief's own it is its word, of no payload.
     copied = replace(original, commitment=Commitment(1, thief, word))
-    assert twins.commit(1, [copied]) is errors.CommitmentNotSignedError
+    assert twins.commit(1, [copied]) is Refusal.COMMITMENT_NOT_SIGNED
     stolen = support.signed_commitment(twins, Commitment(1, thief, word))
     assert taken(twins.commit(1, [original, stolen])) == (author, thief)
     payload = support.payload_of(1, author)
@@ -119,7 +121,7 @@ def test_a_relay_carries_nothing_but_its_batch_works_directly(
     twins = Twins.opened(embedded_chain, SHAPE)
     batch = [support.commitment(twins, client) for client in support.active_of(twins.state)]
     relayed = twins.relayed(lambda r: r.commit(1, batch))
-    assert relayed is errors.NotSentByAccountError
+    assert relayed is Refusal.NOT_SENT_BY_ACCOUNT
     assert isinstance(twins.commit(1, batch), tuple)
     call = twins.ledger.call_of(twins.last_receipt.transaction_hash)
     assert call == CommitCall(1, tuple(batch))
@@ -238,7 +240,7 @@ def test_votes_are_never_hidden_in_a_transaction_of_a_delegated_account(
     call = CommitCall(1, (support.commitment(twins, support.trainers_of(twins.state)[0]),))
     ledger = DelegatedLedger(embedded_chain, twins.ledger)
     for to in (ledger.owner, ledger.address):
-        with pytest.raises(errors.DelegatedAccountError):
+        with refused(Refusal.DELEGATED_ACCOUNT):
             ledger.send_to(to, call, 2_000_000)
     assert isinstance(twins.commit(call.round, call.signed), tuple)
 
@@ -254,7 +256,7 @@ def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> N
         transport_to(node).ask("eth_sendRawTransaction", f"0x{raw.hex()}")
         assert node.code(node.sender) == DELEGATION + to_canonical(relay)
         batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
-        with pytest.raises(errors.DelegatedAccountError):
+        with refused(Refusal.DELEGATED_ACCOUNT):
             twins.ledger.commit_updates(1, batch)
 
 

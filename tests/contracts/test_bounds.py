@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ledger.chain.ports import ChainWriter
-from ledger.protocol import encoding, errors
+from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import Refusal
 from ledger.protocol.inputs import MAX_DRAWS
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
@@ -95,7 +95,7 @@ def test_a_client_in_a_ranking_is_identified_by_all_bits(chain: ChainWriter) -> 
         ranking = list(honest.decision.ranking)
         ranking[-1] |= 1 << bit
         decision = replace(honest.decision, ranking=tuple(ranking))
-        assert twins.decide(replace(honest, decision=decision)) is errors.UnknownClientError
+        assert twins.decide(replace(honest, decision=decision)) is Refusal.UNKNOWN_CLIENT
     assert isinstance(twins.decide(honest), tuple)
 
 
@@ -110,7 +110,7 @@ def test_a_primary_at_any_place_does_not_reply_to_itself(chain: ChainWriter) -> 
         vote = support.request(twins, honest.decision, Phase.AGGREGATION, view)
         first = support.certificate(twins, vote, repliers=repliers)
         wrong = replace(honest, certificates=(first, honest.certificates[1]))
-        assert twins.decide(wrong) is errors.PrimaryRepliesError
+        assert twins.decide(wrong) is Refusal.PRIMARY_REPLIES
         seen.add(place)
     assert seen == set(range(5))
 
@@ -139,12 +139,12 @@ def test_half_the_group_order_is_the_last_canonical_s(
     signature = r + s.to_bytes(32) + v
     if is_vote:
         outcome = twins.report(replace(proof, first=replace(proof.first, signature=signature)))
-        not_signed: type[ProtocolRefusal] = errors.StatementNotSignedError
+        not_signed: Refusal = Refusal.STATEMENT_NOT_SIGNED
     else:
         outcome = twins.commit(1, [SignedCommitment(promised.commitment, signature)])
-        not_signed = errors.CommitmentNotSignedError
+        not_signed = Refusal.COMMITMENT_NOT_SIGNED
 
-    assert outcome is (not_signed if is_canonical else errors.SignatureNotCanonicalError)
+    assert outcome is (not_signed if is_canonical else Refusal.SIGNATURE_NOT_CANONICAL)
 
 
 def draws_needed(seed: Digest, clients: int, wanted: set[int]) -> int:

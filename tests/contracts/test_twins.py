@@ -22,7 +22,7 @@ from ledger.chain.ports import ChainWriter
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ledger_state import LedgerStage, StatementKind
-from ledger.protocol.ranking import rank
+from ledger.protocol.rules.selection import rank
 from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-import pytest
-
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.codec import encode_log
 from ledger.chain.contract.deploy import creation_data
 from ledger.chain.contract.ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainWriter, Log, Receipt
-from ledger.protocol import encoding, errors, ledger_state, rounds
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.signing import KeySigner
@@ -34,8 +32,9 @@ from ledger.protocol.types import (
 )
 from tests.contracts.relay import DelegatedLedger, RelayedLedger
 from tests.support.keys import key_signers, registered
+from tests.support.refusals import refused
 
-Outcome = tuple[ledger_state.Event, ...] | type[ProtocolRefusal]
+Outcome = tuple[ledger_state.Event, ...] | Refusal
 """What a step came to: its events, or the refusal."""
 
 DEPLOYMENT_GAS = 8_000_000
@@ -205,7 +204,7 @@ class Twins:
         if len(state.registry) <= self.most_compared:
             self.compare_clients()
         for view in (self.ledger.client, self.has_committed):
-            with pytest.raises(errors.UnknownClientError):
+            with refused(Refusal.UNKNOWN_CLIENT):
                 view(ClientId(state.deployment.clients))
 
     def has_committed(self, client: ClientId) -> bool:
@@ -231,7 +230,7 @@ class Twins:
 
     def _step(
         self,
-        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
+        specified: Callable[[ledger_state.BlockContext], rounds.Step],
         send: Callable[[], Receipt],
     ) -> Outcome:
         head = self.chain.head()
@@ -241,28 +240,28 @@ class Twins:
             sent_by_account=not isinstance(self.sender, RelayedLedger),
             is_delegated=isinstance(self.sender, DelegatedLedger),
         )
-        refused: type[ProtocolRefusal] | None = None
+        refusal_code: Refusal | None = None
         events: tuple[ledger_state.Event, ...] = ()
         try:
             state, events = specified(block)
         except ProtocolRefusal as refusal:
-            state, refused = self.state, type(refusal)
-        found: type[ProtocolRefusal] | None = None
+            state, refusal_code = self.state, refusal.code
+        found: Refusal | None = None
         logs: tuple[Log, ...] = ()
         try:
             self.last_receipt = send()
             logs = self.last_receipt.logs
         except ProtocolRefusal as refusal:
-            found = type(refusal)
-        assert found is refused, f"specification: {refused}, contract: {found}"
+            found = refusal.code
+        assert found is refusal_code, f"specification: {refusal_code}, contract: {found}"
         self._compare_logs(logs, events)
         self.state = state
         self._fold(events, block.number)
         self.compare()
-        came = [type(event) for event in events] if refused is None else [refused]
         # A last batch opens the first round, too: one step, told by what comes of it.
-        self.outcomes[came[-1].__name__] += 1
-        return events if refused is None else refused
+        came = type(events[-1]).__name__ if refusal_code is None else refusal_code.name
+        self.outcomes[came] += 1
+        return events if refusal_code is None else refusal_code
 
     def _fold(self, events: Iterable[ledger_state.Event], block_number: int) -> None:
         for event in events:

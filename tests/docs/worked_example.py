@@ -37,6 +37,7 @@ from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import Incident, Incidents, encode_incidents, encode_vector
 from ledger.protocol.encoding import sha256, u8, u32
+from ledger.protocol.fold import BanLink, DecisionLink
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -55,7 +56,7 @@ from ledger.protocol.judgement import (
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload, decode_q8, encode_q8
-from ledger.protocol.ranking import elect
+from ledger.protocol.rules.selection import elect
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
     ReplayVerdict,
@@ -163,7 +164,7 @@ def example() -> Example:
     ]
     closing = round_closing(window_end(PARAMETERS, OPENED), seats.expected, OPENED + 9, mined)
     assert closing is not None
-    inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
+    inputs = Inputs(PARAMETERS, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}
     closed = ClosedRound(inputs, Evidence(FIRST_MODEL, published, {}), signers())
     vectors = {}
@@ -245,7 +246,7 @@ def blocks() -> dict[str, str]:
     views = (request.vote.view, election.vote.view)
     votes = encoding.votes_digest(views, told.signers, sha256(told.incidents))
     sets = (judgement.set_digest(Phase.AGGREGATION), judgement.set_digest(Phase.ELECTION))
-    before = encoding.HeadContext(sha256(told.run), 1, inputs.seed, inputs.closing.base)
+    before, head = (1, inputs.seed, inputs.closing.base), sha256(told.run)
     seed = encoding.next_seed(inputs.seed, opening.reveal, NO_DIGEST)
     elected = elect(judgement.ranking.candidates, PARAMETERS.members, seed)
 
@@ -324,13 +325,15 @@ def blocks() -> dict[str, str]:
                 "votes digest": votes.hex(),
                 "seed_2": seed.hex(),
                 "next committee": list(elected),
-                "head_0": before.head.hex(),
-                "head_1": encoding.head_after_decision(
-                    before, sets[0], encoding.set_digest(elected), judgement.result, votes
-                ).hex(),
-                "head_0 and a ban": encoding.head_after_ban(
-                    before.head, 1, open_round(inputs).primary(Phase.AGGREGATION, 0)
-                ).hex(),
+                "head_0": head.hex(),
+                "head_1": DecisionLink(
+                    *before, sets[0], encoding.set_digest(elected), judgement.result, votes
+                )
+                .head_after(head)
+                .hex(),
+                "head_0 and a ban": BanLink(1, open_round(inputs).primary(Phase.AGGREGATION, 0))
+                .head_after(head)
+                .hex(),
             }
         ),
     }

@@ -16,7 +16,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
-from ledger.io.closing_servers import stop_accepting
+from api.http.server import stop_accepting
 
 _CHUNK_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 1 << 16

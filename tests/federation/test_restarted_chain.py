@@ -31,7 +31,6 @@ from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.round_ledger import RecordedEvent
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import Home
-from ledger.protocol import errors
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -42,6 +41,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ProtocolRefusal, Refusal
 from ledger.protocol.ledger_state import (
     EquivocationReport,
     RoundDecided,
@@ -148,11 +148,13 @@ class Signed:
         return found
 
 
-def refused(ledger: CommitteeLedger, data: bytes) -> type[Exception]:
+def refused(ledger: CommitteeLedger, data: bytes) -> Refusal:
     try:
         ledger.chain.call(ledger.address, data)
     except TransactionRevertedError as error:
-        return type(refusal(error))
+        refused = refusal(error)
+        assert isinstance(refused, ProtocolRefusal)
+        return refused.code
     raise AssertionError("the contract takes it")
 
 
@@ -162,11 +164,11 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
     assert commitments
     for call in commitments:
         if call.round == ledger.state().round:
-            assert refused(ledger, encode_call(call)) is errors.CommitmentNotSignedError
+            assert refused(ledger, encode_call(call)) is Refusal.COMMITMENT_NOT_SIGNED
     decisions = [call for call in signed.calls if isinstance(call, DecideCall)]
     assert decisions
     for decision in decisions:
-        assert issubclass(refused(ledger, encode_call(decision)), errors.ProtocolRefusal)
+        assert isinstance(refused(ledger, encode_call(decision)), Refusal)
     statements = signed.statements()
     assert {kind for _, kind in statements} == set(StatementKind)
     for (client, kind), first in statements.items():
@@ -175,7 +177,7 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
         changed = "digest" if kind is StatementKind.SCORES else "result"
         second = replace(first, statement=replace(statement, **{changed: sha256(other)}))
         report = encode_call(ReportCall(EquivocationReport(client, first, second)))
-        assert refused(ledger, report) is errors.StatementNotSignedError
+        assert refused(ledger, report) is Refusal.STATEMENT_NOT_SIGNED
 
 
 def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
@@ -252,7 +254,7 @@ def test_a_run_resumes_despite_replayed_commitments_of_an_earlier_one(
             succeeds("deploy", "--home", home, "--preset", "smoke", *settings, *on_node)
             ledger = connect(chain, read_manifest(Home(home).run("run").manifest))
             for data in commits:
-                assert refused(ledger, data) is errors.CommitmentNotSignedError
+                assert refused(ledger, data) is Refusal.COMMITMENT_NOT_SIGNED
                 with pytest.raises(TransactionRevertedError):
                     chain.send(ledger.address, data, 3_000_000)
             succeeds("run", "--resume", "--home", home, *on_node)

@@ -18,8 +18,7 @@ from clients.adversaries.faults import (
     wild_reference,
 )
 from clients.worker.participants import WorkerBehaviour
-from ledger.actors.member import Member, MemberActor
-from ledger.actors.trainer import Trainer
+from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from ledger.io.closing_servers import stop_accepting
+from api.http.server import stop_accepting
 from ledger.io.parsing import MAX_DOTS, MAX_TOML_BYTES, parse_json, parse_toml
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ConfigurationError

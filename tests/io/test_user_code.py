@@ -18,7 +18,6 @@ from ledger.io.extras import NAME, install_command, require_extra
 from ledger.io.user_code import (
     code_reference,
     own_rule,
-    own_rules_of,
     package_of,
     try_rules,
     use_rule,
@@ -196,19 +195,19 @@ def written(folder: Path, text: str = RULE, name: str = "rule.py") -> Path:
 
 
 def parameters(path: Path) -> Parameters:
-    distance = own_rule("distance", f"{path}:far")
+    distance = own_rule(f"{path}:far")
     assert distance is not None
     return replace(PLAIN, distance=distance)
 
 
 def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
     path = written(tmp_path)
-    own = own_rules_of(parameters(path))
-    assert [name.label for name in own.values()] == ["rule.py:far"]
-    assert own_rules_of(PLAIN) == {}
-    assert own_rule("distance", "nothing") is None
+    name = OwnRuleName.of(parameters(path).distance)
+    assert name is not None
+    assert name.label == "rule.py:far"
+    assert own_rule("nothing") is None
     with pytest.raises(ConfigurationError, match="must be up to 100 "):
-        own_rule("distance", f"{written(tmp_path, name='my rule.py')}:far")
+        own_rule(f"{written(tmp_path, name='my rule.py')}:far")
 
 
 @pytest.mark.parametrize(
@@ -230,13 +229,14 @@ def test_a_rule_that_breaks_its_form_is_refused(tmp_path: Path, body: str, messa
 
 def test_a_participant_names_its_own_copy(tmp_path: Path) -> None:
     path = written(tmp_path)
-    name = own_rules_of(parameters(path))["distance"]
-    use_rule("distance", name, f"{written(tmp_path, name='copy.py')}:far")
+    name = OwnRuleName.of(parameters(path).distance)
+    assert name is not None
+    use_rule(name, f"{written(tmp_path, name='copy.py')}:far")
     other = written(tmp_path, RULE + "# more\n", "other.py")
     with pytest.raises(ConfigurationError, match=f"sha256 {name.digest}, and this is other.py:far"):
-        use_rule("distance", name, f"{other}:far")
+        use_rule(name, f"{other}:far")
     with pytest.raises(ConfigurationError, match=r"and this is rule\.py:most"):
-        use_rule("distance", name, f"{path}:most")
+        use_rule(name, f"{path}:most")
 
 
 def test_an_auditor_runs_only_what_it_names(tmp_path: Path) -> None:
@@ -253,7 +253,8 @@ def test_an_auditor_runs_only_what_it_names(tmp_path: Path) -> None:
 
 def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None:
     path = written(tmp_path)
-    own = own_rules_of(parameters(path))["distance"]
+    own = OwnRuleName.of(parameters(path).distance)
+    assert own is not None
     for function in ("fsum", "np", "calls"):
         name = OwnRuleName(f"rule.py:{function}", function, own.digest)
         picked = replace(PLAIN, distance=str(name))

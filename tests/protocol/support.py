@@ -14,7 +14,6 @@ from ledger.protocol import encoding
 from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from tests.support.keys import DOMAIN, ids, key_signers, registered
@@ -57,7 +56,6 @@ def small_round(
     updates: Mapping[int, Sequence[float] | bytes | float],
     *,
     parameters: Parameters = PENCIL,
-    layout: Layout = (("w", (1,)),),
     model: Sequence[float] = (0.0,),
     travel: Sequence[float] | None = None,
     uncommitted: Collection[int] = (),
@@ -80,7 +78,6 @@ def small_round(
     )
     inputs = Inputs(
         parameters=parameters,
-        layout=layout,
         domain=DOMAIN,
         registry=registry,
         round=2,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.protocol import encoding, rounds
+from ledger.protocol import rounds
 from ledger.protocol.fold import (
+    LedgerState,
     LedgerView,
     RoundStart,
-    head_after,
-    link_of,
     links_of,
     registry_with_bans,
 )
@@ -18,7 +17,6 @@ from ledger.protocol.ledger_state import (
     Event,
     LedgerDeployed,
     LedgerOpened,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,
@@ -80,10 +78,9 @@ def test_a_round_starts_with_the_previous_rounds_end() -> None:
 def test_a_head_is_never_taken_from_its_event() -> None:
     _, (event,) = decided(committed())
     assert isinstance(event, RoundDecided)
-    before = encoding.HeadContext(NO_DIGEST, 1, NO_DIGEST, NO_DIGEST)
-    other = replace(event, head=NO_DIGEST, round=9)
-    assert head_after(before, event) == head_after(before, other)
-    assert link_of(before, event) == link_of(before, other)
+    state, other = committed(), replace(event, head=NO_DIGEST, round=9)
+    assert state.head_after(event) == state.head_after(other) == event.head
+    assert state.link_of(event) == state.link_of(other)
 
 
 def test_bans_are_entered_in_the_registry() -> None:

@@ -30,7 +30,6 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.parameters import STRATEGIES
 from ledger.protocol.payloads import PAYLOAD_FORMS, Payload
-from ledger.protocol.rules.distance import Layout
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.faults import times
@@ -199,7 +198,6 @@ def test_vectors_not_held_are_omitted_from_the_comparison() -> None:
     assert [vector.member for vector in found] == [0]
 
 
-LAYOUT: Layout = (("weight", (2, 1)), ("bias", (1,)))
 numbers = st.integers(-8, 8).map(lambda value: value / 4)
 plain_rows = st.tuples(numbers, numbers, numbers)
 rows = plain_rows | st.sampled_from(
@@ -217,7 +215,6 @@ def rounds(draw: st.DrawFn) -> ClosedRound:
     """Return rounds with dropouts, liars and double vectors, under any rules."""
     small = small_round(
         {i: draw(plain_rows if i % 4 else rows) for i in range(9)},
-        layout=LAYOUT,
         model=(1.0, -2.0, 0.5),
         travel=draw(plain_rows),
         uncommitted=draw(few(st.integers(0, 8))),
@@ -376,7 +373,7 @@ def test_a_record_with_another_field_is_another_result() -> None:
     honest, judged = small.compose(), small.judged()
 
     def result(record: RoundRecord, words: tuple[int, ...]) -> Digest:
-        ranking = replace(judged.ranking, words=words)
+        ranking = judged.ranking._replace(words=words)
         return encoding.aggregation_result(result_preimage(record, ranking, judged.opening.model))
 
     assert result(decode_record(encode_record(honest)), judged.ranking.words) == judged.result

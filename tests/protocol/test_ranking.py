@@ -11,13 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol.encoding import float_bits, keccak256, word_client, word_distance
-from ledger.protocol.ranking import candidates, elect, mean_distances, rank, score
 from ledger.protocol.rules.selection import (
     RIGHT_ANGLE_BITS,
     SELECTIONS,
     below_two,
+    candidates,
+    elect,
     farthest,
+    mean_distances,
     nearest,
+    rank,
+    score,
 )
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from tests.protocol.support import client_ids, distances

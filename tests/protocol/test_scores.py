@@ -121,7 +121,7 @@ def test_five_is_a_distance_out_of_range(value: float, field: str) -> None:
 @pytest.mark.parametrize("margins", [REFUSAL_MARGINS, PRIMARY_MARGINS, COUNTING_MARGINS])
 def test_a_distance_that_lies_on_the_line_is_false(sign: int, margins: float) -> None:
     # 30000² + 10000² = 10⁹, of which the margin is 1.0 exactly.
-    told = small_round({3: (30_000.0, 10_000.0)}, layout=(("w", (2,)),), model=(0.0, 0.0))
+    told = small_round({3: (30_000.0, 10_000.0)}, model=(0.0, 0.0))
     vector = told.vector(0)
     assert (vector.distances[0], 1e-9 * vector.distances[0]) == (1e9, 1.0)
     on_the_line, within = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +16,29 @@ from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, inputs, merkle, signing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.ledger_state import Deployment, registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import elect, mean_distances, rank
-from ledger.protocol.rules.clipping import clip_factors, exact_norm, quantile_place
 from ledger.protocol.rules.direction import (
+    clip_factors,
     crowding_of,
     direction_distances,
     displacement,
+    exact_norm,
     length_factors,
+    quantile_place,
     travel_weight,
 )
 from ledger.protocol.rules.distance import DIRECTION, Distances, plain_distances
-from ledger.protocol.rules.selection import aggregate
+from ledger.protocol.rules.selection import aggregate, elect, mean_distances, rank
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,
     AcceptanceForm,
     Address,
+    Beacon,
     ClientId,
     Commitment,
     Digest,
@@ -124,25 +126,16 @@ def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any])
     assert [f"0x{word:064x}" for word in ranking] == expected["ranking_words"]
     assert encoding.ranking_digest(ranking) == digest(expected["ranking_digest"])
     for form in (AcceptanceForm.FIRST, AcceptanceForm.LAST):
-        accepted, candidates = sets_of(sizes_of(form, case), ranking)
+        _, accepted, candidates = sets_of(sizes_of(form, case), ranking)
         assert list(accepted) == expected[f"strategy_{int(form)}"]
         assert list(candidates) == expected["next_committee"]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    form: AcceptanceForm
-    aggregation_ppm: int
-    members: int
-    clients: int = 0
-    trainers: int = 0
-    rounds: int = 1
-    commit_blocks: int = 1
-
-
-def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Sizes:
+def sizes_of(form: AcceptanceForm, case: dict[str, Any]) -> Deployment:
     trainers, size = len(case["trainers"]), case.get("accepted_size", len(case["trainers"]))
-    return Sizes(form, 10**6 * size // trainers, len(case["members"]))
+    share = 10**6 * size // trainers
+    sizes = (trainers, trainers, len(case["members"]), share, form, 1, 1, 3, 1)
+    return Deployment(NO_DIGEST, NO_DIGEST, *sizes, Beacon.NONE, NO_DIGEST)
 
 
 @cases("strategy_3")
@@ -165,7 +158,7 @@ def test_a_round_of_strategy_3(computed_by: Distances, case: dict[str, Any]) -> 
     combined = mean_distances(found[:, [column[client] for client in trainers]])
     ranking = rank(zip(trainers, combined.tolist(), strict=True))
     assert [encoding.word_client(word) for word in ranking] == case["expected_ranking"]
-    accepted, candidates = sets_of(sizes_of(BELOW_TWO, case), ranking)
+    _, accepted, candidates = sets_of(sizes_of(BELOW_TWO, case), ranking)
     assert list(accepted) == case["expected_accepted"]
     assert list(candidates) == case["expected_candidates"]
     elected = elect(candidates, len(case["members"]), digest(case["next_seed"]))
@@ -292,10 +285,8 @@ def test_seeds(case: dict[str, Any]) -> None:
     assert after == digest(case["expected_after_abandoned"])
 
 
-def before(case: dict[str, Any]) -> encoding.HeadContext:
-    return encoding.HeadContext(
-        digest(case["head"]), case["round"], digest(case["seed"]), digest(case["commitments"])
-    )
+def before(case: dict[str, Any]) -> tuple[int, Digest, Digest]:
+    return case["round"], digest(case["seed"]), digest(case["commitments"])
 
 
 @cases("heads")
@@ -304,20 +295,21 @@ def test_the_head_after_a_decision(case: dict[str, Any]) -> None:
     incidents = digest(case["incidents"])
     votes = encoding.votes_digest((one, other), (signers[0], signers[1]), incidents)
     sets = digest(case["accepted_digest"]), digest(case["next_committee_digest"])
-    head = encoding.head_after_decision(before(case), *sets, digest(case["result"]), votes)
-    assert head == digest(case["expected"])
+    link = DecisionLink(*before(case), *sets, digest(case["result"]), votes)
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("abandoned_heads")
 def test_the_head_after_an_abandoned_round(case: dict[str, Any]) -> None:
     committee = digest(case["drawn_committee_digest"])
-    assert encoding.head_after_abandoned(before(case), committee) == digest(case["expected"])
+    link = AbandonmentLink(*before(case), committee)
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("ban_heads")
 def test_the_head_after_a_ban(case: dict[str, Any]) -> None:
-    head = encoding.head_after_ban(digest(case["head"]), case["round"], ClientId(case["client"]))
-    assert head == digest(case["expected"])
+    link = BanLink(case["round"], ClientId(case["client"]))
+    assert link.head_after(digest(case["head"])) == digest(case["expected"])
 
 
 @cases("registry_digest")

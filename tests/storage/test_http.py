@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
@@ -157,11 +157,11 @@ class Server(HttpServer):
         super().__init__("http://x", 1.0)
         self.answers = list(answers)
 
-    def head(self, path: str) -> int:  # noqa: ARG002
+    def head(self, path: str) -> HttpResponse:  # noqa: ARG002
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return HttpResponse(answer, b"")
 
 
 def asked(*answers: int | Exception) -> tuple[bool | None, list[float], list[int | Exception]]:

@@ -14,6 +14,7 @@ from ledger.protocol import encoding
 from ledger.protocol.consensus import QuorumCertificate, primary_seat
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.inputs import Evidence, Inputs
 from ledger.protocol.judgement import (
     Judgement,
@@ -24,7 +25,6 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.ledger_state import (
     EquivocationReport,
-    LedgerState,
     SignedStatement,
     StatementKind,
 )

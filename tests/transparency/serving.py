@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from api.http.server import bounded_server, listening_socket, url_of
 from api.transparency import create_static_log, create_witness
+from ledger.transparency.network import WitnessFolder
 from ledger.transparency.notes import SigningKey, VerifierKey
-from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.served import in_a_thread
 from tests.transparency.support import LOG, NOW
 

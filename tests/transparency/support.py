@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from ledger.protocol.types import Address, Digest, Domain
 from ledger.transparency.checkpoints import Checkpoint, SignedCheckpoint, cosign, sign_checkpoint
-from ledger.transparency.merkle import leaf_hash, root_of
 from ledger.transparency.notes import KeyUse, SigningKey
-from ledger.transparency.tiles import HeadEntry, origin_of
+from ledger.transparency.tree import HeadEntry, leaf_hash, origin_of, root_of
 
 NOW = 1_800_000_000
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes([5] * 32)))

@@ -8,20 +8,23 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency import tiles
+from ledger.transparency import tree
 from ledger.transparency.checkpoints import Checkpoint
-from ledger.transparency.merkle import (
+from ledger.transparency.notes import ProofError, TileError
+from ledger.transparency.tree import (
     EMPTY_ROOT,
+    MAX_ENTRIES,
+    bundles_of,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
     node_hash,
+    read_entries,
     root_of,
+    tiles_of,
     verify_consistency,
     verify_inclusion,
 )
-from ledger.transparency.notes import ProofError, TileError
-from ledger.transparency.tiles import MAX_ENTRIES, bundles_of, read_entries, tiles_of
 from tests.transparency.support import ORIGIN, checkpoint, entries
 
 LARGEST = 64
@@ -196,7 +199,7 @@ def test_what_is_no_bundle_is_named(damage: bytes) -> None:
 
 
 def test_a_log_of_huge_entries_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "MAX_LOG_BYTES", 100_000)
+    monkeypatch.setattr(tree, "MAX_LOG_BYTES", 100_000)
     held = files(1_000)
     asked: list[str] = []
 

@@ -21,7 +21,6 @@ from ledger.transparency.checkpoints import (
     parse_checkpoint,
     sign_checkpoint,
 )
-from ledger.transparency.merkle import EMPTY_ROOT
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     KeyUse,
@@ -44,7 +43,7 @@ from ledger.transparency.policy import (
     prove,
     verified_head,
 )
-from ledger.transparency.tiles import HeadEntry, parse_entry
+from ledger.transparency.tree import EMPTY_ROOT, HeadEntry, parse_entry
 from tests.transparency.support import (
     DOMAIN,
     LOG,
@@ -364,7 +363,7 @@ def test_a_false_proof_is_refused(false: object) -> None:
 def test_a_log_that_holds_another_runs_head_is_refused() -> None:
     """The log's key signs whatever it wants; what it may hold are this run's heads in order."""
     from ledger.transparency.checkpoints import Checkpoint, sign_checkpoint
-    from ledger.transparency.merkle import leaf_hash, root_of
+    from ledger.transparency.tree import leaf_hash, root_of
     from tests.transparency.support import LOG, ORIGIN
 
     own = parse_entry(entries(1)[0])

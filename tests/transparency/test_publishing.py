@@ -11,11 +11,10 @@ import pytest
 
 from ledger.protocol.errors import CmflError
 from ledger.transparency.checkpoints import open_checkpoint
-from ledger.transparency.collecting import checkpoint_at, file_at
+from ledger.transparency.network import Publication, checkpoint_at, file_at, publish
 from ledger.transparency.notes import LogConflictError, WitnessError
 from ledger.transparency.policy import WitnessPolicy, parse_policy
-from ledger.transparency.publishing import Publication, publish
-from ledger.transparency.tiles import read_entries
+from ledger.transparency.tree import read_entries
 from ledger.transparency.witness import origin_hash
 from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import Answers, lying, witness_at

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ledger.io.home import Disk
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
-from ledger.transparency.merkle import EMPTY_ROOT, consistency_proof
+from ledger.transparency.network import MAX_EVIDENCE, WitnessFolder
 from ledger.transparency.notes import KeyUse, NoteError, SigningKey, WitnessError
+from ledger.transparency.tree import EMPTY_ROOT, consistency_proof
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,
     SIZE_TYPE,
@@ -24,7 +25,6 @@ from ledger.transparency.witness import (
     origin_hash,
     parse_request,
 )
-from ledger.transparency.witness_folder import MAX_EVIDENCE, WitnessFolder
 from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint, leaves
 
 WITNESS = WITNESSES[0]

@@ -16,12 +16,10 @@ from ledger.transparency.checkpoints import (
     sign_checkpoint,
     weigh,
 )
-from ledger.transparency.collecting import collect
-from ledger.transparency.merkle import EMPTY_ROOT
+from ledger.transparency.network import collect, publish
 from ledger.transparency.notes import KeyUse, SigningKey
 from ledger.transparency.policy import parse_policy
-from ledger.transparency.publishing import publish
-from ledger.transparency.tiles import origin_of
+from ledger.transparency.tree import EMPTY_ROOT, origin_of
 from ledger.transparency.witness import origin_hash
 from tests.transparency.serving import Answers, Clock, log_at, lying, witness_at
 from tests.transparency.support import (

@@ -18,7 +18,8 @@ from ledger.audit.report import (
 )
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol.encoding import set_digest, to_hex, word_client
-from ledger.protocol.ledger_state import Deployment, LedgerStage, LedgerState, RoundDecided
+from ledger.protocol.fold import LedgerState
+from ledger.protocol.ledger_state import Deployment, LedgerStage, RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId
 
 CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")

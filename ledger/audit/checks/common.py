@@ -18,8 +18,7 @@ from ledger.audit.report import (
     StepResult,
     text_of,
 )
-from ledger.protocol import errors
-from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Event,
@@ -136,34 +135,34 @@ EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made
 EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
 EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
 
-_REFUSALS: dict[AuditStep, tuple[type[ProtocolRefusal], ...]] = {
+_REFUSALS: dict[AuditStep, tuple[Refusal, ...]] = {
     AuditStep.DEPLOYMENT: (
-        errors.NotRegisteringError,
-        errors.RegistryMismatchError,
-        errors.MalformedClientError,
-        errors.ClientsNotAscendingError,
-        errors.RegistryEndError,
+        Refusal.NOT_REGISTERING,
+        Refusal.REGISTRY_MISMATCH,
+        Refusal.MALFORMED_CLIENT,
+        Refusal.CLIENTS_NOT_ASCENDING,
+        Refusal.REGISTRY_END,
     ),
-    AuditStep.SAMPLING: (errors.WrongCommitteeError, errors.MemberRankedError),
+    AuditStep.SAMPLING: (Refusal.WRONG_COMMITTEE, Refusal.MEMBER_RANKED),
     AuditStep.RANKING: (
-        errors.RankingTooLongError,
-        errors.RankingTooShortError,
-        errors.RankingNotSortedError,
-        errors.DistanceNotFiniteError,
-        errors.RepeatedClientError,
-        errors.WrongAggregationSetError,
-        errors.WrongCandidatesError,
+        Refusal.RANKING_TOO_LONG,
+        Refusal.RANKING_TOO_SHORT,
+        Refusal.RANKING_NOT_SORTED,
+        Refusal.DISTANCE_NOT_FINITE,
+        Refusal.REPEATED_CLIENT,
+        Refusal.WRONG_AGGREGATION_SET,
+        Refusal.WRONG_CANDIDATES,
     ),
     AuditStep.COMPLETENESS: (
-        errors.NoRoundOpenError,
-        errors.NotOpenedError,
-        errors.WrongRoundError,
-        errors.NoCommitmentError,
-        errors.NoCommitmentsError,
-        errors.NothingTakenError,
-        errors.CommitmentsClosedError,
-        errors.RankingTooEarlyError,
-        errors.DeadlineNotReachedError,
+        Refusal.NO_ROUND_OPEN,
+        Refusal.NOT_OPENED,
+        Refusal.WRONG_ROUND,
+        Refusal.NO_COMMITMENT,
+        Refusal.NO_COMMITMENTS,
+        Refusal.NOTHING_TAKEN,
+        Refusal.COMMITMENTS_CLOSED,
+        Refusal.RANKING_TOO_EARLY,
+        Refusal.DEADLINE_NOT_REACHED,
     ),
 }
 _BY_REFUSAL = {refusal: step for step, refusals in _REFUSALS.items() for refusal in refusals}
@@ -180,7 +179,7 @@ _FIELDS_FROM_ALL_BEFORE = frozenset(
 )
 
 
-def step_of_refusal(refusal: type[ProtocolRefusal]) -> AuditStep:
+def step_of_refusal(refusal: Refusal) -> AuditStep:
     """Return the step that fails where the specification refuses a recorded transaction."""
     return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
 

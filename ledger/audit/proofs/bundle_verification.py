@@ -68,10 +68,10 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.errors import BlobMissingError
+from ledger.protocol.fold import LedgerState
 from ledger.protocol.ledger_state import (
     ClientBanned,
     LedgerStage,
-    LedgerState,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,
@@ -343,8 +343,6 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
         head=bundle.path.heads[opening],
         registry_rest=NO_DIGEST,
         registry=bundle.registry,
-        committed=frozenset(),
-        commitments=NO_DIGEST,
     )
 
 

@@ -28,7 +28,7 @@ from eth_utils.abi import (
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol.encoding import keccak
-from ledger.protocol.errors import REFUSALS, ChainError, CmflError
+from ledger.protocol.errors import REVERT_PREFIX, ChainError, CmflError, ProtocolRefusal, Refusal
 
 _WORD = 32
 _SELECTOR = 4
@@ -352,8 +352,9 @@ def revert_reason(data: bytes) -> str | None:
 def refusal(error: TransactionRevertedError) -> CmflError:
     """Return the refusal that a revert's reason names; a ChainError for any other reason."""
     reason = revert_reason(error.data)
-    if reason in REFUSALS:
-        return REFUSALS[reason]()
+    fact = (reason or "").removeprefix(REVERT_PREFIX)
+    if fact != reason and fact in set(Refusal):
+        return ProtocolRefusal(Refusal(fact))
     return ChainError(f"the contract refuses: {reason}" if reason else str(error))
 
 

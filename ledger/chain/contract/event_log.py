@@ -43,11 +43,9 @@ from ledger.chain.ports import (
     matches_topics,
 )
 from ledger.chain.round_ledger import LedgerSnapshot, RecordedEvent
-from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import NO_DIGEST
 
 _logger = logging.getLogger(__name__)
 
@@ -73,19 +71,7 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
             f"the logs register {registered} clients, and the contract was deployed for "
             f"{fixed.clients}, of whom it has {storage.registered}"
         )
-    is_open = view.stage is not LedgerStage.REGISTERING
-    expected = LedgerSnapshot(
-        stage=view.stage,
-        round=view.round,
-        opened_block=view.opened_block,
-        seed=view.seed,
-        committee=encoding.set_digest(view.committee) if is_open else NO_DIGEST,
-        model=view.model,
-        head=view.head,
-        registered=registered,
-        registry_rest=storage.registry_rest,
-        commitments=view.commitments,
-    )
+    expected = LedgerSnapshot.of(view, storage.registry_rest)
     for each in fields(LedgerSnapshot):
         from_logs, stored = getattr(expected, each.name), getattr(storage, each.name)
         if from_logs != stored:

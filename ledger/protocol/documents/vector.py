@@ -151,7 +151,6 @@ class Incident:
 
     @property
     def key(self) -> tuple[int, int, int, int]:
-        """Sort key."""
         return int(self.phase), self.view, int(self.member), int(self.kind)
 
 

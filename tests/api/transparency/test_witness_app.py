@@ -13,12 +13,9 @@ import pytest
 
 from api.transparency import create_witness
 from ledger.transparency.checkpoints import open_checkpoint
-from ledger.transparency.collecting import checkpoint_at, file_at
-from ledger.transparency.merkle import consistency_proof
-from ledger.transparency.publishing import publish
-from ledger.transparency.tiles import read_entries
+from ledger.transparency.network import WitnessFolder, checkpoint_at, file_at, publish
+from ledger.transparency.tree import consistency_proof, read_entries
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
-from ledger.transparency.witness_folder import WitnessFolder
 from tests.api.conftest import refused
 from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import log_at, served, witness_at

@@ -13,7 +13,7 @@ import pytest
 from ledger.history.answers_parts import RoundView
 from ledger.history.answers_rounds import full_round
 from ledger.history.history import FoldedHistory
-from ledger.protocol.ranking import candidates
+from ledger.protocol.rules.selection import candidates
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
 from tests.audit.honest import honest_run

@@ -82,14 +82,11 @@ def test_attackers_know_the_rules_and_the_committee(monkeypatch: pytest.MonkeyPa
     seen = looking(monkeypatch)
     rules = load("smoke").parameters(dimension=3)
     travel = np.array([0.0, 1.0, 0.0], dtype=np.float32)
-    context = dataclasses.replace(
-        a_round(members=(5, 9)), parameters=rules, travel=travel, layout=(("weight", (3,)),)
-    )
+    context = dataclasses.replace(a_round(members=(5, 9)), parameters=rules, travel=travel)
     attackers(2, 7, 9, attack="look").corrupt(UPDATES, context)
     assert [asked.is_member for asked in seen] == [False, False, True]
     assert {(asked.trainers, asked.attacking_trainers) for asked in seen} == {(2, 2)}
     assert all(asked.parameters is rules and asked.travel is travel for asked in seen)
-    assert seen[0].layout == (("weight", (3,)),)
 
 
 def test_an_attack_on_weights_is_sent_as_an_update() -> None:

@@ -317,7 +317,6 @@ def model_after(strategy: int, samples: tuple[int, ...]) -> list[float]:
     settings = (f"protocol.strategy={strategy}",)
     inputs = Inputs(
         parameters=load("digits", settings=settings).parameters(4),
-        layout=(),
         domain=Domain(0, ADDRESS, NO_DIGEST),
         registry=tuple(RegisteredClient(ADDRESS, count) for count in samples),
         round=1,

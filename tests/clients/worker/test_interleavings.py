@@ -115,7 +115,6 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
     for number, clients in enumerate(hosted_by(workers, len(population.signers))):
         context = ActorContext(
             parameters=document.parameters,
-            layout=document.layout,
             domain=ledger.domain,
             ledger=ledger,
             blobs=FolderBlobs(folder / "blobs", disk=QuickDisk()),

@@ -209,7 +209,6 @@ class Together:
         if place.worker is None:
             context = ActorContext(
                 parameters=self.parameters,
-                layout=LAYOUT,
                 domain=self.ledger.domain,
                 ledger=self.ledger,
                 blobs=self.blobs,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ledger.protocol.rules.clipping import clip_factors, exact_norm
+from ledger.protocol.rules.direction import clip_factors, exact_norm
 from ledger.protocol.rules.selection import aggregate
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32

@@ -1,8 +1,12 @@
-"""An honest committee member: when it does what, by what it sees and by the time.
+"""Honest participants: a trainer before the vote, and a committee member.
 
-A step says everything again that has not been seen to arrive, so that a lost message costs time
-and nothing else; the journal keeps a key at one vote for each slot and one vector for each set of
-updates, whatever is lost, repeated, restarted or run twice.
+A trainer commits its update, and publishes it once all inputs are closed. One that departs from the
+protocol subclasses the honest one and changes what it sends.
+
+What a member does and when follows from what it sees and from the time. A step says everything
+again that has not been seen to arrive, so that a lost message costs time and nothing else; the
+journal keeps a key at one vote for each slot and one vector for each set of updates, whatever is
+lost, repeated, restarted or run twice.
 """
 
 from __future__ import annotations
@@ -12,24 +16,99 @@ from dataclasses import replace
 from typing import Protocol
 
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.settlement import decision_of, incidents_of, proposals_of, settlement_of
+from ledger.actors.settlement import (
+    JudgementCache,
+    decision_of,
+    incidents_of,
+    proposals_of,
+    settlement_of,
+)
 from ledger.actors.steps import (
     Action,
     Holdings,
+    PostEnvelope,
     ProtocolSteps,
+    SendCommitment,
     SendDecision,
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.view import RoundView, ViewSpan, VotingPosition, seconds_of_turns, view_at
+from ledger.actors.view import (
+    ChainView,
+    RoundView,
+    ViewSpan,
+    VotingPosition,
+    seconds_of_turns,
+    view_at,
+)
 from ledger.protocol.consensus import majority, sending_order
-from ledger.protocol.documents.envelope import Envelope, Proposal
-from ledger.protocol.encoding import set_digest, vector_view
+from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedPayload
+from ledger.protocol.encoding import commitment_of, set_digest, vector_view
+from ledger.protocol.inputs import Inputs
 from ledger.protocol.payloads import Payload
-from ledger.protocol.signing import Signer
-from ledger.protocol.types import ClientId, Digest, Domain, Phase, VoteKind
+from ledger.protocol.signing import Signer, sign
+from ledger.protocol.types import (
+    ClientId,
+    Commitment,
+    Digest,
+    Domain,
+    Phase,
+    SignedCommitment,
+    VoteKind,
+)
 from ledger.protocol.validation import parse_vector
+
+
+class Trainer:
+    """A client that trains, whether it also serves on the committee or not."""
+
+    def __init__(self, client: ClientId, signer: Signer, update: Payload | None = None) -> None:
+        """Prepare to take part in one round.
+
+        Args:
+            update: what it has committed to, if it has already.
+        """
+        self.client = client
+        self._signer = signer
+        self._payload = update
+
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
+        """Return the commitment to an update, while it is accepted and not yet on the chain.
+
+        Args:
+            update: the client's update; None if it has none, or is not active.
+        """
+        self._payload = None if update is None else self.payload_for(update)
+        is_banned = chain.registry[self.client].is_banned_in(chain.round)
+        has_committed = any(mined.client == self.client for mined in chain.commitments)
+        if self._payload is None or has_committed or is_banned or not chain.takes_commitments:
+            return []
+        return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
+
+    def publish(self, view: RoundView) -> list[Action]:
+        """Return the payload and its announcement, if it counts and is not announced yet."""
+        payload = self._payload
+        if payload is None or self.client in view.announced:
+            return []
+        counted = view.inputs.closing.commitments.get(self.client)
+        if counted != commitment_of(self.client, payload.digest):
+            return []
+        body = PublishedPayload(payload.digest)
+        envelope = Envelope(view.inputs.domain, view.inputs.round, self.client, body)
+        return [StoreBlobs(payloads={self.client: payload}), PostEnvelope(envelope)]
+
+    def act_while_voting(self, view: RoundView) -> list[Action]:  # noqa: ARG002
+        """Do nothing: an honest trainer's part is over."""
+        return []
+
+    def payload_for(self, update: Payload) -> Payload | None:
+        """Return what is sent in place of an update: itself, from an honest trainer."""
+        return update
+
+    def signed(self, inputs: ChainView | Inputs, commitment: Digest) -> SendCommitment:
+        statement = Commitment(inputs.round, self.client, commitment)
+        signature = sign(self._signer, inputs.domain, statement)
+        return SendCommitment(SignedCommitment(statement, signature))
 
 
 class MemberActor(Protocol):
@@ -87,7 +166,6 @@ class Member:
         return actions
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
-        """Return where this member is in a round."""
         phase, begin = Phase.AGGREGATION, view.voting_begins
         if view.certificates(Phase.AGGREGATION):
             phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)

@@ -1,0 +1,525 @@
+"""All of logs and witnesses that touches disks and servers.
+
+A publisher writes a run's log as static files, and asks witnesses to cosign it:
+
+    FOLDER/checkpoint             the newest one that enough witnesses have cosigned
+    FOLDER/checkpoint.signed      the newest one that the log's key has signed
+    FOLDER/tile/...               tiles and bundles of entries
+
+A key signs no tree that contradicts one that it has signed: a signed checkpoint is durable before a
+witness sees it, and the next has to continue it. Where the folder was lost witnesses have another.
+
+A witness stores the newest checkpoint that it has cosigned of each log:
+
+    FOLDER/<sha256 of the origin>/checkpoint          as it is served
+    FOLDER/<sha256 of the origin>/evidence/<sha256>   the log has signed two trees of one size
+
+A checkpoint is durable before its cosignature is given away. A witness whose folder is restored
+from a backup may cosign what contradicts its own word: it needs a new key.
+
+An auditor collects the checkpoints of a run from logs and witnesses.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from ledger.io.home import DISK, Disk, read_file
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
+from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.types import Digest
+from ledger.transparency.checkpoints import (
+    DEFAULT_MAX_AGE_SECONDS,
+    Checkpoint,
+    CheckpointEvidence,
+    Cosignature,
+    SignedCheckpoint,
+    open_checkpoint,
+    sign_checkpoint,
+    weigh,
+)
+from ledger.transparency.notes import (
+    MAX_NOTE_BYTES,
+    LogConflictError,
+    NoteError,
+    SignedNote,
+    SigningKey,
+    VerifierKey,
+    WitnessError,
+    parse_note,
+    signature_lines,
+)
+from ledger.transparency.policy import PolicyKey, WitnessPolicy
+from ledger.transparency.tree import (
+    CHECKPOINT,
+    MAX_FILE_BYTES,
+    bundles_of,
+    consistency_proof,
+    leaf_hash,
+    root_of,
+    tiles_of,
+)
+from ledger.transparency.witness import AddCheckpoint, WitnessReply, answer, origin_hash, origin_in
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 20.0
+MAX_SIDE_BY_SIDE = 16
+"""Servers that are asked at once."""
+
+_SIZE = re.compile(b"(0|[1-9][0-9]{0,18})\n")
+_SHOWN = 200
+
+
+class OtherSizeError(WitnessError):
+    """The witness has cosigned a checkpoint of another size last."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name} has cosigned {size} entries of this log")
+        self.size = size
+
+
+class NoAnswerError(WitnessError):
+    """A server does not answer: to ask it again now costs the same time again."""
+
+
+def ask_all(requests: Sequence[Callable[[], T]]) -> list[T]:
+    """Return all answers in order; servers are asked side by side, since some may be silent."""
+    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
+        return list(pool.map(lambda request: request(), requests))
+
+
+def checkpoint_at(place: str) -> bytes:
+    """Return the checkpoint of a log, from its URL, its folder or a file with the note alone."""
+    if _is_url(place):
+        return file_at(place, CHECKPOINT, MAX_NOTE_BYTES)
+    path = Path(place)
+    return _read(path / CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
+
+
+def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Return a file of a log, by its path below the log's URL or folder."""
+    if not _is_url(place):
+        return _read(Path(place) / path, limit)
+    response = _answered(place, lambda server: server.get(f"/{path}", limit))
+    if response.status != HTTPStatus.OK:
+        raise WitnessError(f"{shown(place)}: answers {response.status} for {path}")
+    return response.body
+
+
+def newest_of_witness(url: str, origin: str) -> bytes | None:
+    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
+    path = f"/{origin_hash(origin)}/{CHECKPOINT}"
+    response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
+    if response.status == HTTPStatus.NOT_FOUND:
+        return None
+    if response.status != HTTPStatus.OK:
+        raise WitnessError(f"{shown(url)}: answers {response.status} for its newest checkpoint")
+    return response.body
+
+
+def cosigned_by(
+    witness: PolicyKey, signed: SignedCheckpoint, old_size: int, proof: Sequence[Digest] = ()
+) -> Cosignature:
+    """Return a witness's cosignature of a checkpoint, verified."""
+    body = AddCheckpoint(old_size, tuple(proof), signed.alone().encoded()).encoded()
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
+    response = _answered(
+        witness.url or "",
+        lambda server: server.post("/add-checkpoint", body, headers, MAX_NOTE_BYTES),
+    )
+    if response.status == HTTPStatus.CONFLICT and (size := _SIZE.fullmatch(response.body)):
+        raise OtherSizeError(witness.name, int(size[1]))
+    if response.status != HTTPStatus.OK:
+        message = response.body[:_SHOWN].decode("utf-8", "replace").strip()
+        raise WitnessError(f"{witness.name}: answers {response.status}, {message!a}")
+    try:
+        note = signed.note.with_signatures(signature_lines(response.body))
+        cosignatures = replace(signed, note=note).cosignatures([witness.key])
+    except NoteError as error:
+        raise WitnessError(f"{witness.name}: {error}") from error
+    if not cosignatures:
+        raise WitnessError(f"{witness.name}: its answer has no line of the key that is known of it")
+    return cosignatures[0]
+
+
+def shown(place: str) -> str:
+    """Return a place for messages: of a URL no user, password, path or query, which may be keys."""
+    scheme, mark, rest = place.partition("://")
+    if not mark:
+        return place[:_SHOWN]
+    return f"{scheme}://{re.split('[/?#]', rest)[0].rpartition('@')[2]}"[:_SHOWN]
+
+
+def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpResponse:
+    try:
+        server = HttpServer(url, TIMEOUT_SECONDS)
+    except ValueError as error:
+        raise WitnessError(f"{shown(url)}: {error}") from error
+    try:
+        return ask(server)
+    except HttpFailureError as error:
+        raise NoAnswerError(str(error)) from error
+    finally:
+        server.close()
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        data = read_file(path, limit)
+    except OSError as error:
+        raise WitnessError(f"{path}: {error.strerror}") from error
+    if len(data) > limit:
+        raise WitnessError(f"{path}: has over {limit} bytes")
+    return data
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def collect(
+    policy: WitnessPolicy,
+    logs: Sequence[PolicyKey],
+    places: Sequence[str],
+    clock: Callable[[], float],
+    max_age_seconds: float = DEFAULT_MAX_AGE_SECONDS,
+) -> CheckpointEvidence:
+    """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
+
+    Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
+    one: its answer says as of now that it has seen no larger one.
+
+    Args:
+        places: URLs, folders or files with checkpoints, beside those of the policy.
+        clock: seconds since 1970.
+    """
+    keys = [log.key for log in logs]
+    sources = [*places, *(log.url for log in logs if log.url is not None)]
+    requests = [
+        partial(_opened, keys, shown(place), partial(checkpoint_at, place)) for place in sources
+    ]
+    witnesses = [each for each in policy.witnesses.values() if each.url is not None]
+    requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
+    answers = ask_all(requests)
+    largest: dict[str, SignedCheckpoint] = {}
+    for signed in answers:
+        if isinstance(signed, SignedCheckpoint):
+            origin, size = signed.checkpoint.origin, signed.checkpoint.size
+            if origin not in largest or largest[origin].checkpoint.size < size:
+                largest[origin] = signed
+    answers += ask_all(
+        [
+            partial(_cosigned_again, keys, witness, signed)
+            for witness in witnesses
+            for signed in largest.values()
+        ]
+    )
+    signed_ones = [each for each in answers if isinstance(each, SignedCheckpoint)]
+    failures = [each for each in answers if isinstance(each, _Failure)]
+    evidence = weigh(policy, signed_ones, clock(), max_age_seconds)
+    return replace(
+        evidence,
+        failures=(*dict.fromkeys(each.sentence for each in failures), *evidence.failures),
+        withheld=tuple(each.sentence for each in failures if each.is_withheld),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The reason why there is no checkpoint.
+
+    Attributes:
+        is_withheld: whether a witness names a larger one, and does not show it.
+    """
+
+    sentence: str
+    is_withheld: bool = False
+
+
+_Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
+
+
+def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:
+    """Return a checkpoint that a log of the run has signed, or why there is none."""
+    try:
+        note = read()
+        return None if note is None else open_checkpoint(note, keys)
+    except NoteError as error:
+        return _Failure(f"{source}: {error}")
+    except WitnessError as error:
+        return _Failure(str(error))
+
+
+def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
+    source = f"{witness.name}, of {origin}"
+    return _opened(keys, source, partial(newest_of_witness, witness.url or "", origin))
+
+
+def _cosigned_again(
+    keys: Sequence[VerifierKey], witness: PolicyKey, largest: SignedCheckpoint
+) -> _Answer:
+    """Return the largest checkpoint as a witness cosigns it now, or else the newest one of its."""
+    size, origin = largest.checkpoint.size, largest.checkpoint.origin
+    try:
+        return _cosigned_now(witness, largest)
+    except OtherSizeError as other:
+        newest = _newest(keys, witness, origin)
+        if not isinstance(newest, SignedCheckpoint) or newest.checkpoint.size < other.size:
+            # The log has gone on meanwhile, or somebody is hiding that it has.
+            sentence = f"{other}, and the largest checkpoint here has {size}"
+            return _Failure(sentence, is_withheld=other.size > size)
+        if newest.checkpoint.size >= size:
+            return newest
+        try:
+            # Nobody has shown it the largest one: a publisher may have been killed.
+            return _cosigned_now(witness, newest)
+        except WitnessError as error:
+            return _Failure(str(error))
+    except WitnessError as error:
+        return _Failure(str(error))
+
+
+def _cosigned_now(witness: PolicyKey, signed: SignedCheckpoint) -> SignedCheckpoint:
+    line = cosigned_by(witness, signed, signed.checkpoint.size).line
+    return replace(signed, note=signed.alone().with_signatures([line]))
+
+
+SIGNED = "checkpoint.signed"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What came of a publication.
+
+    Attributes:
+        failures: why others have not, a sentence for each.
+        is_published: whether they are a quorum, so that the checkpoint is the log's newest.
+    """
+
+    checkpoint: Checkpoint
+    cosigned: tuple[str, ...]
+    failures: tuple[str, ...]
+    is_published: bool
+
+
+def publish(
+    entries: Sequence[bytes],
+    key: SigningKey,
+    folder: Path,
+    policy: WitnessPolicy | None,
+    disk: Disk = DISK,
+    *,
+    is_first: bool = False,
+) -> Publication:
+    """Write a log's files, have its checkpoint cosigned, and put that in place.
+
+    Args:
+        folder: of the files; no other process writes there.
+        policy: the witnesses to ask, and how many are enough; None for none.
+        is_first: whether the key has signed nothing before. Else a folder without a checkpoint
+            needs a quorum of witnesses that answer which checkpoint they have seen.
+    """
+    leaves = [leaf_hash(entry) for entry in entries]
+    witnesses = () if policy is None else policy.witnesses.values()
+    asked = [witness for witness in witnesses if witness.url is not None]
+    own = _signed_before(folder, key.verifier)
+    answers = ask_all([partial(_seen_by, witness, key.verifier) for witness in asked])
+    seen = {witness.name: answer for witness, answer in zip(asked, answers, strict=True)}
+    for before in (own, *seen.values()):
+        if isinstance(before, Checkpoint):
+            _require_continued(before, leaves)
+    if own is None and policy is not None and not is_first:
+        _require_quorum(policy, seen, folder)
+    for file in (*tiles_of(leaves), *bundles_of(entries)):
+        _write(disk, folder / file.path, file.data)
+    checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
+    signed = sign_checkpoint(checkpoint, key)
+    _write(disk, folder / SIGNED, signed.note.encoded())
+    results = ask_all([partial(_cosigned, each, signed, leaves, seen[each.name]) for each in asked])
+    cosignatures = [result for result in results if not isinstance(result, WitnessError)]
+    failures = [str(result) for result in results if isinstance(result, WitnessError)]
+    names = {witness.key: witness.name for witness in asked}
+    cosigned = tuple(names[cosignature.key] for cosignature in cosignatures)
+    is_published = policy is None or policy.is_met(cosigned)
+    if is_published:
+        note = _in_place(folder, signed).with_signatures(each.line for each in cosignatures)
+        _write(disk, folder / CHECKPOINT, note.encoded())
+    return Publication(checkpoint, cosigned, tuple(failures), is_published)
+
+
+def _cosigned(
+    witness: PolicyKey,
+    signed: SignedCheckpoint,
+    leaves: Sequence[Digest],
+    seen: Checkpoint | WitnessError | None,
+) -> Cosignature | WitnessError:
+    """Return a witness's cosignature, or why there is none.
+
+    A witness that has cosigned another size last is asked once more, and a silent one not again.
+    """
+    if isinstance(seen, NoAnswerError):
+        return seen
+    known_size = seen.size if isinstance(seen, Checkpoint) else 0
+    try:
+        try:
+            return cosigned_by(witness, signed, known_size, consistency_proof(known_size, leaves))
+        except OtherSizeError as other:
+            if other.size > len(leaves):
+                return WitnessError(
+                    f"{witness.name} has cosigned {other.size} entries of "
+                    f"{signed.checkpoint.origin}, and there are {len(leaves)} here: this chain was "
+                    f"rolled back, or is another"
+                )
+            return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
+    except WitnessError as error:
+        return error
+
+
+def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | WitnessError | None:
+    """Return the newest checkpoint of this key that a witness shows; None if it has none."""
+    try:
+        note = newest_of_witness(witness.url or "", key.name)
+        return None if note is None else open_checkpoint(note, [key]).checkpoint
+    except NoteError as error:
+        return WitnessError(f"{witness.name}: {error}")
+    except WitnessError as error:
+        return error
+
+
+def _require_quorum(
+    policy: WitnessPolicy, seen: Mapping[str, Checkpoint | WitnessError | None], folder: Path
+) -> None:
+    """Require a quorum of answers before a key signs whose last checkpoint is not at hand."""
+    failures = [str(answer) for answer in seen.values() if isinstance(answer, WitnessError)]
+    answered = [name for name, answer in seen.items() if not isinstance(answer, WitnessError)]
+    if not policy.is_met(answered):
+        raise WitnessError(
+            f"{folder} has no checkpoint, and {len(answered)} of {len(policy.witnesses)} witnesses "
+            f"answered, which is no quorum: this log's key may have signed another history. Repeat "
+            f"the command when more witnesses answer, or give --first if the key has signed nothing"
+            + "".join(f"; {failure}" for failure in failures)
+        )
+
+
+def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
+    """Return a checkpoint with the cosignatures that it has in its place: none of them is lost."""
+    try:
+        note = parse_note(read_file(folder / CHECKPOINT, MAX_NOTE_BYTES))
+    except (FileNotFoundError, NoteError):
+        return signed.note
+    return note if note.text == signed.note.text else signed.note
+
+
+def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:
+    """Return the newest checkpoint that the key has signed in a folder; None if there is none."""
+    for path in (folder / SIGNED, folder / CHECKPOINT):
+        try:
+            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key]).checkpoint
+        except FileNotFoundError:
+            continue
+        except NoteError as error:
+            raise WitnessError(f"{path}: {error}") from error
+    return None
+
+
+def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
+    """Refuse entries that a signed tree is no beginning of."""
+    if before.size > len(leaves):
+        raise LogConflictError(
+            f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "
+            f"ended rounds: it was rolled back, or is another"
+        )
+    root = root_of(leaves[: before.size])
+    if root != before.root:
+        raise LogConflictError(
+            f"this log's key has signed {before.size} entries with the root "
+            f"{to_hex(before.root)}, and those of the chain have {to_hex(root)}: it is another "
+            f"history"
+        )
+
+
+def _write(disk: Disk, path: Path, data: bytes) -> None:
+    """Write a file durably, unless it is there as it should be."""
+    try:
+        if read_file(path, len(data)) == data:
+            return
+    except FileNotFoundError:
+        pass
+    disk.write_whole(path, data)
+
+
+MAX_EVIDENCE = 16
+"""Notes of one log that are stored as evidence; one is enough to prove its misbehaviour."""
+
+
+class WitnessFolder:
+    """Answers requests one by one, and remembers what it has cosigned. Safe to share.
+
+    Args:
+        folder: of the state; one process may have it.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        logs: Sequence[VerifierKey],
+        key: SigningKey,
+        clock: Callable[[], float],
+        disk: Disk = DISK,
+    ) -> None:
+        self._folder = folder
+        self._logs = logs
+        self._key = key
+        self._clock = clock
+        self._disk = disk
+        self._lock = threading.Lock()
+
+    def add_checkpoint(self, request: AddCheckpoint) -> WitnessReply:
+        """Return the answer to a request; what it rests on is durable by then."""
+        origin = origin_in(request)
+        with self._lock:
+            newest = self._newest(origin)
+            reply = answer(request, self._logs, self._key, newest, int(self._clock()))
+            if reply.cosigned is not None:
+                self._disk.write_whole(self._path(origin), reply.cosigned)
+            if reply.evidence is not None:
+                self._store_evidence(origin, reply.evidence)
+        return reply
+
+    def newest_note(self, name: str) -> bytes | None:
+        """Return the newest cosigned checkpoint of a log, by its origin's hash; None if none is."""
+        if name not in {origin_hash(log.name) for log in self._logs}:
+            return None
+        try:
+            return read_file(self._folder / name / CHECKPOINT, MAX_NOTE_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _newest(self, origin: str) -> Checkpoint | None:
+        note = self.newest_note(origin_hash(origin))
+        if note is None:
+            return None
+        try:
+            return open_checkpoint(note, self._logs).checkpoint
+        except NoteError as error:
+            raise WitnessError(f"{self._path(origin)}: {error}; nothing is cosigned") from error
+
+    def _store_evidence(self, origin: str, note: bytes) -> None:
+        folder = self._path(origin).parent / "evidence"
+        path = folder / sha256(note).hex()
+        stored = len(list(folder.iterdir())) if folder.is_dir() else 0
+        if stored < MAX_EVIDENCE and not path.exists():
+            self._disk.write_whole(path, note)
+
+    def _path(self, origin: str) -> Path:
+        return self._folder / origin_hash(origin) / CHECKPOINT
